@@ -1,0 +1,258 @@
+"""The float64 twins: every measure written exactly as its definition, in numpy alone.
+
+These functions are slow on purpose. They form whole n x n Gram matrices, share no code with the
+compiled op and are what the tests compare it with. A kernel's header names its twin here.
+
+Notation: a representation ``x`` is ``[n, p]``, n examples by p neurons; ``H = I - 11'/n``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+_MINIMUM_N = {"biased": 2, "unbiased": 4}
+
+
+def center(x: ArrayLike) -> Array:
+    """Subtract the mean over the rows from every column, in float64.
+
+    Parameters
+    ----------
+    x : array_like, ``[n, p]``
+
+    Returns
+    -------
+    ndarray, ``[n, p]``, float64
+    """
+    x = np.asarray(x, dtype=np.float64)
+    # The first row goes first: a constant column then becomes exactly zero, whatever its value,
+    # and a large common offset costs no digits in the mean.
+    x = x - x[:1]
+    return x - x.mean(axis=0)
+
+
+def squared_distances(x: ArrayLike) -> Array:
+    """Squared Euclidean distances between all rows of ``x`` (``[n, p]``), as ``[n, n]``."""
+    x = np.asarray(x, dtype=np.float64)
+    return np.stack([np.square(x - row).sum(axis=1) for row in x])
+
+
+def rbf_width(x: ArrayLike, bandwidth: float = 1.0) -> float:
+    """Width ``s`` of the RBF kernel: ``bandwidth`` times the median distance.
+
+    ``s = bandwidth * sqrt(median(||x_i - x_j||^2))``, the median being over all n^2 ordered
+    pairs, the diagonal included; numpy's convention for an even count (mean of the middle two).
+
+    Parameters
+    ----------
+    x : array_like, ``[n, p]``
+    bandwidth : float
+        Multiple of the median; the default is 1.0.
+
+    References
+    ----------
+    Wu et al. 2020 (the authors' code); Kornblith et al. 2019, section 4.
+    """
+    return float(bandwidth * np.sqrt(np.median(squared_distances(x))))
+
+
+def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
+    """Gram matrix of one representation.
+
+    Parameters
+    ----------
+    x : array_like, ``[n, p]``
+    kernel : {"linear", "rbf"}
+        ``Xc Xc'`` with Xc the centred columns, or ``exp(-||x_i - x_j||^2 / (2 s^2))``.
+    bandwidth : float
+        See `rbf_width`; ignored by the linear kernel.
+
+    Returns
+    -------
+    ndarray, ``[n, n]``, float64
+        All ``nan`` for the RBF kernel where the median distance is 0: the width is undefined.
+    """
+    if kernel == "linear":
+        centered = center(x)
+        return centered @ centered.T
+    if kernel != "rbf":
+        raise ValueError(f"kernel: wanted 'linear' or 'rbf', got {kernel!r}")
+    width = rbf_width(x, bandwidth)
+    distances = squared_distances(x)
+    if width == 0:
+        return np.full_like(distances, np.nan)
+    return np.exp(-distances / (2 * width**2))
+
+
+def hsic_biased(k: Array, m: Array) -> float:
+    """``tr(K H L H) / (n-1)^2`` of two Gram matrices ``[n, n]``.
+
+    References
+    ----------
+    Phang et al. 2021, appendix A.
+    """
+    n = len(k)
+    h = np.eye(n) - 1 / n
+    return float(np.sum((h @ k @ h) * m) / (n - 1) ** 2)
+
+
+def hsic_unbiased(k: Array, m: Array) -> float:
+    """Unbiased HSIC of two Gram matrices ``[n, n]``, n at least 4; it may be negative.
+
+    With K~ and L~ the matrices with a zero diagonal::
+
+        [ tr(K~L~) + (1'K~1)(1'L~1)/((n-1)(n-2)) - 2/(n-2) 1'K~L~1 ] / (n(n-3))
+
+    References
+    ----------
+    Song et al. 2012, equation 5.
+    """
+    n = len(k)
+    k = k * (1 - np.eye(n))
+    m = m * (1 - np.eye(n))
+    trace = np.sum(k * m)
+    sums = k.sum() * m.sum() / ((n - 1) * (n - 2))
+    rows = 2 / (n - 2) * (k.sum(axis=0) @ m.sum(axis=1))
+    return float((trace + sums - rows) / (n * (n - 3)))
+
+
+_ESTIMATORS = {"biased": hsic_biased, "unbiased": hsic_unbiased}
+
+
+def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> list:
+    if estimator not in _ESTIMATORS:
+        raise ValueError(f"estimator: wanted 'biased' or 'unbiased', got {estimator!r}")
+    grams = [gram(layer, kernel, bandwidth) for layer in layers]
+    for index, k in enumerate(grams):
+        if len(k) < _MINIMUM_N[estimator]:
+            raise ValueError(
+                f"layer {index}: the {estimator} estimator wants n >= {_MINIMUM_N[estimator]}, "
+                f"got n = {len(k)}"
+            )
+    return grams
+
+
+def hsic(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+) -> float:
+    """HSIC of two representations ``[n, p]`` and ``[n, q]``.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Same n, same order of the rows.
+    kernel : {"linear", "rbf"}
+    estimator : {"biased", "unbiased"}
+        `hsic_biased` wants n >= 2, `hsic_unbiased` n >= 4.
+    bandwidth : float
+        See `rbf_width`.
+
+    References
+    ----------
+    Phang et al. 2021, appendix A; Song et al. 2012.
+    """
+    k, m = _grams([x, y], kernel, estimator, bandwidth)
+    return _ESTIMATORS[estimator](k, m)
+
+
+def cka(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+) -> float:
+    """``HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))``; parameters as in `hsic`.
+
+    Unbiased CKA can be negative. ``nan`` where a self-HSIC is not positive.
+
+    References
+    ----------
+    Kornblith et al. 2019; Nguyen et al. 2021 (unbiased).
+    """
+    options = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
+    return float(cka_grid([x], [y], **options)[0, 0])
+
+
+def hsic_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+) -> Array:
+    """`hsic` of all pairs (layer of x, layer of y), ``[len(x), len(y)]``; y defaults to x."""
+    rows = _grams(x, kernel, estimator, bandwidth)
+    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth)
+    return np.array([[_ESTIMATORS[estimator](k, m) for m in columns] for k in rows])
+
+
+def _self_hsic(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> Array:
+    """HSIC of each layer with itself, ``[len(layers)]``."""
+    grams = _grams(layers, kernel, estimator, bandwidth)
+    return np.array([_ESTIMATORS[estimator](k, k) for k in grams])
+
+
+def _normalize(xy: Array, xx: Array, yy: Array) -> Array:
+    """``xy_ij / sqrt(xx_i yy_j)``, ``nan`` where a self-HSIC is not positive."""
+    xx = np.where(xx > 0, xx, np.nan)
+    yy = np.where(yy > 0, yy, np.nan)
+    # Two square roots: the product of two small self-HSICs may underflow.
+    return xy / (np.sqrt(xx)[:, None] * np.sqrt(yy)[None, :])
+
+
+def cka_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+) -> Array:
+    """`cka` of all pairs (layer of x, layer of y), ``[len(x), len(y)]``; y defaults to x."""
+    y = x if y is None else y
+    options = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
+    xy = hsic_grid(x, y, **options)
+    return _normalize(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+
+
+def minibatch_cka(
+    x_batches: Sequence[Sequence[ArrayLike]],
+    y_batches: Sequence[Sequence[ArrayLike]] | None = None,
+) -> Array:
+    """Minibatch CKA with the linear kernel: the ratio of averages of unbiased HSICs.
+
+    The numerator and both denominators are averages over the batches, every batch counting the
+    same whatever its size, and one ratio is taken at the end.
+
+    Parameters
+    ----------
+    x_batches, y_batches : sequence of batches
+        Each batch is a list of layers ``[b, p_l]``, b >= 4; y defaults to x.
+
+    Returns
+    -------
+    ndarray, ``[layers of x, layers of y]``
+
+    References
+    ----------
+    Nguyen, Raghu and Kornblith 2021, equation 2.
+    """
+    y_batches = x_batches if y_batches is None else y_batches
+    options = {"kernel": "linear", "estimator": "unbiased", "bandwidth": 1.0}
+    xy = [hsic_grid(x, y, **options) for x, y in zip(x_batches, y_batches, strict=True)]
+    xx = [_self_hsic(x, **options) for x in x_batches]
+    yy = [_self_hsic(y, **options) for y in y_batches]
+    return _normalize(np.mean(xy, axis=0), np.mean(xx, axis=0), np.mean(yy, axis=0))
