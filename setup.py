@@ -1,0 +1,116 @@
+"""Builds the extension ``simcore._C``; everything static is in pyproject.toml.
+
+Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on, ``MAX_JOBS``
+bounds the number of compilers that run at once.
+"""
+
+import os
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+from setuptools import setup
+
+ROOT = Path(__file__).resolve().parent
+
+try:
+    import torch
+    from torch.utils import cpp_extension
+except ImportError as error:
+    raise SystemExit(
+        f"simcore is built against the torch you have, and this build cannot import it ({error}).\n"
+        "Run these two commands, in this order:\n"
+        "    pip install torch==2.13.0 setuptools wheel ninja\n"
+        "    pip install --no-build-isolation ."
+    ) from None
+
+# -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
+# -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
+# -fopenmp: at::parallel_for is a header template around an OpenMP region.
+CXX_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fopenmp",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+]
+NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
+
+
+def sources(folder: str, suffix: str) -> list[str]:
+    """Sources under csrc/folder, relative to the root and in a fixed order."""
+    return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).glob(f"*{suffix}"))
+
+
+def find_nvcc() -> str | None:
+    """The nvcc that torch's build helper would call, else the one on PATH."""
+    home = cpp_extension.CUDA_HOME
+    beside = Path(home, "bin", "nvcc") if home else None
+    return str(beside) if beside and beside.exists() else shutil.which("nvcc")
+
+
+def decide_cuda() -> bool:
+    """Whether to build csrc/cuda; never asks for a GPU, since the builder often has none."""
+    choice = os.environ.get("SIMCORE_CUDA", "")
+    if choice not in ("", "0", "1"):
+        raise SystemExit(f"SIMCORE_CUDA must be 0, 1 or unset, got {choice!r}")
+    if choice == "0":
+        return False
+    missing = []
+    if not sources("cuda", ".cu"):
+        missing.append("csrc/cuda holds no .cu files")
+    if torch.version.cuda is None:
+        missing.append(f"torch {torch.__version__} is not a CUDA build")
+    if find_nvcc() is None:
+        missing.append("nvcc was not found (set CUDA_HOME or PATH)")
+    if missing and choice == "1":
+        raise SystemExit("SIMCORE_CUDA=1, but the CUDA kernels cannot be built: " + "; ".join(missing))
+    return not missing
+
+
+def extension() -> object:
+    """The one extension module, CPU only or with CUDA."""
+    with_cuda = decide_cuda()
+    files = sources("cpu", ".cpp") + sources("torch", ".cpp")
+    flags = {"cxx": CXX_FLAGS}
+    kind = cpp_extension.CppExtension
+    if with_cuda:
+        files += sources("cuda", ".cu")
+        flags["nvcc"] = NVCC_FLAGS
+        kind = cpp_extension.CUDAExtension
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    # simcore.build_info() reports these; a change of torch also changes every
+    # compile command here, so that ninja rebuilds all objects.
+    record = {
+        "SIMCORE_VERSION": f'"{version}"',
+        "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
+        "SIMCORE_TORCH_VERSION": f'"{torch.__version__}"',
+        "SIMCORE_WITH_CUDA": str(int(with_cuda)),
+    }
+    return kind(
+        "simcore._C",
+        files,
+        include_dirs=[str(ROOT / "csrc")],
+        define_macros=list(record.items()),
+        extra_compile_args=flags,
+        extra_link_args=["-fopenmp"],
+    )
+
+
+class BuildExtension(cpp_extension.BuildExtension):
+    """Keeps objects in one folder: pip's own is temporary, so each install would start afresh."""
+
+    def finalize_options(self) -> None:
+        """Use build/ext-<python>, whatever the caller chose."""
+        super().finalize_options()
+        self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}"))
+
+
+if __name__ == "__main__":
+    # pip of a virtual environment that is not activated leaves its bin/ (ninja) off PATH.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    setup(ext_modules=[extension()], cmdclass={"build_ext": BuildExtension})
