@@ -1,0 +1,18 @@
+"""The experiment layer of simcore: from a model and a task to a table and figures.
+
+Data flows one way, and every arrow is a file on disk::
+
+    model + task --finetune--> checkpoint folders
+         |                           |
+         +---------extract-----------+--> representations/<name>/   (safetensors + manifest)
+                                     |               |
+                                  truncate        grids (simcore)
+                                     |               |
+                                     +--> results/*.parquet --plots--> figures/
+
+The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
+`results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `files` and `jobs`
+make each step atomic and resumable, `assets` installs the offline model and data.
+
+Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
+"""

@@ -1,0 +1,13 @@
+"""The one exception that stands for a mistake of the user."""
+
+
+class UserError(Exception):
+    """Something the user can put right: a name, a file, a column, a missing connection.
+
+    The message is a single line that names the option or file, what was wanted and what was
+    found. The command line prints it and exits with code 2; any other exception is a bug and is
+    shown as one.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))

@@ -1,0 +1,115 @@
+"""Steps that run once: keyed by a hash of their inputs, finished by a rename."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.files import hash_json, read_json, replace_folder, write_json
+
+RECORD = "job.json"
+PARTIAL_SUFFIX = ".partial"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `run_job` did: the folder, the key of its inputs, the seconds the work took."""
+
+    folder: Path
+    key: str
+    seconds: float
+    skipped: bool
+
+
+def run_job(
+    folder: Path,
+    inputs: Mapping[str, Any],
+    make: Callable[[Path], None],
+    *,
+    replace: bool = False,
+    resumable: bool = False,
+) -> Outcome:
+    """Produce `folder` by calling ``make(partial_folder)``, unless it is already there.
+
+    Parameters
+    ----------
+    folder
+        The finished folder. It appears by one rename, complete, with a record of its inputs.
+    inputs
+        Everything the output depends on, as JSON values. Its hash is the job's key.
+    make
+        Writes the output into the folder it is given.
+    replace
+        What to do when `folder` was made from other inputs: make it anew, or raise.
+    resumable
+        Keep what an interrupted `make` left and hand it to the next call with the same key.
+
+    Raises
+    ------
+    UserError
+        `folder` exists, was made from other inputs (or by something else), and not `replace`.
+    """
+    key = hash_json(inputs)
+    record = _read_record(folder)
+    if record is not None and record["key"] == key:
+        return Outcome(folder, key, record["seconds"], skipped=True)
+    if folder.exists() and not replace:
+        raise UserError(
+            f"--out {folder}: wanted a new folder or one made from the same inputs, found "
+            f"{_describe_other(record, inputs)}; choose another --out or pass --overwrite"
+        )
+    partial = _prepare_partial(folder, key, inputs, resumable)
+    spent = read_json(partial / RECORD)["seconds"]
+    started = time.monotonic()
+    try:
+        make(partial)
+    except BaseException as error:
+        _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
+        raise
+    seconds = spent + time.monotonic() - started
+    write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
+    replace_folder(partial, folder)
+    return Outcome(folder, key, seconds, skipped=False)
+
+
+def _read_record(folder: Path) -> dict[str, Any] | None:
+    path = folder / RECORD
+    return read_json(path) if path.is_file() else None
+
+
+def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) -> str:
+    if record is None:
+        return "a folder with other content"
+    names = {*record["inputs"], *inputs}
+    changed = sorted(name for name in names if record["inputs"].get(name) != inputs.get(name))
+    return f"one made with a different {', '.join(changed)}"
+
+
+def _prepare_partial(folder: Path, key: str, inputs: Mapping[str, Any], resumable: bool) -> Path:
+    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    record = _read_record(partial)
+    if not (resumable and record is not None and record["key"] == key):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write_json(partial / RECORD, {"key": key, "seconds": 0.0, "inputs": dict(inputs)})
+    return partial
+
+
+def _after_failure(
+    partial: Path,
+    key: str,
+    inputs: Mapping[str, Any],
+    seconds: float,
+    error: BaseException,
+    resumable: bool,
+) -> None:
+    """Keep what can be resumed, with the time it cost; a user's mistake leaves nothing."""
+    if resumable and not isinstance(error, UserError):
+        write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
+    else:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""The process around an experiment: quiet libraries, the device, versions, the model hub."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import urllib.error
+import urllib.request
+import warnings
+from functools import cache
+from importlib import metadata
+
+HUB_TIMEOUT_SECONDS = 5.0
+REPORTED_PACKAGES = ("simcore", "torch", "transformers", "tokenizers", "datasets", "numpy")
+
+
+@cache
+def quiet_libraries() -> None:
+    """Silence the reports and bars of the libraries; this project draws its own progress.
+
+    What is silenced tells the user nothing: a fresh classification head *is* meant to be fresh,
+    and the weights are loaded once per step.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", module=r"(transformers|accelerate|datasets|torch)\.")
+
+
+def best_device() -> str:
+    """``"cuda"`` where torch can use one, else ``"cpu"``."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@cache
+def hub_reachable() -> bool:
+    """Whether the model hub answers within a few seconds.
+
+    The hub's own client retries for half a minute and more; one request with a time limit is
+    asked first, so that a wrong model name on a machine without a connection fails at once.
+    The request runs in a daemon thread because a name look-up cannot be interrupted.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    answered = threading.Event()
+
+    def ask() -> None:
+        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
+        try:
+            urllib.request.urlopen(request, timeout=HUB_TIMEOUT_SECONDS).close()
+        except urllib.error.HTTPError:
+            pass  # an HTTP status is an answer
+        except OSError:
+            return
+        answered.set()
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(HUB_TIMEOUT_SECONDS)
+    return answered.is_set()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for package in REPORTED_PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # running from a source tree
+            found[package] = "not installed"
+    return found
