@@ -1,0 +1,247 @@
+// hsic_terms against plain double loops (ctest runs this file once per instruction set).
+#include "cpu/hsic.h"
+
+#include <limits>
+
+#include "check.h"
+#include "naive.h"
+
+using naive::DType;
+using simcore::Estimator;
+using simcore::KernelKind;
+using simcore::cpu::HsicProblem;
+using simcore::cpu::HsicResult;
+using simcore::cpu::make_plan;
+using simcore::cpu::Method;
+using simcore::cpu::Plan;
+using simcore::cpu::PlanRequest;
+using simcore::cpu::Runtime;
+
+namespace {
+
+const std::vector<int64_t> kRagged = {1, 2, 3, 31, 33, 129};
+
+struct Options {
+  KernelKind kernel = KernelKind::linear;
+  Estimator estimator = Estimator::biased;
+  Method method = Method::gram;
+  int64_t max_memory = 0;
+  int threads = 1;
+};
+
+HsicResult compute(const std::vector<naive::Layer>& x, const std::vector<naive::Layer>& y,
+                   const Options& options) {
+  HsicProblem problem;
+  problem.n = x[0].n;
+  problem.x = naive::views(x);
+  problem.y = naive::views(y);
+  problem.kernel = options.kernel;
+  problem.estimator = options.estimator;
+  PlanRequest request;
+  request.n = problem.n;
+  for (const naive::Layer& layer : x) request.widths_x.push_back(layer.view.width);
+  for (const naive::Layer& layer : y) request.widths_y.push_back(layer.view.width);
+  request.kernel = options.kernel;
+  request.method = options.method;
+  request.float64 = x[0].dtype == DType::f64;
+  request.threads = options.threads;
+  request.max_memory = options.max_memory;
+  return hsic_terms(problem, make_plan(request), naive::threads(options.threads));
+}
+
+// Every value of `result` against the definition.
+void compare(const HsicResult& result, const std::vector<naive::Layer>& x,
+             const std::vector<naive::Layer>& y, const Options& options) {
+  const int64_t n = x[0].n;
+  const auto hsic =
+      options.estimator == Estimator::biased ? naive::hsic_biased : naive::hsic_unbiased;
+  const auto grams_of = [&](const std::vector<naive::Layer>& layers) {
+    std::vector<std::vector<double>> grams;
+    for (const naive::Layer& layer : layers)
+      grams.push_back(naive::gram(layer, options.kernel, 1.0));
+    return grams;
+  };
+  const auto k = grams_of(x), l = y.empty() ? k : grams_of(y);
+  const auto tolerance = [&](const auto& a, const auto& b) {
+    return naive::tolerance(x[0].dtype, naive::hsic_biased(a, a, n), naive::hsic_biased(b, b, n));
+  };
+  CHECK(result.xy.size() == k.size() * l.size());
+  CHECK(result.xx.size() == k.size() && result.yy.size() == l.size());
+  if (check::failures > 0) return;
+  for (size_t i = 0; i < k.size(); i++) {
+    CHECK_NEAR(result.xx[i], hsic(k[i], k[i], n), tolerance(k[i], k[i]));
+    for (size_t j = 0; j < l.size(); j++)
+      CHECK_NEAR(result.xy[i * l.size() + j], hsic(k[i], l[j], n), tolerance(k[i], l[j]));
+  }
+  for (size_t j = 0; j < l.size(); j++)
+    CHECK_NEAR(result.yy[j], hsic(l[j], l[j], n), tolerance(l[j], l[j]));
+}
+
+std::string describe(int64_t n, const naive::Shape& shape, const Options& options) {
+  return "n " + std::to_string(n) + ", dtype " + std::to_string(int(shape.dtype)) + ", offset " +
+         std::to_string(int(shape.offset)) + ", kernel " + std::to_string(int(options.kernel)) +
+         ", estimator " + std::to_string(int(options.estimator)) + ", method " +
+         std::to_string(int(options.method)) + ", threads " + std::to_string(options.threads);
+}
+
+// The three computations there are: both linear paths, and RBF.
+const std::vector<Options> kPaths = {
+    {KernelKind::linear, Estimator::biased, Method::gram, 0, 1},
+    {KernelKind::linear, Estimator::biased, Method::feature, 0, 1},
+    {KernelKind::rbf, Estimator::biased, Method::gram, 0, 1},
+};
+
+bool same_bits(const HsicResult& a, const HsicResult& b) {
+  const auto same = [](const std::vector<double>& u, const std::vector<double>& v) {
+    return u.size() == v.size() && std::memcmp(u.data(), v.data(), u.size() * sizeof(double)) == 0;
+  };
+  return same(a.xy, b.xy) && same(a.xx, b.xx) && same(a.yy, b.yy);
+}
+
+}  // namespace
+
+TEST(every_path_matches_the_definition) {
+  for (Options options : kPaths)
+    for (const Estimator estimator : {Estimator::biased, Estimator::unbiased})
+      for (const int64_t n : {2, 3, 4, 31, 33, 129})
+        for (const DType dtype : {DType::f32, DType::f64}) {
+          options.estimator = estimator;
+          if (n < simcore::min_examples(estimator)) continue;
+          const naive::Shape shape{dtype, 0, 1, naive::Order::rows};
+          check::context = describe(n, shape, options);
+          const auto x = naive::make_layers(n, kRagged, 1, shape);
+          const auto y = naive::make_layers(n, {33, 2}, 50, shape);
+          compare(compute(x, {}, options), x, {}, options);
+          compare(compute(x, y, options), x, y, options);
+        }
+}
+
+TEST(offsets_and_outlier_dimensions_cost_no_accuracy) {
+  for (Options options : kPaths)
+    for (const Estimator estimator : {Estimator::biased, Estimator::unbiased})
+      for (const double offset : {10.0, 1000.0}) {
+        options.estimator = estimator;
+        const naive::Shape shape{DType::f32, offset, 30, naive::Order::rows};
+        check::context = describe(129, shape, options);
+        const auto x = naive::make_layers(129, {31, 129}, 1, shape);
+        compare(compute(x, {}, options), x, {}, options);
+      }
+}
+
+TEST(half_precisions_and_any_strides_are_read_in_place) {
+  for (const Options& options : kPaths)
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+      for (const naive::Order order : {naive::Order::columns, naive::Order::reversed}) {
+        const naive::Shape shape{dtype, 3, 1, order};
+        check::context = describe(33, shape, options);
+        const auto x = naive::make_layers(33, {3, 65}, 1, shape);
+        compare(compute(x, {}, options), x, {}, options);
+      }
+}
+
+TEST(threads_and_repetition_change_no_bit) {
+  for (Options options : kPaths) {
+    const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};
+    const auto x = naive::make_layers(129, kRagged, 1, shape);
+    options.threads = 3;
+    check::context = describe(129, shape, options);
+    const HsicResult first = compute(x, {}, options);
+    compare(first, x, {}, options);
+    CHECK(same_bits(first, compute(x, {}, options)));
+  }
+}
+
+TEST(small_workspaces_change_only_rounding) {
+  for (Options options : kPaths) {
+    PlanRequest request;
+    request.n = 300;
+    request.widths_x = {33, 129, 5};
+    request.kernel = options.kernel;
+    request.method = options.method;
+    request.float64 = true;
+    // The smallest bound that the planner accepts, found by halving.
+    request.max_memory = int64_t(1) << 30;
+    while (check::message_of([&] { make_plan(request); }).empty()) request.max_memory /= 2;
+    options.max_memory = request.max_memory * 2;
+    check::context = describe(300, {}, options) + ", bytes " + std::to_string(options.max_memory);
+    const auto x = naive::make_layers(300, request.widths_x, 1);
+    compare(compute(x, {}, options), x, {}, options);
+  }
+}
+
+TEST(identical_layers_give_identical_entries) {
+  for (const Options& options : kPaths) {
+    check::context = describe(33, {}, options);
+    std::vector<naive::Layer> x = naive::make_layers(33, {31, 31, 31}, 1);
+    x[2] = naive::make_layer(33, 31, 1);  // the same numbers as x[0], elsewhere
+    const HsicResult result = compute(x, {}, options);
+    CHECK(result.xy[0 * 3 + 0] == result.xy[0 * 3 + 2]);
+    CHECK(result.xy[0 * 3 + 1] == result.xy[1 * 3 + 2]);
+    CHECK(result.xx[0] == result.xx[2]);
+  }
+}
+
+TEST(magnitudes_beyond_the_range_of_float_squares) {
+  for (const Options& options : kPaths)
+    for (const double magnitude : {1e-25, 1e25}) {
+      const naive::Shape shape{DType::f32, 0, 1, naive::Order::rows};
+      check::context = describe(33, shape, options);
+      auto x = naive::make_layers(33, {31, 5}, 1, shape);
+      for (naive::Layer& layer : x) {
+        for (double& value : layer.values) value *= magnitude;
+        naive::lay_out(layer, naive::Order::rows);
+      }
+      compare(compute(x, {}, options), x, {}, options);
+    }
+}
+
+TEST(nan_is_refused_and_its_layer_named) {
+  auto x = naive::make_layers(33, {5, 7}, 1), y = naive::make_layers(33, {5, 7}, 3);
+  y[1].values[20] = std::numeric_limits<double>::quiet_NaN();
+  naive::lay_out(y[1], naive::Order::rows);
+  const std::string message = check::message_of([&] { compute(x, y, kPaths[0]); });
+  CHECK(message.find("Y[1]") != std::string::npos);
+  CHECK(message.find("1 NaN") != std::string::npos);
+}
+
+TEST(a_layer_without_variance_poisons_no_other) {
+  for (const Options& options : kPaths) {
+    if (options.kernel == KernelKind::rbf) continue;
+    check::context = describe(31, {}, options);
+    auto x = naive::make_layers(31, {5, 5, 7}, 1);
+    for (double& value : x[1].values) value = 2.5;
+    naive::lay_out(x[1], naive::Order::rows);
+    const HsicResult result = compute(x, {}, options);
+    CHECK(result.xx[1] == 0 && result.xy[1] == 0);
+    CHECK(result.xx[0] > 0 && result.xy[2] > 0);
+  }
+}
+
+TEST(progress_goes_up_and_may_stop_the_work) {
+  for (const Options& options : kPaths) {
+    const auto x = naive::make_layers(300, {33, 129}, 1);
+    HsicProblem problem;
+    problem.n = 300;
+    problem.x = naive::views(x);
+    problem.kernel = options.kernel;
+    PlanRequest request;
+    request.n = 300;
+    request.widths_x = {33, 129};
+    request.kernel = options.kernel;
+    request.method = options.method;
+    request.float64 = true;
+    const Plan plan = make_plan(request);
+    Runtime rt = naive::threads(1);
+    double last = 0;
+    rt.progress = [&](double share) {
+      CHECK(share >= last && share <= 1);
+      last = share;
+    };
+    hsic_terms(problem, plan, rt);
+    CHECK(last > 0);
+    rt.progress = [](double) { throw std::invalid_argument("stopped"); };
+    CHECK(check::message_of([&] { hsic_terms(problem, plan, rt); }) == "stopped");
+  }
+}
+
+int main() { return check::main(); }

@@ -1,0 +1,194 @@
+// The inner loops of the instruction set in use (ctest runs this file once per set).
+#include "cpu/isa.h"
+
+#include <algorithm>
+
+#include "check.h"
+#include "naive.h"
+
+using naive::DType;
+using simcore::cpu::Centring;
+using simcore::cpu::isa_table;
+using simcore::cpu::IsaTable;
+using simcore::cpu::make_centring;
+
+namespace {
+
+template <typename T>
+constexpr DType kDType = sizeof(T) == 8 ? DType::f64 : DType::f32;
+// Rounding of a short sum of numbers near 1, and of one exponential.
+template <typename T>
+constexpr double kRounding = sizeof(T) == 8 ? 1e-13 : 1e-5;
+
+template <typename T>
+std::vector<T> random(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<T> values(count);
+  for (T& value : values) value = static_cast<T>(normal(generator));
+  return values;
+}
+
+template <typename T>
+double centred(const naive::Layer& layer, const Centring<T>& c, int64_t i, int64_t k) {
+  return (layer.at(i, k) * double(c.scale) - double(c.mean_hi[k])) - double(c.mean_lo[k]);
+}
+
+template <typename T>
+void micro_matches_plain_loops() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t w = isa.width;
+  for (int panels = 1; panels <= simcore::cpu::kMaxPanels; panels++)
+    for (const int64_t depth : {0, 1, 2, 31, 129})
+      for (const bool accumulate : {false, true}) {
+        check::context = std::string(isa.name) + ", panels " + std::to_string(panels) + ", depth " +
+                         std::to_string(depth);
+        const int64_t b_stride = depth * w + 3;  // panels need not touch
+        const int64_t c_stride = panels * w + 5;
+        const std::vector<T> a = random<T>(depth * w, 1), b = random<T>(panels * b_stride, 2);
+        const std::vector<T> before = random<T>(isa.mr * c_stride, 3);
+        std::vector<T> c = before;
+        isa.micro[panels - 1](a.data(), b.data(), b_stride, depth, c.data(), c_stride, accumulate);
+        for (int64_t i = 0; i < isa.mr; i++)
+          for (int64_t j = 0; j < c_stride; j++) {
+            double wanted = double(before[i * c_stride + j]);
+            if (j < panels * w) {  // beyond is not ours to write
+              wanted *= accumulate;
+              for (int64_t k = 0; k < depth; k++)
+                wanted += double(a[k * w + i]) * double(b[j / w * b_stride + k * w + j % w]);
+            }
+            CHECK_NEAR(double(c[i * c_stride + j]), wanted, 10 * kRounding<T>);
+          }
+      }
+}
+
+template <typename T>
+void packs_match_plain_loops() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t w = isa.width, n = w + 3;
+  for (const int64_t width : {1, 2, 3, 31, 33, 64, 65, 129})
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+      for (const naive::Order order :
+           {naive::Order::rows, naive::Order::columns, naive::Order::reversed}) {
+        if (sizeof(T) == 4 && dtype == DType::f64) continue;  // float64 is never narrowed
+        check::context = std::string(isa.name) + ", width " + std::to_string(width);
+        const naive::Layer layer = naive::make_layer(n, width, 5, {dtype, 10, 1, order});
+        const Centring<T> c = make_centring<T>(layer.view, n);
+        // Full panels, and one of the last rows with zeros behind it.
+        for (const auto& [row, rows] : {std::pair(int64_t(1), w), std::pair(n - 2, int64_t(2))}) {
+          std::vector<T> panel(width * w, T(-1));
+          std::vector<double> norms(w, -1);
+          isa.pack_rows(layer.view, c, row, rows, panel.data(), norms.data());
+          for (int64_t r = 0; r < w; r++) {
+            double norm = 0;
+            for (int64_t k = 0; k < width; k++) {
+              const double wanted = r < rows ? centred(layer, c, row + r, k) : 0;
+              CHECK_NEAR(double(panel[k * w + r]), wanted, kRounding<T>);
+              norm += wanted * wanted;
+            }
+            CHECK_NEAR(norms[r], norm, kRounding<T> * (1 + norm));
+          }
+        }
+        const int64_t col = width / 2, cols = std::min(w, width - col);
+        std::vector<T> panel((n - 1) * w, T(-1));
+        isa.pack_columns(layer.view, c, 1, n - 1, col, cols, panel.data());
+        for (int64_t i = 0; i < n - 1; i++)
+          for (int64_t j = 0; j < w; j++)
+            CHECK_NEAR(double(panel[i * w + j]), j < cols ? centred(layer, c, i + 1, col + j) : 0,
+                       kRounding<T>);
+        double distance = 0;
+        for (int64_t k = 0; k < width; k++) {
+          const double d = (layer.at(0, k) - layer.at(n - 1, k)) * double(c.scale);
+          distance += d * d;
+        }
+        CHECK_NEAR(isa.distance(layer.view, c, 0, n - 1), distance, kRounding<T> * (1 + distance));
+      }
+}
+
+template <typename T>
+void pack_plain_transposes() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t w = isa.width;
+  for (const int64_t depth : {1, 31, 64, 65, 129})
+    for (const int64_t rows : {int64_t(1), w - 1, w}) {
+      const int64_t stride = depth + 2;
+      const std::vector<T> source = random<T>(rows * stride, 6);
+      std::vector<T> panel(depth * w, T(-1));
+      isa.pack_plain(source.data(), stride, rows, depth, panel.data());
+      for (int64_t k = 0; k < depth; k++)
+        for (int64_t r = 0; r < w; r++)
+          CHECK(panel[k * w + r] == (r < rows ? source[r * stride + k] : T(0)));
+    }
+}
+
+template <typename T>
+void rbf_matches_exp() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t rows = 3, cols = 33;
+  const std::vector<T> norms_i = {T(0), T(4), T(150)};
+  std::vector<T> norms_j(cols), dots = random<T>(rows * cols, 7);
+  for (int64_t j = 0; j < cols; j++) norms_j[j] = T(j) / 4;
+  for (const double gamma : {1e-3, 0.7, 20.0}) {
+    std::vector<T> g = dots;
+    isa.rbf(g.data(), rows, cols, norms_i.data(), norms_j.data(), T(gamma), T(0.25));
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < cols; j++) {
+        const double d = double(norms_i[i]) + double(norms_j[j]) - 2 * double(dots[i * cols + j]);
+        CHECK_NEAR(double(g[i * cols + j]), std::exp(-gamma * std::max(0.0, d)) - 0.25,
+                   kRounding<T>);
+      }
+  }
+}
+
+template <typename T>
+void select_keeps_what_lies_between() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t cols = 129, begin = 5, end = 120;
+  const std::vector<T> dots = random<T>(cols, 8);
+  const std::vector<T> norms(cols, T(2));
+  const T lo = T(2), hi = T(5);
+  std::vector<T> kept(end - begin), wanted;
+  int64_t below = 10, under = 10;
+  const int64_t count =
+      isa.select(dots.data(), begin, end, T(1.5), norms.data(), lo, hi, kept.data(), &below);
+  for (int64_t j = begin; j < end; j++) {
+    const T d = std::max(T(0), T(3.5) - 2 * dots[j]);
+    under += d < lo;
+    if (d >= lo && d <= hi) wanted.push_back(d);
+  }
+  CHECK(below == under);
+  CHECK(count == int64_t(wanted.size()) && count > 0 && count < end - begin);
+  for (size_t i = 0; i < wanted.size(); i++)
+    CHECK_NEAR(double(kept[i]), double(wanted[i]), kRounding<T>);
+}
+
+}  // namespace
+
+TEST(micro_kernels) {
+  micro_matches_plain_loops<float>();
+  micro_matches_plain_loops<double>();
+}
+
+TEST(packing) {
+  packs_match_plain_loops<float>();
+  packs_match_plain_loops<double>();
+  pack_plain_transposes<float>();
+  pack_plain_transposes<double>();
+}
+
+TEST(rbf_entries) {
+  rbf_matches_exp<float>();
+  rbf_matches_exp<double>();
+}
+
+TEST(median_selection) {
+  select_keeps_what_lies_between<float>();
+  select_keeps_what_lies_between<double>();
+}
+
+TEST(the_forced_instruction_set_is_used) {
+  const char* wanted = std::getenv("SIMCORE_CPU_ISA");
+  if (wanted != nullptr && *wanted != '\0') CHECK(std::string(wanted) == simcore::cpu::isa_name());
+}
+
+int main() { return check::main(); }
