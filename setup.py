@@ -20,8 +20,9 @@ try:
 except ImportError as error:
     raise SystemExit(
         f"simcore is built against the torch you have, and this build cannot import it ({error}).\n"
-        "Run these two commands, in this order:\n"
-        "    pip install torch==2.13.0 setuptools wheel ninja\n"
+        "Run these commands, in this order:\n"
+        "    pip install torch==2.13.0\n"
+        "    pip install setuptools wheel ninja\n"
         "    pip install --no-build-isolation ."
     ) from None
 
