@@ -96,9 +96,8 @@ def hsic_biased(k: Array, m: Array) -> float:
     ----------
     Phang et al. 2021, appendix A.
     """
-    n = len(k)
-    h = np.eye(n) - 1 / n
-    return float(np.sum((h @ k @ h) * m) / (n - 1) ** 2)
+    hkh = center(center(k).T)
+    return float(np.sum(hkh * m) / (len(k) - 1) ** 2)
 
 
 def hsic_unbiased(k: Array, m: Array) -> float:

@@ -1,0 +1,73 @@
+"""The inputs that every measure is tested on; the same parameters serve every device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+WIDTHS = (7, 1, 64, 33)  # ragged, with one layer of a single neuron
+DTYPES = (torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
+ESTIMATORS = ("biased", "unbiased")
+KERNELS = ("linear", "rbf")
+MINIMUM_N = {"biased": 2, "unbiased": 4}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of input: n rows, a common offset in standard deviations, an outlier dimension."""
+
+    n: int
+    offset: float = 0.0
+    outlier: bool = False
+    widths: tuple[int, ...] = WIDTHS
+
+    def __str__(self) -> str:
+        outlier = "-outlier" if self.outlier else ""
+        return f"n{self.n}-offset{self.offset:g}{outlier}-widths{'x'.join(map(str, self.widths))}"
+
+
+SIZES = tuple(Case(n) for n in (2, 3, 4, 5, 31, 33, 129, 400))
+SHIFTS = tuple(
+    Case(n, offset, outlier)
+    for n in (4, 33, 129)
+    for offset in (0.0, 10.0, 1000.0)
+    for outlier in (False, True)
+    if offset or outlier
+)
+SHAPES = (
+    Case(33, widths=(5,)),
+    Case(33, widths=(1,)),
+    Case(33, widths=(1, 1, 1)),
+    Case(65, offset=10.0, widths=(300, 2, 129)),
+    Case(150, offset=10.0, outlier=True, widths=(768, 768)),
+    Case(700, offset=10.0, widths=(3, 17)),
+)
+CASES = SIZES + SHIFTS + SHAPES
+
+
+def layers(case: Case, dtype: torch.dtype = torch.float64, *, seed: int = 0) -> list[torch.Tensor]:
+    """Correlated layers: each mixes six shared latent variables and adds noise of its own.
+
+    Real encoders show both a common offset and one dimension far larger than the rest, in mean and
+    in spread; ``offset`` and ``outlier`` imitate them. Other seeds share the latent variables.
+    """
+    latent = np.random.default_rng(case.n).standard_normal((case.n, 6))
+    generator = np.random.default_rng([seed, case.n, *case.widths])
+    result = []
+    for width in case.widths:
+        mixed = latent @ generator.standard_normal((6, width)) / np.sqrt(6)
+        x = mixed + 0.7 * generator.standard_normal((case.n, width)) + case.offset
+        if case.outlier:
+            x[:, 0] *= 30
+        result.append(torch.from_numpy(x).to(dtype))
+    return result
+
+
+def exact(tensors: list[torch.Tensor] | None) -> list[np.ndarray] | None:
+    """The very values of the tensors in float64: what the twin is to be given."""
+    if tensors is None:
+        return None
+    return [tensor.detach().to(torch.float64).numpy() for tensor in tensors]

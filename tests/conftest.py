@@ -1,0 +1,24 @@
+"""What every test of the numerics package shares."""
+
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+# The memory tests share their meter with the benchmarks; appended, so that an installed simcore
+# still comes first.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+# Derandomised: a failure in one run is a failure in the next. No deadline: two shared cores.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, max_examples=40)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def _threads_are_restored():
+    """A test that changes the number of threads does not change it for the next one."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)

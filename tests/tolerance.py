@@ -1,0 +1,88 @@
+"""The one tolerance of the suite: how far a result may be from the float64 twin.
+
+float64 is held to a relative 1e-10. Lower precisions are held to what the same dtype can do at all:
+a naive implementation in that dtype, run on the same values, may be twice as good and no better.
+All differences are taken in the maximum norm over a grid, so that an entry near zero (an unbiased
+HSIC of independent layers) is measured against the scale of the grid it came from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+FLOAT64_RELATIVE = 1e-10
+NAIVE_FACTOR = 2
+EPS_FACTOR = 16
+# Independent of any naive implementation: what users are promised for CKA in float32.
+FLOAT32_CKA_ABSOLUTE = 1e-5
+# What tests/oracle/README.md states: double precision, and another median in the RBF kernel.
+ORACLE = 1e-8
+ORACLE_MEDIAN = 1e-5
+# At n > 4096 the median of the RBF kernel may come from 10^6 pairs: its relative error is then
+# about 1.25 * spread / 10^3, and CKA follows it with a slope well below one.
+SAMPLED_MEDIAN = 1e-3
+
+
+def as_float64(values) -> np.ndarray:
+    """A tensor or array of any floating dtype as a float64 numpy array."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().to(device="cpu", dtype=torch.float64).numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def max_error(result, reference) -> float:
+    """Largest absolute difference; ``nan`` has to stand in the same places in both."""
+    result, reference = as_float64(result), as_float64(reference)
+    if result.shape != reference.shape:
+        raise AssertionError(f"shape: wanted {reference.shape}, got {result.shape}")
+    missing = np.isnan(reference)
+    if not np.array_equal(np.isnan(result), missing):
+        raise AssertionError(f"nan in other places:\nwanted\n{reference}\ngot\n{result}")
+    return float(np.max(np.abs(result - reference), where=~missing, initial=0.0))
+
+
+def allowed(reference, dtype: torch.dtype, naive=None) -> float:
+    """The largest `max_error` that a result in ``dtype`` may have.
+
+    Parameters
+    ----------
+    reference : array
+        What the float64 twin gives for the very same input values.
+    dtype : torch.dtype
+        The dtype of the inputs.
+    naive : array, optional
+        What a naive implementation in ``dtype`` gives; needed below float64.
+    """
+    scale = float(
+        np.max(np.abs(as_float64(reference)), where=~np.isnan(as_float64(reference)), initial=0.0)
+    )
+    if dtype == torch.float64:
+        return FLOAT64_RELATIVE * scale
+    if naive is None:
+        raise TypeError(f"a result in {dtype} is judged beside a naive one in {dtype}: none given")
+    return NAIVE_FACTOR * max_error(naive, reference) + EPS_FACTOR * torch.finfo(dtype).eps * scale
+
+
+def assert_close(result, reference, dtype: torch.dtype, naive=None) -> None:
+    """Fail when ``result`` is further from ``reference`` than `allowed`."""
+    error, bound = max_error(result, reference), allowed(reference, dtype, naive)
+    assert error <= bound, f"max error {error:.3g} > allowed {bound:.3g} ({dtype})"
+
+
+def assert_float32_cka(result, reference) -> None:
+    """Fail when a CKA of float32 inputs breaks the absolute promise."""
+    error = max_error(result, reference)
+    assert error <= FLOAT32_CKA_ABSOLUTE, f"max error {error:.3g} > {FLOAT32_CKA_ABSOLUTE}"
+
+
+def assert_same(result, other, dtype: torch.dtype) -> None:
+    """Fail when two results of the same inputs differ by more than rounding in ``dtype``.
+
+    For runs that differ in chunk size, threads, strides or path only: no naive run is asked for.
+    """
+    relative = max(FLOAT64_RELATIVE, EPS_FACTOR * torch.finfo(dtype).eps)
+    other = as_float64(other)
+    scale = float(np.max(np.abs(other), where=~np.isnan(other), initial=0.0))
+    error = max_error(result, other)
+    assert error <= relative * scale, f"max difference {error:.3g} > {relative * scale:.3g}"
