@@ -1,0 +1,65 @@
+// What the two paths share: the layers of a grid, prepared once, and which pairs are wanted.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/hsic.h"
+#include "cpu/isa.h"
+
+namespace simcore::cpu {
+
+template <typename T>
+struct Grid {
+  int64_t n = 0;
+  int64_t count_x = 0;             // layers [0, count_x) are x, the rest y
+  bool symmetric = true;           // x with itself
+  std::vector<LayerView> layers;   // x, then y
+  std::vector<Centring<T>> centring;
+
+  int64_t count() const { return int64_t(layers.size()); }
+  // Pairs (a, b) with b >= a that the result needs: every pair of x with itself, or every (x, y)
+  // and each layer with itself.
+  bool wanted(int64_t a, int64_t b) const {
+    return symmetric || a == b || (a < count_x && b >= count_x);
+  }
+};
+
+// Sums over example pairs, unscaled: sums are those of centred entries times 2^-exponent.
+struct GridSums {
+  std::vector<double> offdiag;  // [L, L], upper triangle of wanted pairs; sum_{i != j} K_ij L_ij
+  std::vector<double> diag;     // [L, n] K_ii
+  std::vector<double> rows;     // [L, n] sum_{j != i} K_ij; empty for the linear kernel (= -diag)
+};
+
+// gammas[l] = 1 / (2 sigma_l^2); shift = the kernel's value at the median distance.
+struct RbfScale {
+  std::vector<double> gammas;
+  double shift = 0;
+};
+
+template <typename T>
+RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt);
+
+template <typename T>
+GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, const Runtime& rt);
+
+template <typename T>
+GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt);
+
+// Uninitialised, 64-byte aligned storage: workspaces are large and always written before read.
+template <typename T>
+class Buffer {
+ public:
+  explicit Buffer(int64_t size)
+      : data_(static_cast<T*>(::operator new(size * sizeof(T), std::align_val_t(64)))) {}
+  ~Buffer() { ::operator delete(data_, std::align_val_t(64)); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  T* data() const { return data_; }
+
+ private:
+  T* data_;
+};
+
+}  // namespace simcore::cpu

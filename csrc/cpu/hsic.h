@@ -1,0 +1,32 @@
+// HSIC of all layer pairs on the CPU: the entry point that the torch adapter and the C++ tests call.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/hsic_math.h"
+#include "cpu/layer.h"
+#include "cpu/plan.h"
+#include "cpu/runtime.h"
+
+namespace simcore::cpu {
+
+struct HsicProblem {
+  int64_t n = 0;
+  std::vector<LayerView> x;
+  std::vector<LayerView> y;  // empty: x with itself
+  KernelKind kernel = KernelKind::linear;
+  Estimator estimator = Estimator::biased;
+  double bandwidth = 1.0;  // RBF: sigma = bandwidth * median distance
+};
+
+struct HsicResult {
+  std::vector<double> xy;  // [Lx, Ly] row-major
+  std::vector<double> xx;  // [Lx] HSIC(x_i, x_i)
+  std::vector<double> yy;  // [Ly]
+};
+
+// Throws std::invalid_argument naming the layer that holds NaN or infinity.
+HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt);
+
+}  // namespace simcore::cpu

@@ -1,0 +1,62 @@
+// The instruction-set dependent inner loops, as one table of functions per (instruction set, T).
+//
+// Panels: a block of rows is stored as panels of `width` rows, each [k][width], so that one vector
+// register holds one column of a panel and both operands of a product are read in order. The same
+// panel serves as left operand (broadcast, mr rows at a time) and as right operand (up to 3 panels
+// side by side), so every block of data is packed once.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/half.h"
+#include "cpu/layer.h"
+
+namespace simcore::cpu {
+
+constexpr int kMaxPanels = 3;  // panels side by side in one micro-kernel call
+
+template <typename T>
+struct IsaTable {
+  const char* name;
+  int width;  // rows per panel = elements per vector register
+  int mr;     // rows of the left operand per micro-kernel call; divides width
+
+  // c[i][j] (+)= sum_k a[k * width + i] * b[(j / width) * b_stride + k * width + j % width]
+  // for i < mr, j < panels * width; micro[panels - 1].
+  void (*micro[kMaxPanels])(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c,
+                            int64_t c_stride, bool accumulate);
+
+  // Centres rows [row, row + rows) (rows <= width, the rest is zero) over all columns into one
+  // panel [layer.width][width]; norms[width] gets each row's squared length.
+  void (*pack_rows)(const LayerView& layer, const Centring<T>& centring, int64_t row, int64_t rows,
+                    T* panel, double* norms);
+
+  // Centres columns [col, col + cols) (cols <= width) of rows [row, row + rows) into one panel
+  // [rows][width]: the operand of the feature form, where the depth runs over examples.
+  void (*pack_columns)(const LayerView& layer, const Centring<T>& centring, int64_t row,
+                       int64_t rows, int64_t col, int64_t cols, T* panel);
+
+  // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
+  void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);
+
+  // g[i][j] <- exp(-gamma * max(0, norm_i + norm_j - 2 g[i][j])) - shift over a [rows, cols] block.
+  void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);
+
+  // Squared distances of g[begin, end) of one row, appended to out when in [lo, hi] (out has room
+  // for end - begin more); returns how many were appended and adds those below lo to *below.
+  int64_t (*select)(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
+                    T* out, int64_t* below);
+
+  // Squared distance of two centred rows of `layer`.
+  double (*distance)(const LayerView& layer, const Centring<T>& centring, int64_t row_a,
+                     int64_t row_b);
+};
+
+// The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;
+// for tests). Throws std::invalid_argument for a name that is unknown or not available here.
+template <typename T>
+const IsaTable<T>& isa_table();
+
+const char* isa_name();
+
+}  // namespace simcore::cpu

@@ -1,0 +1,61 @@
+#include "torch/options.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include "torch/progress.h"
+
+namespace simcore {
+
+KernelKind parse_kernel(const std::string& name) {
+  if (name == "linear") return KernelKind::linear;
+  TORCH_CHECK_VALUE(name == "rbf", "kernel: wanted 'linear' or 'rbf', got '", name, "'");
+  return KernelKind::rbf;
+}
+
+Estimator parse_estimator(const std::string& name) {
+  if (name == "biased") return Estimator::biased;
+  TORCH_CHECK_VALUE(name == "unbiased", "estimator: wanted 'biased' or 'unbiased', got '", name,
+                    "'");
+  return Estimator::unbiased;
+}
+
+cpu::Method parse_method(const std::string& name) {
+  if (name == "auto") return cpu::Method::automatic;
+  if (name == "gram") return cpu::Method::gram;
+  TORCH_CHECK_VALUE(name == "feature", "method: wanted 'auto', 'gram' or 'feature', got '", name,
+                    "'");
+  return cpu::Method::feature;
+}
+
+const char* method_name(cpu::Method method) {
+  return method == cpu::Method::gram ? "gram" : "feature";
+}
+
+cpu::LayerView layer_view(const at::Tensor& layer) {
+  const auto dtype = [&] {
+    switch (layer.scalar_type()) {
+      case at::kHalf: return cpu::DType::f16;
+      case at::kBFloat16: return cpu::DType::bf16;
+      case at::kFloat: return cpu::DType::f32;
+      case at::kDouble: return cpu::DType::f64;
+      default:
+        TORCH_CHECK_TYPE(false, "wanted a floating-point layer, got ", layer.scalar_type());
+    }
+  }();
+  return {layer.const_data_ptr(), dtype, layer.size(1), layer.stride(0), layer.stride(1)};
+}
+
+cpu::Runtime torch_runtime() {
+  cpu::Runtime rt;
+  rt.threads = at::get_num_threads();
+  rt.on_threads = [threads = rt.threads](const std::function<void(int)>& body) {
+    at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; t++) body(int(t));
+    });
+  };
+  rt.progress = report_progress;
+  return rt;
+}
+
+}  // namespace simcore

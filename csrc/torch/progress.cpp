@@ -1,0 +1,43 @@
+#include "torch/progress.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "torch/module.h"
+
+namespace simcore {
+namespace {
+
+// One callback per thread: grids that run at the same time in several threads keep apart.
+thread_local PyObject* callback = nullptr;
+
+[[noreturn]] void rethrow() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
+}  // namespace
+
+void report_progress(double done) {
+  if (!Py_IsInitialized()) return;
+  pybind11::gil_scoped_acquire gil;
+  if (callback != nullptr) {
+    PyObject* result = PyObject_CallFunction(callback, "d", done);
+    if (result == nullptr) rethrow();
+    Py_DECREF(result);
+  }
+  if (PyErr_CheckSignals() != 0) rethrow();
+}
+
+void bind_progress(pybind11::module_& m) {
+  m.def(
+      "set_progress",
+      [](const pybind11::object& function) {
+        Py_XDECREF(callback);
+        callback = function.is_none() ? nullptr : function.inc_ref().ptr();
+      },
+      "Calls function(share) between tiles of operators run on this thread; None stops that.");
+}
+
+}  // namespace simcore

@@ -1,0 +1,12 @@
+// Every operator of simcore, in one page. Implementations: hsic_cpu.cpp; fake kernels and
+// derivatives: simcore/_ops.py; twins: simcore/reference.py.
+#include <torch/library.h>
+
+TORCH_LIBRARY(simcore, m) {
+  // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
+  // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";
+  // max_memory in bytes, 0 for the default.
+  m.def(
+      "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
+      "int max_memory) -> (Tensor xy, Tensor xx, Tensor yy)");
+}

@@ -1,0 +1,19 @@
+"""Similarity of neural representations as grids over all layer pairs.
+
+>>> import numpy as np
+>>> from simcore import cka_grid
+>>> rng = np.random.default_rng(0)
+>>> layers = [rng.standard_normal((100, width)) for width in (32, 48, 64)]
+>>> cka_grid(layers).shape
+(3, 3)
+"""
+
+from importlib.metadata import version as _version
+
+from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
+from simcore._C import build_info
+from simcore.cka import cka_grid, hsic_grid, plan_cka
+from simcore.minibatch import MinibatchCKA
+
+__version__ = _version("simcore")
+__all__ = ["MinibatchCKA", "__version__", "build_info", "cka_grid", "hsic_grid", "plan_cka"]

@@ -1,0 +1,116 @@
+"""What every grid accepts: sequences or stacks of arrays, checked once and worded once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray | Tensor
+Layers = Sequence[Array] | Array
+
+
+def _as_tensor(layer: object, name: str) -> Tensor:
+    if isinstance(layer, Tensor):
+        return layer
+    if not isinstance(layer, np.ndarray):
+        raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {type(layer).__name__}")
+    if layer.dtype not in (np.float16, np.float32, np.float64):
+        raise TypeError(f"{name}: wanted a floating-point dtype (16, 32 or 64 bits), got {layer.dtype}")
+    if not layer.dtype.isnative:
+        raise TypeError(f"{name}: wanted native byte order, got {layer.dtype.str}")
+    if any(stride % layer.itemsize or stride < 0 for stride in layer.strides):
+        layer = layer.copy()  # torch has no negative strides; a view of record fields may be odd
+    # Inputs are only read. torch.from_numpy warns about read-only memory (a memory map), which a
+    # writable flag on a view cannot hide; the buffer protocol of ctypes-free DLPack does not.
+    if layer.flags.writeable:
+        return torch.from_numpy(layer)
+    return _read_only(layer)
+
+
+def _read_only(layer: np.ndarray) -> Tensor:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(layer)
+
+
+def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
+    """Layers as a list of 2-D tensors that share the caller's memory, and whether numpy came in.
+
+    Parameters
+    ----------
+    layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        torch tensors or numpy arrays.
+    name : str
+        The argument's name, for messages.
+
+    Raises
+    ------
+    TypeError
+        Something that is no array, or a dtype that is not floating point.
+    ValueError
+        No layers, a wrong number of dimensions, no rows or no columns.
+    """
+    if isinstance(layers, Tensor | np.ndarray):
+        if layers.ndim != 3:
+            shape = tuple(layers.shape)
+            raise ValueError(f"{name}: wanted one [L, n, p] array or a list, got shape {shape}")
+    elif not isinstance(layers, Sequence):
+        raise TypeError(f"{name}: wanted a sequence of arrays, got {type(layers).__name__}")
+    if len(layers) == 0:
+        raise ValueError(f"{name}: wanted at least one layer, got none")
+    tensors = [_as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
+    for i, tensor in enumerate(tensors):
+        _check_layer(tensor, f"{name}[{i}]")
+    return tensors, all(isinstance(layer, np.ndarray) for layer in layers)
+
+
+def _check_layer(layer: Tensor, name: str) -> None:
+    if not layer.is_floating_point():
+        raise TypeError(f"{name}: wanted a floating-point dtype, got {layer.dtype}")
+    if layer.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise TypeError(f"{name}: wanted float16, bfloat16, float32 or float64, got {layer.dtype}")
+    if layer.layout != torch.strided:
+        raise TypeError(f"{name}: wanted a dense tensor, got layout {layer.layout}")
+    if layer.ndim != 2:
+        raise ValueError(f"{name}: wanted shape [n, p], got {tuple(layer.shape)}")
+    if layer.shape[1] == 0:
+        raise ValueError(f"{name}: wanted at least 1 column, got shape {tuple(layer.shape)}")
+
+
+def as_layer_pair(
+    x: Layers, y: Layers | None, min_rows: int, reason: str
+) -> tuple[list[Tensor], list[Tensor], bool]:
+    """Both sides of a grid: same n, same device, enough rows; ``y=None`` gives an empty list.
+
+    Parameters
+    ----------
+    x, y : as in `as_layers`
+    min_rows : int
+        The least n.
+    reason : str
+        What needs that many, for the message.
+    """
+    layers_x, numpy_x = as_layers(x, "X")
+    layers_y, numpy_y = ([], True) if y is None else as_layers(y, "Y")
+    n, device = layers_x[0].shape[0], layers_x[0].device
+    named = [(f"X[{i}]", t) for i, t in enumerate(layers_x)]
+    named += [(f"Y[{i}]", t) for i, t in enumerate(layers_y)]
+    for name, tensor in named:
+        if tensor.shape[0] != n:
+            raise ValueError(f"{name}: wanted n = {n} rows as in X[0], got {tensor.shape[0]}")
+        if tensor.device != device:
+            raise ValueError(f"{name}: wanted device {device} as in X[0], got {tensor.device}")
+    if n < min_rows:
+        raise ValueError(f"X[0]: wanted at least {min_rows} rows for {reason}, got {n}")
+    return layers_x, layers_y, numpy_x and numpy_y
+
+
+def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
+    """`value` if it is one of `choices`, else a ValueError naming the argument."""
+    if value not in choices:
+        wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+    return value

@@ -1,0 +1,43 @@
+"""A progress bar for long operators, without dependencies."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from simcore import _C
+
+
+class _Bar:
+    width = 30
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.start = self.last = time.monotonic()
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if share < 1 and now - self.last < 0.1:
+            return
+        self.last = now
+        elapsed = now - self.start
+        left = elapsed / share - elapsed
+        filled = round(self.width * share)
+        bar = "#" * filled + "." * (self.width - filled)
+        text = f"\r{self.label} [{bar}] {share:4.0%} {elapsed:.1f} s, {left:.1f} s left "
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def progress_bar(label: str, enabled: bool) -> Iterator[None]:
+    """Show on stderr how far the operators called inside have come, if `enabled`."""
+    if not enabled:
+        yield
+        return
+    _C.set_progress(_Bar(label))
+    try:
+        yield
+    finally:
+        _C.set_progress(None)
+        sys.stderr.write("\n")

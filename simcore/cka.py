@@ -1,0 +1,252 @@
+"""Centred kernel alignment and HSIC as grids over all layer pairs."""
+
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simcore import _C
+from simcore._inputs import Array, Layers, as_layer_pair, check_choice
+from simcore._ops import hsic_terms
+from simcore._progress import progress_bar
+
+MIN_ROWS = {"biased": 2, "unbiased": 4}
+
+
+class _Options:
+    """The options that all grids of this module share, checked."""
+
+    def __init__(
+        self,
+        kernel: str,
+        estimator: str,
+        bandwidth: float,
+        method: str,
+        precision: str,
+        max_memory: int | None,
+    ) -> None:
+        self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
+        self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
+        self.method = check_choice(method, "method", ("auto", "gram", "feature"))
+        check_choice(precision, "precision", ("highest", "high", "medium"))
+        if not 0 < bandwidth < float("inf"):
+            raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
+        if max_memory is not None and max_memory <= 0:
+            raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
+        if kernel == "rbf" and method == "feature":
+            raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
+        self.bandwidth = float(bandwidth)
+        self.max_memory = 0 if max_memory is None else int(max_memory)
+
+    def layers(self, x: Layers, y: Layers | None) -> tuple[list[Tensor], list[Tensor], bool]:
+        reason = f"the {self.estimator} estimator"
+        layers_x, layers_y, from_numpy = as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
+        if layers_x[0].device.type != "cpu":
+            raise ValueError(f"X[0]: wanted device cpu, got {layers_x[0].device}")
+        return layers_x, layers_y, from_numpy
+
+    def terms(
+        self, layers_x: list[Tensor], layers_y: list[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        terms: tuple[Tensor, Tensor, Tensor] = hsic_terms(
+            layers_x,
+            layers_y,
+            self.kernel,
+            self.estimator,
+            self.bandwidth,
+            self.method,
+            self.max_memory,
+        )
+        return terms
+
+
+def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
+    """CKA ``[Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive."""
+    nan = float("nan")
+    xx, yy = torch.where(xx > 0, xx, nan), torch.where(yy > 0, yy, nan)
+    return xy / torch.sqrt(xx[:, None] * yy[None, :])
+
+
+def warn_undefined(name: str, xx: Tensor, yy: Tensor | None) -> None:
+    """One warning that lists the layers whose row or column is ``nan``."""
+    if torch.compiler.is_compiling():
+        return
+    layers = [f"X[{i}]" for i in (~(xx > 0)).nonzero().flatten().tolist()]
+    if yy is not None:
+        layers += [f"Y[{i}]" for i in (~(yy > 0)).nonzero().flatten().tolist()]
+    if layers:
+        warnings.warn(
+            f"{name}: nan for {', '.join(layers)}: the self-HSIC is not positive (no variance, or "
+            "too few rows for the unbiased estimator)",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def hsic_grid(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+    method: str = "auto",
+    precision: str = "highest",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Hilbert-Schmidt independence criterion of all layer pairs.
+
+    Parameters, errors and costs are those of `cka_grid`; the values are not normalised.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        ``tr(K H L H) / (n-1)^2`` (biased) or the estimator of Song et al. (unbiased). A layer
+        without variance has HSIC 0 for the linear kernel and ``nan`` for the RBF kernel, whose
+        bandwidth it leaves undefined.
+
+    References
+    ----------
+    Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
+    maximization*, equation 5.
+    """
+    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    layers_x, layers_y, from_numpy = options.layers(X, Y)
+    with progress_bar("hsic_grid", progress):
+        xy, _, _ = options.terms(layers_x, layers_y)
+    return xy.numpy() if from_numpy else xy
+
+
+def cka_grid(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+    method: str = "auto",
+    precision: str = "highest",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Centred kernel alignment of all layer pairs.
+
+    ``CKA(x, y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))``. Features are centred before any
+    product, per-layer work is done once per layer, and no n x n matrix is ever held.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations of the same n examples in the same order; widths may differ. torch tensors
+        or numpy arrays; float16, bfloat16, float32 or float64 (half precisions and float32 are
+        computed in float32, everything in float64 as soon as one layer is). Any strides, read-only
+        and memory-mapped arrays included; never modified. ``Y=None`` compares X with itself at
+        half the cost.
+    kernel : {"linear", "rbf"}
+        ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
+        median of the squared distances over all ordered pairs of rows, the diagonal included. For
+        n > 4096 the median is that of every s-th row, s = ceil(n / 4096).
+    estimator : {"biased", "unbiased"}
+        ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
+    bandwidth : float
+        RBF bandwidth as a multiple of the median distance.
+    method : {"auto", "gram", "feature"}
+        ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
+        features; ``auto`` takes the one with fewer floating-point operations. See `plan_cka`.
+    precision : {"highest", "high", "medium"}
+        As in `torch.set_float32_matmul_precision`. The CPU always computes at ``highest``.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
+        row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
+        Differentiable in X and Y for the linear kernel, twice.
+
+    Raises
+    ------
+    TypeError
+        A layer that is no array, or whose dtype is not floating point.
+    ValueError
+        Different n, too few rows, no layers or columns, mixed devices, NaN or infinite entries
+        (layer and count), an unknown option, or a `max_memory` that not even the smallest tiles
+        fit into.
+
+    See Also
+    --------
+    plan_cka : what a call would do and cost.
+    MinibatchCKA : from batches, without holding all rows.
+
+    References
+    ----------
+    Kornblith et al. 2019; Phang et al. 2021, appendix A; unbiased: Song et al. 2012, equation 5,
+    Nguyen et al. 2021.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import cka_grid
+    >>> layers = torch.randn(13, 200, 64)
+    >>> grid = cka_grid(layers)
+    >>> grid.shape, bool(grid.diagonal().eq(1).all())
+    (torch.Size([13, 13]), True)
+    """
+    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    layers_x, layers_y, from_numpy = options.layers(X, Y)
+    with progress_bar("cka_grid", progress):
+        xy, xx, yy = options.terms(layers_x, layers_y)
+    warn_undefined("cka_grid", xx, yy if layers_y else None)
+    grid = normalise(xy, xx, yy)
+    return grid.numpy() if from_numpy else grid
+
+
+def plan_cka(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+    method: str = "auto",
+    precision: str = "highest",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> "_C.Plan":
+    """What `cka_grid` would do with the same arguments, without doing it.
+
+    Returns
+    -------
+    Plan
+        ``method`` ("gram" or "feature"), ``tile`` (rows, columns), ``flops`` of that method and
+        ``flops_gram``, ``flops_feature`` of both, ``workspace_bytes`` (the most that is allocated
+        beyond the inputs) and the ``max_memory`` in force.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cka_grid`, except that entries are not read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simcore import plan_cka
+    >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
+    'feature'
+    """
+    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    layers_x, layers_y, _ = options.layers(X, Y)
+    return _C.plan_hsic(
+        n=layers_x[0].shape[0],
+        widths_x=[t.shape[1] for t in layers_x],
+        widths_y=[t.shape[1] for t in layers_y],
+        kernel=options.kernel,
+        method=options.method,
+        float64=any(t.dtype == torch.float64 for t in layers_x + layers_y),
+        max_memory=options.max_memory,
+    )

@@ -1,0 +1,129 @@
+"""CKA from batches: exact in expectation at any batch size."""
+
+import torch
+from torch import Tensor, nn
+
+from simcore._inputs import Layers, as_layer_pair
+from simcore._ops import hsic_terms
+from simcore.cka import MIN_ROWS, normalise, warn_undefined
+
+
+class MinibatchCKA(nn.Module):
+    """CKA of all layer pairs, accumulated over batches of examples.
+
+    Numerator and both denominators are averages over batches of the *unbiased* HSIC, then one
+    ratio is taken; averaging the CKA of batches instead would depend on the batch size.
+
+    Parameters
+    ----------
+    n_layers_x : int
+        Layers on the first side.
+    n_layers_y : int, optional
+        Layers on the second side; default: the first side is compared with itself.
+
+    Notes
+    -----
+    The state is four float64 buffers, so ``state_dict``, ``load_state_dict`` and ``.to`` work as
+    for any module. Batches count equally; a last, smaller batch is welcome from 4 rows on.
+
+    References
+    ----------
+    Nguyen et al. 2021, *Do wide and deep networks learn the same things?*, section 3.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import MinibatchCKA
+    >>> metric = MinibatchCKA(3)
+    >>> for _ in range(5):
+    ...     metric.update(torch.randn(3, 64, 16))
+    >>> metric.compute().shape
+    torch.Size([3, 3])
+    """
+
+    xy: Tensor
+    xx: Tensor
+    yy: Tensor
+    batches: Tensor
+
+    def __init__(self, n_layers_x: int, n_layers_y: int | None = None) -> None:
+        super().__init__()
+        for name, value in (("n_layers_x", n_layers_x), ("n_layers_y", n_layers_y)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: wanted at least 1, got {value}")
+        self.symmetric = n_layers_y is None
+        columns = n_layers_x if n_layers_y is None else n_layers_y
+        self.register_buffer("xy", torch.zeros(n_layers_x, columns, dtype=torch.float64))
+        self.register_buffer("xx", torch.zeros(n_layers_x, dtype=torch.float64))
+        self.register_buffer("yy", torch.zeros(columns, dtype=torch.float64))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> tuple[Tensor, ...]:
+        if (Y_batch is None) != self.symmetric:
+            wanted = "no Y_batch" if self.symmetric else "a Y_batch"
+            got = "none" if Y_batch is None else "one"
+            raise ValueError(f"Y_batch: wanted {wanted} (see n_layers_y), got {got}")
+        reason = "the unbiased estimator of a batch"
+        x, y, _ = as_layer_pair(X_batch, Y_batch, MIN_ROWS["unbiased"], reason)
+        sides = [("X_batch", x, self.xx)] + ([] if self.symmetric else [("Y_batch", y, self.yy)])
+        for name, layers, state in sides:
+            if len(layers) != len(state):
+                raise ValueError(f"{name}: wanted {len(state)} layers, got {len(layers)}")
+        with torch.no_grad():
+            terms = hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+        return tuple(term.to(self.xy.device) for term in terms)
+
+    def _add(self, terms: tuple[Tensor, ...], batches: Tensor | int) -> None:
+        for state, term in zip((self.xy, self.xx, self.yy), terms, strict=True):
+            state += term
+        self.batches += batches
+
+    def update(self, X_batch: Layers, Y_batch: Layers | None = None) -> None:
+        """Add one batch.
+
+        Parameters
+        ----------
+        X_batch, Y_batch : sequence of ``[b, p_i]`` arrays, or one ``[L, b, p]`` array
+            The same b >= 4 examples in every layer. `Y_batch` is given exactly when the module
+            was made with `n_layers_y`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `simcore.cka_grid`; also for a wrong number of layers. The state is unchanged.
+        """
+        self._add(self._terms(X_batch, Y_batch), 1)
+
+    def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
+        """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone."""
+        terms = self._terms(X_batch, Y_batch)
+        self._add(terms, 1)
+        return normalise(*terms)
+
+    def compute(self) -> Tensor:
+        """CKA ``[n_layers_x, n_layers_y]``, float64, of everything added so far.
+
+        Raises
+        ------
+        RuntimeError
+            Nothing was added yet.
+        """
+        if self.batches == 0:
+            raise RuntimeError("MinibatchCKA.compute: wanted at least one update, got none")
+        warn_undefined("MinibatchCKA", self.xx, None if self.symmetric else self.yy)
+        return normalise(self.xy, self.xx, self.yy)
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        for state in (self.xy, self.xx, self.yy, self.batches):
+            state.zero_()
+
+    def merge(self, other: "MinibatchCKA") -> None:
+        """Add everything that `other` (another worker's module) has seen."""
+        if not isinstance(other, MinibatchCKA):
+            raise TypeError(f"other: wanted a MinibatchCKA, got {type(other).__name__}")
+        if other.xy.shape != self.xy.shape or other.symmetric != self.symmetric:
+            wanted, got = (tuple(m.xy.shape) for m in (self, other))
+            raise ValueError(f"other: wanted the same layers {wanted}, got {got}")
+        terms = tuple(t.to(self.xy.device) for t in (other.xy, other.xx, other.yy))
+        self._add(terms, other.batches.to(self.batches.device))
