@@ -90,6 +90,9 @@ def _download(name: str) -> dict[str, Any]:
 
 def _frame(split: Any, name: str, split_name: str, options: TaskOptions) -> pd.DataFrame:
     frame = standard_frame(split.to_pandas(), f"task {name}", options)
+    feature = split.features[options.label_column or "label"]
+    if hasattr(feature, "names") and (frame["label"] < 0).any():
+        raise UserError(f"task {name}: wanted labels in split {split_name!r}, found hidden ones")
     return frame.assign(id=[f"{split_name}-{row}" for row in range(len(frame))])
 
 

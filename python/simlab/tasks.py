@@ -277,7 +277,8 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 def _text_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     columns = [frame[name] for name in ("text", "pair") if name in frame.columns]
-    return [tuple(" ".join(text.lower().split()) for text in row) for row in zip(*columns)]  # noqa: B905
+    rows = zip(*columns, strict=True)
+    return [tuple(" ".join(text.lower().split()) for text in row) for row in rows]
 
 
 def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.DataFrame:

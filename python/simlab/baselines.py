@@ -1,0 +1,63 @@
+"""What a fine-tuned encoder has to beat: the majority class and a bag of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.results import BASELINE, MAJORITY, ResultRow
+
+if TYPE_CHECKING:
+    from simlab.tasks import Examples, Task
+
+TFIDF = "TF-IDF + logistic regression"
+TFIDF_REGRESSION = "TF-IDF + ridge regression"
+
+
+def majority_row(task: Task) -> ResultRow | None:
+    """Held-out accuracy of the training rows' most frequent class; None for regression.
+
+    A constant has no rank correlation, so a regression task has no such line.
+    """
+    if task.is_regression:
+        return None
+    most_frequent = np.bincount(task.train.labels).argmax()
+    predictions = np.full(len(task.heldout), most_frequent)
+    return baseline_row(task, MAJORITY, task.score(predictions, task.heldout.labels))
+
+
+def tfidf_row(task: Task) -> ResultRow:
+    """Held-out metric of a linear model on TF-IDF word weights, trained on the same rows.
+
+    scikit-learn's defaults throughout: unigrams, L2 penalty with C = 1 (ridge with alpha = 1).
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+
+    head = Ridge() if task.is_regression else LogisticRegression(max_iter=1000)
+    model = make_pipeline(TfidfVectorizer(), head)
+    model.fit(_joined(task.train), task.train.labels)
+    predictions = model.predict(_joined(task.heldout))
+    name = TFIDF_REGRESSION if task.is_regression else TFIDF
+    return baseline_row(task, name, task.score(predictions, task.heldout.labels))
+
+
+def baseline_row(task: Task, name: str, value: float, seed: int | None = None) -> ResultRow:
+    """One row of the results table for a whole model, no layer."""
+    return ResultRow(
+        comparison=BASELINE,
+        measure=task.metric,
+        model_x=name,
+        seed_x=seed,
+        value=value,
+        n=len(task.heldout),
+        task=task.name,
+    )
+
+
+def _joined(examples: Examples) -> list[str]:
+    if examples.pairs is None:
+        return list(examples.texts)
+    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs, strict=True)]

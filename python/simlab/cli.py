@@ -1,0 +1,306 @@
+"""The ``simcore`` command. Each subcommand is one step; ``simcore demo`` runs them all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from simlab.errors import UserError
+
+USAGE_ERROR, INTERRUPTED = 2, 130
+
+app = typer.Typer(
+    name="simcore",
+    help="How alike are neural representations? Fine-tune, extract, compare, truncate, plot.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="`minilm` (offline), a local folder, or a model of the hub.")
+]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        help="`rt`, `stsb` (offline), a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+    ),
+]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
+TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
+TrainSize = Annotated[int | None, typer.Option(min=1, help="Training rows (rt: 4000).")]
+HeldoutSize = Annotated[int | None, typer.Option(min=1, help="Held-out rows (rt: 1000).")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the shuffle that splits the rows.")]
+Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
+LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
+BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
+MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out of other inputs.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
+    model: Annotated[str, typer.Option(help="As for `simcore finetune`.")] = "minilm",
+    task: Annotated[str, typer.Option(help="As for `simcore finetune`.")] = "rt",
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    epochs: Epochs = 1.0,
+    learning_rate: LearningRate = 1e-4,
+    batch_size: BatchSize = 16,
+    max_length: MaxLength = 64,
+) -> None:
+    """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
+
+    Takes up to ten minutes on two cores. Interrupt it and run it again: it continues.
+
+    Example: `simcore demo --out runs/demo`
+    """
+    from simlab.demo import DemoConfig, run_demo
+    from simlab.finetune import Recipe
+    from simlab.tasks import TaskOptions
+
+    options = TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    recipe = Recipe(epochs, learning_rate, batch_size, max_length)
+    with _continues(f"in {out}"):
+        run_demo(out, DemoConfig(model, task, options, recipe))
+
+
+@app.command()
+def finetune(
+    model: ModelArgument,
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Checkpoint folder to write.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of head, shuffling and dropout.")] = 1,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    epochs: Epochs = 1.0,
+    learning_rate: LearningRate = 1e-4,
+    batch_size: BatchSize = 16,
+    max_length: MaxLength = 64,
+    random_init: Annotated[
+        bool, typer.Option("--random-init", help="Start from random weights instead.")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Fine-tune a model on a task; the folder loads with plain `from_pretrained`.
+
+    Example: `simcore finetune minilm rt --seed 1 --out runs/ft-1`
+
+    Example: `simcore finetune ./my-bert reviews.csv --text-column body --label-column stars
+    --out runs/mine`
+    """
+    from simlab import console, models, tasks
+    from simlab import finetune as step
+
+    options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    recipe = step.Recipe(
+        epochs, learning_rate, batch_size, max_length, seed=seed, random_init=random_init
+    )
+    with _continues(f"of {out}"):
+        loaded = tasks.load_task(task, options)
+        outcome = step.finetune(models.resolve(model), loaded, recipe, out, replace=overwrite)
+    evaluation = step.read_evaluation(out)
+    console.out.print(
+        f"{out}: held-out {evaluation['metric']} {evaluation['value']:.3f} "
+        f"(n = {evaluation['n']:,}, {_when(outcome.skipped, outcome.seconds)})"
+    )
+
+
+@app.command()
+def extract(
+    model: ModelArgument,
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Representation folder to write.")],
+    split: Annotated[str, typer.Option(help="`heldout` or `train`.")] = "heldout",
+    kind: Annotated[str, typer.Option(help="`cls`: position 0 of every layer.")] = "cls",
+    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Fine-tuning seed to note; of the weights if random.")
+    ] = None,
+    random_init: Annotated[
+        bool, typer.Option("--random-init", help="The model's random twin, drawn with --seed.")
+    ] = False,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    max_length: MaxLength = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the representations of every layer, embedding output first, with example ids.
+
+    Example: `simcore extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1`
+    """
+    from simlab import console, models, tasks
+    from simlab import extract as step
+
+    task_options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    random_seed = (seed or 0) if random_init else None
+    options = step.ExtractOptions(kind, split, max_length, batch_size, random_seed)
+    with _continues(f"of {out}"):
+        loaded = tasks.load_task(task, task_options)
+        outcome = step.extract(
+            models.resolve(model), loaded, out, options, label=label, seed=seed, replace=overwrite
+        )
+    widths = step.load_representations(out).manifest["widths"]
+    console.out.print(
+        f"{out}: {len(widths)} layers of {len(loaded.split(split)):,} x {widths[-1]} "
+        f"({_when(outcome.skipped, outcome.seconds)})"
+    )
+
+
+@app.command()
+def grid(
+    x: Annotated[Path, typer.Argument(help="Representation folder: the rows of the grid.")],
+    y: Annotated[Path | None, typer.Argument(help="The columns; left out: x itself.")] = None,
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")] = ...,
+    comparison: Annotated[
+        str | None, typer.Option(help="Name of the grid, e.g. FT-ORIG; default: both labels.")
+    ] = None,
+    estimator: Annotated[str, typer.Option(help="`biased`, `unbiased` or `both`.")] = "both",
+    kernel: Annotated[str, typer.Option(help="`linear` or `rbf`.")] = "linear",
+    bandwidth: Annotated[float, typer.Option(help="RBF width in medians.")] = 1.0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Compare every layer of X with every layer of Y with CKA.
+
+    Example: `simcore grid runs/reps/ft-1 runs/reps/orig --comparison FT-ORIG
+    --out runs/results/ft-orig.parquet`
+    """
+    from simlab import console, grids
+
+    options = grids.GridOptions(estimator, kernel, bandwidth)
+    with _continues(f"of {out}"):
+        done_now = grids.write_grid(x, y or x, out, comparison, options, replace=overwrite)
+    console.out.print(f"{out}: {'written' if done_now else 'done before'}")
+
+
+@app.command()
+def truncate(
+    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
+    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    max_length: MaxLength = 64,
+    overwrite: Overwrite = False,
+) -> None:
+    """Feed every layer of a fine-tuned model straight to its head; nothing is trained.
+
+    Example: `simcore truncate runs/ft-1 rt --label "FT[1]" --out runs/results/truncation.parquet`
+    """
+    from simlab import console, tasks
+    from simlab import truncate as step
+
+    options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    with _continues(f"of {out}"):
+        loaded = tasks.load_task(task, options)
+        done_now = step.write_truncation(
+            checkpoint, loaded, out, max_length, label=label, seed=seed, replace=overwrite
+        )
+    console.out.print(f"{out}: {'written' if done_now else 'done before'}")
+
+
+@app.command()
+def plot(
+    results: Annotated[list[Path], typer.Argument(help="Results files, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="Folder for the figures.")],
+    comparison: Annotated[
+        list[str] | None, typer.Option(help="Grid to show, repeatable; default: P's four, or all.")
+    ] = None,
+    format: Annotated[
+        list[str] | None, typer.Option(help="png, pdf or svg, repeatable; default: png and pdf.")
+    ] = None,
+) -> None:
+    """Draw heatmaps and truncation curves from results files; computes nothing.
+
+    Example: `simcore plot runs/demo/results --out runs/demo/figures --format svg`
+    """
+    from simlab import console
+    from simlab.plots import plot_results
+    from simlab.results import read_results
+
+    files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
+    for file in files:
+        console.out.print(str(file))
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code: 0, 2 for a user's mistake, 130 for Ctrl-C."""
+    # Waiting threads that spin make a two-core machine up to ten times slower as soon as anything
+    # else runs on it. Read once, when torch loads its thread pool.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        return app(arguments, prog_name="simcore", standalone_mode=False) or 0
+    except (UserError, TyperException) as error:
+        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        print(f"error: {' '.join(message.split())}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+@contextmanager
+def _continues(where: str) -> Iterator[None]:
+    """On Ctrl-C, say how to go on, and exit with the code that shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = " ".join(["simcore", *map(_quoted, sys.argv[1:])])
+        print(
+            f"\ninterrupted: finished steps {where} are kept; continue with `{command}`",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _quoted(argument: str) -> str:
+    import shlex
+
+    return shlex.quote(argument)
+
+
+def _when(skipped: bool, seconds: float) -> str:
+    return "done before" if skipped else f"{seconds:.0f} s"
+
+
+if __name__ == "__main__":
+    main()

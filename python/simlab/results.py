@@ -1,0 +1,181 @@
+"""Results: one tidy table, one row per measure and layer pair, in Parquet.
+
+Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
+baseline); `measure` and `estimator` say what was computed; `model_x`, `seed_x`, `layer_x` and
+their `_y` twins say of what; then `value`, the number of examples `n`, and the `task`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.files import atomic_file, hash_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+# Values of `comparison` that are not grids.
+TRUNCATION = "truncation-untuned"
+BASELINE = "baseline"
+MAJORITY = "majority class"
+
+_KEY = b"simlab.key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One value of the table; what does not apply is None."""
+
+    comparison: str
+    measure: str
+    estimator: str | None = None
+    kernel: str | None = None
+    model_x: str
+    model_y: str | None = None
+    seed_x: int | None = None
+    seed_y: int | None = None
+    layer_x: int | None = None
+    layer_y: int | None = None
+    value: float
+    n: int
+    task: str
+
+
+COLUMNS = tuple(field.name for field in fields(ResultRow))
+_INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
+
+
+def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
+    """Make the table of `rows`, with nullable integer columns for seeds and layers."""
+    import pandas as pd
+
+    return _typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
+
+
+def write_results(frame: pd.DataFrame, path: Path, key: str = "") -> None:
+    """Write the table to one Parquet file, atomically; `key` identifies its inputs."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = dict.fromkeys(COLUMNS, pa.string())
+    kinds |= {"value": pa.float64()} | dict.fromkeys(_INTEGERS, pa.int64())
+    schema = pa.schema(list(kinds.items()), metadata={_KEY: key.encode()})
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    with atomic_file(path) as partial:
+        pq.write_table(table, partial)
+
+
+def results_key(path: Path) -> str | None:
+    """The key that a results file was written with; None where there is no such file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return (pq.read_schema(path).metadata or {}).get(_KEY, b"").decode()
+    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+        return None
+
+
+def ensure_results(
+    path: Path,
+    inputs: Mapping[str, Any],
+    make: Callable[[], Iterable[ResultRow]],
+    *,
+    replace: bool = False,
+) -> bool:
+    """Write the rows of ``make()`` to `path`, unless it was written from the same inputs.
+
+    Returns
+    -------
+    bool
+        Whether the work was done now.
+
+    Raises
+    ------
+    UserError
+        `path` holds something else and not `replace`.
+    """
+    key = hash_json(inputs)
+    if path.exists() and results_key(path) == key:
+        return False
+    if path.exists() and not replace:
+        raise UserError(
+            f"--out {path}: wanted a new file or one made from the same inputs, found another; "
+            "choose another --out or pass --overwrite"
+        )
+    write_results(to_frame(make()), path, key)
+    return True
+
+
+def read_results(paths: Path | Sequence[Path]) -> pd.DataFrame:
+    """Read results files, or all of a folder, into one table.
+
+    Raises
+    ------
+    UserError
+        No such file, an empty folder, not Parquet, or other columns.
+    """
+    import pandas as pd
+
+    files = [file for path in _as_list(paths) for file in _files_of(path)]
+    frames = [_read_file(file) for file in files]
+    return pd.concat(frames, ignore_index=True)
+
+
+def as_xarray(
+    frame: pd.DataFrame,
+    dims: Sequence[str] = ("comparison", "measure", "estimator", "layer_x", "layer_y"),
+) -> xr.DataArray:
+    """View the values of a table as a labelled array over `dims`; absent cells are NaN.
+
+    Raises
+    ------
+    ValueError
+        Two rows fall into one cell: select rows first or add a dimension.
+    """
+    repeated = frame.duplicated(list(dims))
+    if repeated.any():
+        cell = frame.loc[repeated.idxmax(), list(dims)].to_dict()
+        raise ValueError(f"dims {tuple(dims)} do not tell rows apart, two have {cell}")
+    # Plain types: xarray has no labels of pandas' nullable kinds.
+    plain = frame[[*dims, "value"]].astype(
+        {name: "int64" if name in _INTEGERS else "object" for name in dims}
+    )
+    return plain.set_index(list(dims))["value"].to_xarray()
+
+
+def _as_list(paths: Path | Sequence[Path]) -> Sequence[Path]:
+    return [paths] if isinstance(paths, Path) else paths
+
+
+def _files_of(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = sorted(path.glob("*.parquet"))
+    if not files:
+        raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
+    return files
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        frame = pd.read_parquet(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"results {path}: wanted a Parquet file, found: {error}") from error
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise UserError(f"results {path}: wanted column {missing[0]!r}, found a table without it")
+    return _typed(frame[list(COLUMNS)])
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    kinds = {name: "Int64" if name in _INTEGERS else "string" for name in COLUMNS}
+    return frame.astype({**kinds, "value": "float64"})
