@@ -5,6 +5,7 @@
 // the instruction set that SIMCORE_CPU_ISA asks for.
 #pragma once
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -60,6 +61,7 @@ inline std::string message_of(const std::function<void()>& body) {
 inline int main() {
   for (const Test& test : tests()) {
     const int before = failures;
+    const auto start = std::chrono::steady_clock::now();
     context.clear();
     try {
       test.run();
@@ -70,7 +72,9 @@ inline int main() {
       }
       fail(test.name, 0, std::string("threw ") + error.what());
     }
-    std::printf("%s %s\n", failures == before ? "ok    " : "FAILED", test.name);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::printf("%s %6.2f s  %s\n", failures == before ? "ok    " : "FAILED", took.count(),
+                test.name);
   }
   if (failures > 0) std::printf("%d checks failed\n", failures);
   return failures > 0;

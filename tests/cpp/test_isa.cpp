@@ -38,6 +38,8 @@ template <typename T>
 void micro_matches_plain_loops() {
   const IsaTable<T>& isa = isa_table<T>();
   const int64_t w = isa.width;
+  CHECK(w % isa.mr == 0);  // else a call would read rows of the next panel
+  if (w % isa.mr != 0) return;
   for (int panels = 1; panels <= simcore::cpu::kMaxPanels; panels++)
     for (const int64_t depth : {0, 1, 2, 31, 129})
       for (const bool accumulate : {false, true}) {
