@@ -130,9 +130,13 @@ def test_precision_is_accepted_and_highest_is_the_default(precision):
 
 
 def test_rbf_median_of_many_rows():
-    """n > 4096 may sample the pairs for the median; the result is deterministic and close."""
-    x = layers(Case(4200, widths=(6,))) + layers(Case(4200, widths=(3,)), seed=1)
-    got = cka_grid(x, kernel="rbf")
-    want = reference.cka_grid(exact(x), kernel="rbf")
-    assert tolerance.max_error(got, want) <= tolerance.SAMPLED_MEDIAN
-    np.testing.assert_array_equal(got, cka_grid(x, kernel="rbf"))
+    """For n > 4096 the width comes from every s-th row, s = ceil(n / 4096), as documented."""
+    x, y = layers(Case(4200, offset=3.0, widths=(5, 3)))
+    grams = []
+    for layer in exact([x, y]):
+        sampled = reference.rbf_width(layer[::2])
+        whole = reference.rbf_width(layer)
+        assert abs(sampled / whole - 1) < tolerance.SAMPLED_MEDIAN
+        grams.append(reference.gram(layer, "rbf", bandwidth=sampled / whole))
+    want = [[reference.hsic_biased(*grams)]]
+    tolerance.assert_close(hsic_grid([x], [y], kernel="rbf"), want, torch.float64)

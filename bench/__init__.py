@@ -1,0 +1,1 @@
+"""Benchmarks at scale: ours beside the best torch formulation, the peers and the floor."""

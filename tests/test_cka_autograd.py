@@ -1,0 +1,188 @@
+"""The operator as torch sees it: schema, fake kernel, derivatives, compilation."""
+
+import naive
+import numpy as np
+import pytest
+import tolerance
+import torch
+from cases import DTYPES, ESTIMATORS, KERNELS, Case, layers
+
+from simcore import cka_grid, hsic_grid
+
+hsic_terms = torch.ops.simcore.hsic_terms
+X_CASE = Case(7, offset=1.0, widths=(3, 1, 2))
+Y_CASE = Case(7, widths=(2, 4))
+
+
+def leaves(case, dtype=torch.float64, seed=0):
+    return [layer.requires_grad_() for layer in layers(case, dtype, seed=seed)]
+
+
+def as_function(grid, split, **options):
+    """The grid as a function of separate tensors, which is what gradcheck wants."""
+    if split is None:
+        return lambda *x: grid(list(x), **options)
+    return lambda *xy: grid(list(xy[:split]), list(xy[split:]), **options)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("cross", [False, True])
+def test_opcheck(cross, dtype, estimator, kernel):
+    # opcheck differentiates what requires a gradient; the RBF kernel has no derivative.
+    make = leaves if kernel == "linear" else layers
+    y = make(Y_CASE, dtype, seed=1) if cross else []
+    arguments = (make(X_CASE, dtype), y, kernel, estimator, 1.0, "auto", 0)
+    torch.library.opcheck(hsic_terms.default, arguments)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("method", ["gram", "feature"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_terms_are_hsic_and_both_self_hsics(cross, method, estimator):
+    x, y = layers(X_CASE), layers(Y_CASE, seed=1) if cross else []
+    xy, xx, yy = hsic_terms(x, y, "linear", estimator, 1.0, method, 0)
+    y = y or x
+    for got, want in [
+        (xy, naive.hsic_grid(x, y, estimator=estimator)),
+        (xx, naive.hsic_grid(x, estimator=estimator).diagonal()),
+        (yy, naive.hsic_grid(y, estimator=estimator).diagonal()),
+    ]:
+        tolerance.assert_close(got, want, torch.float64)
+
+
+@pytest.mark.parametrize("grid", [cka_grid, hsic_grid])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("method", ["gram", "feature"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_gradcheck_and_gradgradcheck(cross, method, estimator, grid):
+    x = leaves(X_CASE)
+    inputs = x + (leaves(Y_CASE, seed=1) if cross else [])
+    split = len(x) if cross else None
+    function = as_function(grid, split, estimator=estimator, method=method)
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_gradient_of_every_term(estimator):
+    """cka_grid uses xy, xx and yy together; here each output has a cotangent of its own."""
+
+    def terms(*xy):
+        return hsic_terms(list(xy[:3]), list(xy[3:]), "linear", estimator, 1.0, "auto", 0)
+
+    inputs = leaves(X_CASE) + leaves(Y_CASE, seed=1)
+    assert torch.autograd.gradcheck(terms, inputs)
+    assert torch.autograd.gradgradcheck(terms, inputs)
+
+
+def gradients(grid, x, y, weights, **options):
+    """Gradients of a weighted sum over the grid, a cotangent without symmetry."""
+    inputs = x + (y or [])
+    return torch.autograd.grad((grid(x, y, **options) * weights).sum(), inputs)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+def test_gradients_agree_with_automatic_differentiation(offset, cross, dtype, estimator):
+    case = Case(40, offset=offset, widths=(9, 1, 20))
+    x = leaves(case, dtype)
+    y = leaves(Case(40, widths=(4, 50)), dtype, seed=1) if cross else None
+    shape = (len(x), len(y or x))
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal(shape))
+    got = gradients(cka_grid, x, y, weights, estimator=estimator)
+    exact_x, exact_y = (
+        None if side is None else [t.detach().double().requires_grad_() for t in side]
+        for side in (x, y)
+    )
+    want = gradients(naive.cka_grid, exact_x, exact_y, weights, estimator=estimator)
+    roughly = gradients(naive.cka_grid, x, y, weights, estimator=estimator)
+    for one, reference, rough in zip(got, want, roughly, strict=True):
+        assert one.dtype == dtype
+        tolerance.assert_close(one, reference, dtype, rough)
+
+
+def test_only_inputs_that_ask_get_gradients():
+    x, y = layers(X_CASE), leaves(Y_CASE, seed=1)
+    cka_grid(x, y).sum().backward()
+    assert all(layer.grad is None for layer in x)
+    assert all(layer.grad.abs().sum() > 0 for layer in y)
+    assert not cka_grid(x).requires_grad
+
+
+def test_a_tensor_that_is_two_layers_gets_both_gradients():
+    shared = leaves(Case(7, widths=(3,)))[0]
+    other = layers(Case(7, widths=(4,)), seed=1)[0]
+    (got,) = torch.autograd.grad(hsic_grid([shared, other, shared])[0].sum(), shared)
+    (want,) = torch.autograd.grad(naive.hsic_grid([shared, other, shared])[0].sum(), shared)
+    tolerance.assert_close(got, want, torch.float64)
+
+
+def test_self_similarity_has_no_gradient():
+    x = leaves(X_CASE)
+    cka_grid(x).diagonal().sum().backward()
+    for layer in x:
+        tolerance.assert_same(layer.grad + 1, torch.ones_like(layer), torch.float64)
+
+
+def test_rbf_has_no_derivative_and_says_so():
+    result = cka_grid(leaves(X_CASE), kernel="rbf")
+    with pytest.raises(RuntimeError, match=r"rbf|does not require grad"):
+        result.sum().backward()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_trains_a_map_towards_a_target(dtype, estimator):
+    torch.manual_seed(0)
+    x = layers(Case(64, widths=(12,)), dtype)[0]
+    target = layers(Case(64, widths=(5,)), dtype, seed=1)
+    linear = torch.nn.Linear(12, 6, dtype=dtype)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=0.05)
+    seen = []
+    for _ in range(25):
+        optimizer.zero_grad()
+        similarity = cka_grid([linear(x)], target, estimator=estimator).sum()
+        (-similarity).backward()
+        optimizer.step()
+        seen.append(similarity.item())
+    assert seen[-1] > seen[0] + 0.05
+    assert np.isfinite(seen).all()
+
+
+def cka_of_terms(x, y, estimator):
+    xy, xx, yy = hsic_terms(x, y, "linear", estimator, 1.0, "auto", 0)
+    return xy / torch.sqrt(xx[:, None] * yy[None, :])
+
+
+@pytest.mark.parametrize(
+    ("backend", "estimator", "sizes"),
+    [
+        ("aot_eager", "biased", (7, 9)),  # the second size compiles once more, with symbols
+        ("aot_eager", "unbiased", (7, 9)),
+        ("inductor", "unbiased", (7,)),  # calls the C++ compiler: once is enough
+    ],
+)
+def test_compiles_whole(backend, estimator, sizes):
+    torch.compiler.reset()
+    compiled = torch.compile(cka_of_terms, fullgraph=True, backend=backend)
+    for n in sizes:
+        x = leaves(Case(n, widths=(3, 1, 2)), torch.float32)
+        y = leaves(Case(n, widths=(2, 4)), torch.float32, seed=1)
+        got, want = compiled(x, y, estimator), cka_of_terms(x, y, estimator)
+        tolerance.assert_same(got, want, torch.float32)
+        got_grads, want_grads = (torch.autograd.grad(grid.sum(), x + y) for grid in (got, want))
+        for one, other in zip(got_grads, want_grads, strict=True):
+            tolerance.assert_same(one, other, torch.float32)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_fake_tensors_give_shapes_without_computing(kernel):
+    with torch._subclasses.FakeTensorMode():
+        x, y = [torch.empty(7, 3)] * 3, [torch.empty(7, 2)] * 2
+        xy, xx, yy = hsic_terms(x, y, kernel, "biased", 1.0, "auto", 0)
+    assert (xy.shape, xx.shape, yy.shape) == ((3, 2), (3,), (2,))
+    assert {xy.dtype, xx.dtype, yy.dtype} == {torch.float64}

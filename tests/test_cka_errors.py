@@ -1,0 +1,166 @@
+"""Every error message once: it names the argument, the layer, what was wanted and what came."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from cases import Case, layers
+
+from simcore import MinibatchCKA, cka_grid, hsic_grid, plan_cka
+
+X = layers(Case(37, widths=(5, 6, 7)))
+Y = layers(Case(37, widths=(8, 9)), seed=1)
+
+
+def spoiled(layer, value, count):
+    """A copy with ``count`` entries replaced by ``value``."""
+    layer = layer.clone()
+    layer.flatten()[:count] = value
+    return layer
+
+
+def with_layer(sequence, index, layer):
+    return [*sequence[:index], layer, *sequence[index + 1 :]]
+
+
+def rows(n, width=3, dtype=torch.float64):
+    return torch.arange(n * width).reshape(n, width).to(dtype)
+
+
+# name: (positional arguments, options, error, every word its message has to hold)
+CASES = {
+    "X of different n": ((with_layer(X, 2, rows(41)),), {}, ValueError, "X 2 37 41"),
+    "Y of different n": ((X, with_layer(Y, 1, rows(41))), {}, ValueError, "Y 1 37 41"),
+    "n below biased": (([rows(1)],), {}, ValueError, "X 2 1 biased"),
+    "n below unbiased": (([rows(3)],), {"estimator": "unbiased"}, ValueError, "X 4 3 unbiased"),
+    "no rows": (([rows(0)],), {}, ValueError, "X 2 0"),
+    "X empty": (([],), {}, ValueError, "X"),
+    "Y empty": ((X, []), {}, ValueError, "Y"),
+    "X zero width": ((with_layer(X, 1, rows(37, 0)),), {}, ValueError, "X 1 37 0"),
+    "Y zero width": ((X, with_layer(Y, 1, rows(37, 0))), {}, ValueError, "Y 1 37 0"),
+    "X one axis": ((with_layer(X, 1, X[1][:, 0]),), {}, ValueError, "X 1 37"),
+    "Y three axes": ((X, with_layer(Y, 0, Y[0][None])), {}, ValueError, "Y 0 37 8"),
+    "one matrix for a list": ((X[0],), {}, ValueError, "X 37 5"),
+    "integer layer": ((with_layer(X, 1, rows(37, dtype=torch.int64)),), {}, TypeError, "X 1 int64"),
+    "boolean layer": ((with_layer(X, 0, X[0] > 0),), {}, TypeError, "X 0 bool"),
+    "complex layer": (
+        (X, with_layer(Y, 1, Y[1].to(torch.complex128))),
+        {},
+        TypeError,
+        "Y 1 complex128",
+    ),
+    "numpy integers": (([np.arange(6).reshape(3, 2)],), {}, TypeError, "X 0 int64"),
+    "numpy objects": (([np.array([[None], [None]])],), {}, TypeError, "X 0 object"),
+    "no array": ((with_layer(X, 1, "layer"),), {}, TypeError, "X 1 str"),
+    "no sequence": ((3.5,), {}, TypeError, "X float"),
+    "X none": ((None,), {}, TypeError, "X NoneType"),
+    "devices": ((with_layer(X, 2, X[2].to("meta")),), {}, ValueError, "X 2 cpu meta"),
+    "NaN": ((with_layer(X, 1, spoiled(X[1], math.nan, 3)),), {}, ValueError, "X 1 3 NaN"),
+    "infinity": ((with_layer(X, 2, spoiled(X[2], math.inf, 4)),), {}, ValueError, "X 2 4"),
+    "minus infinity": (
+        (X, with_layer(Y, 1, spoiled(Y[1], -math.inf, 5))),
+        {},
+        ValueError,
+        "Y 1 5",
+    ),
+    "kernel": ((X,), {"kernel": "poly"}, ValueError, "kernel linear rbf poly"),
+    "estimator": ((X,), {"estimator": "debiased"}, ValueError, "estimator biased debiased"),
+    "method": ((X,), {"method": "fast"}, ValueError, "method auto gram feature fast"),
+    "precision": ((X,), {"precision": "low"}, ValueError, "precision highest high medium low"),
+    "bandwidth zero": ((X,), {"kernel": "rbf", "bandwidth": 0.0}, ValueError, "bandwidth 0"),
+    "bandwidth negative": ((X,), {"kernel": "rbf", "bandwidth": -2.0}, ValueError, "bandwidth 2"),
+    "bandwidth nan": ((X,), {"kernel": "rbf", "bandwidth": math.nan}, ValueError, "bandwidth nan"),
+    "max_memory zero": ((X,), {"max_memory": 0}, ValueError, "max_memory 0"),
+    "max_memory negative": ((X,), {"max_memory": -5}, ValueError, "max_memory 5"),
+    "max_memory too small": ((X,), {"max_memory": 1}, ValueError, "max_memory 1"),
+    "rbf by features": ((X,), {"kernel": "rbf", "method": "feature"}, ValueError, "method rbf"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("function", [cka_grid, hsic_grid])
+def test_message(function, name):
+    arguments, options, error, words = CASES[name]
+    with pytest.raises(error) as caught:
+        function(*arguments, **options)
+    message = str(caught.value)
+    for word in words.split():
+        assert re.search(rf"(?<!\w)(?<!\d\.){re.escape(word)}(?![\w])", message), (
+            f"{word!r}: {message}"
+        )
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"NaN", "infinity", "minus infinity"}))
+def test_plan_refuses_what_the_grid_refuses(name):
+    """A plan looks at shapes only, so it cannot see a NaN; everything else it refuses alike."""
+    arguments, options, error, _ = CASES[name]
+    with pytest.raises(error) as from_grid:
+        cka_grid(*arguments, **options)
+    with pytest.raises(error, match=re.escape(str(from_grid.value))):
+        plan_cka(*arguments, **options)
+
+
+@pytest.mark.parametrize("count", [1, 2, 37 * 6])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_bad_entries_are_counted(dtype, count):
+    bad = spoiled(X[1].to(dtype), math.nan, count)
+    with pytest.raises(ValueError, match=rf"X.*\b1\b.*\b{count}\b"):
+        cka_grid(with_layer([x.to(dtype) for x in X], 1, bad))
+
+
+def test_nan_and_infinity_together_are_all_counted():
+    bad = spoiled(spoiled(X[1], math.nan, 5), math.inf, 2)  # two inf, three nan left
+    with pytest.raises(ValueError, match=r"X.*\b1\b") as caught:
+        cka_grid(with_layer(X, 1, bad))
+    numbers = {int(number) for number in re.findall(r"\d+", str(caught.value))}
+    assert 5 in numbers or {2, 3} <= numbers
+
+
+def test_a_bad_last_column_of_a_strided_layer_is_seen():
+    wide = torch.cat([X[0], torch.full((37, 1), math.nan, dtype=torch.float64)], dim=1)
+    assert cka_grid([wide[:, :5]]).isfinite().all()
+    with pytest.raises(ValueError, match=r"X.*\b37\b"):
+        cka_grid([wide[:, 1:]])
+
+
+def test_finite_values_whose_squares_overflow_give_no_wrong_number():
+    huge = [x.to(torch.float32) * 1e25 for x in X]
+    got = cka_grid(huge)
+    want = cka_grid([x.to(torch.float32) for x in X])
+    assert bool((got.isnan() | torch.isclose(got, want, atol=1e-3)).all())
+
+
+def test_options_are_keyword_only():
+    for function in (cka_grid, hsic_grid, plan_cka):
+        with pytest.raises(TypeError, match="positional"):
+            function(X, Y, "linear")
+        with pytest.raises(TypeError, match="kernal"):
+            function(X, kernal="linear")
+
+
+MINIBATCH = {
+    "too few rows": (([rows(3)] * 2,), ValueError, "X_batch 3 4"),
+    "too few rows in Y": ((X[:2], [rows(3)] * 2), ValueError, "Y_batch 3"),
+    "layers of X": ((X,), ValueError, "X_batch 2 3"),
+    "layers of Y": ((X[:2], Y[:1]), ValueError, "Y_batch 2 1"),
+    "rows differ": ((with_layer(X[:2], 1, rows(41)),), ValueError, "X_batch 1 37 41"),
+    "rows of Y differ": ((X[:2], with_layer(Y, 1, rows(41))), ValueError, "Y_batch 1 37 41"),
+    "NaN": ((with_layer(X[:2], 1, spoiled(X[1], math.nan, 3)),), ValueError, "X_batch 1 3"),
+    "integers": (
+        (with_layer(X[:2], 1, rows(37, dtype=torch.int64)),),
+        TypeError,
+        "X_batch 1 int64",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MINIBATCH)
+def test_minibatch_message(name):
+    arguments, error, words = MINIBATCH[name]
+    metric = MinibatchCKA(2, 2 if len(arguments) == 2 else None)
+    with pytest.raises(error) as caught:
+        metric.update(*arguments)
+    for word in words.split():
+        assert re.search(rf"(?<!\w)(?<!\d\.){word}(?!\w)", str(caught.value)), str(caught.value)

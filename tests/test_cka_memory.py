@@ -1,0 +1,122 @@
+"""`max_memory` is obeyed: peak resident memory, measured in a process of its own."""
+
+import numpy as np
+import pytest
+import torch
+
+from bench.peak import in_subprocess, peak_during
+from simcore import plan_cka
+
+MB = 2**20
+# What the process may need beside the workspace: stacks of the threads, the allocator's rounding,
+# pages of libraries touched for the first time.
+SLACK = 16 * MB
+
+PROGRAM = """
+import numpy as np, torch
+from bench.peak import peak_during
+from simcore import cka_grid
+torch.set_num_threads(2)
+generator = torch.Generator().manual_seed(0)
+options = {options!r}
+small = [torch.randn(64, 8, generator=generator, dtype={dtype}) for _ in range(2)]
+cka_grid(small, **{{**options, "max_memory": None}})  # libraries and threads are started
+layers = [torch.randn({n}, {width}, generator=generator, dtype={dtype}) for _ in range({count})]
+if {mapped}:
+    layers = [layer.numpy() for layer in layers]
+print(peak_during(lambda: cka_grid(layers, **options)))
+"""
+
+
+def peak(n, count, width, *, dtype="torch.float32", mapped=False, **options):
+    """Peak memory beyond the inputs of one grid of ``count`` layers ``[n, width]``."""
+    program = PROGRAM.format(
+        options=options, dtype=dtype, n=n, count=count, width=width, mapped=mapped
+    )
+    return int(in_subprocess(program))
+
+
+def test_the_meter_sees_an_allocation():
+    def allocate():
+        np.ones(64 * MB, dtype=np.uint8)
+
+    assert 60 * MB < peak_during(allocate) < 80 * MB
+
+
+def test_the_meter_sees_an_allocation_in_a_subprocess():
+    code = (
+        "import numpy as np; from bench.peak import peak_during;"
+        f"print(peak_during(lambda: np.ones({64 * MB}, dtype=np.uint8)))"
+    )
+    assert 60 * MB < int(in_subprocess(code)) < 80 * MB
+
+
+def test_the_meter_reports_a_failing_program():
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        in_subprocess("1 / 0")
+
+
+# name: (n, layers, width, limit, options). Beside each the size of what must not be materialised.
+JOBS = {
+    # the 325-layer job in small: Grams of all layers would be 260 MB
+    "many layers": (1000, 65, 128, 64 * MB, {}),
+    "many layers unbiased": (1000, 65, 128, 64 * MB, {"estimator": "unbiased"}),
+    # one Gram of 12,000 rows is 576 MB
+    "many rows by Gram": (12_000, 3, 16, 64 * MB, {"method": "gram"}),
+    # all products of features would be 1 GB, centred copies 164 MB
+    "many rows by features": (20_000, 8, 256, 64 * MB, {"method": "feature"}),
+    "many rows": (40_000, 4, 64, 64 * MB, {}),
+    "rbf": (3000, 6, 32, 64 * MB, {"kernel": "rbf"}),
+    "rbf unbiased": (3000, 6, 32, 64 * MB, {"kernel": "rbf", "estimator": "unbiased"}),
+    "halves": (6000, 8, 128, 48 * MB, {"dtype": "torch.bfloat16"}),
+    "float64": (1000, 65, 128, 96 * MB, {"dtype": "torch.float64"}),
+    "numpy": (1000, 65, 128, 64 * MB, {"mapped": True}),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_max_memory_is_obeyed(name):
+    n, count, width, limit, options = JOBS[name]
+    assert peak(n, count, width, max_memory=limit, **options) <= limit + SLACK
+
+
+def test_strided_inputs_are_not_copied_whole():
+    program = f"""
+import torch
+from bench.peak import peak_during
+from simcore import cka_grid
+torch.set_num_threads(2)
+cka_grid(torch.randn(2, 64, 8).transpose(1, 2))
+wide = torch.randn(4, 512, 40_000).transpose(1, 2)  # 330 MB, and 5 GB as products
+assert not wide[0].is_contiguous()
+print(peak_during(lambda: cka_grid(wide[:2, :8000], max_memory={64 * MB})))
+"""
+    assert int(in_subprocess(program)) <= 64 * MB + SLACK
+
+
+@pytest.mark.parametrize("limit", [24 * MB, 200 * MB])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_the_plan_tells_the_truth(kernel, limit):
+    """The workspace that the plan announces bounds what the grid really takes."""
+    n, count, width = 1500, 24, 64
+    torch.set_num_threads(2)
+    plan = plan_cka([torch.empty(n, width)] * count, kernel=kernel, method="gram", max_memory=limit)
+    measured = peak(n, count, width, kernel=kernel, method="gram", max_memory=limit)
+    assert measured <= plan.workspace_bytes + SLACK
+    assert plan.workspace_bytes <= limit
+
+
+def test_gradients_need_no_gram_matrices():
+    """Backward goes through the feature form: 4 layers of 6,000 rows, one Gram would be 144 MB."""
+    program = """
+import torch
+from bench.peak import peak_during
+from simcore import cka_grid
+torch.set_num_threads(2)
+def step(n, p):
+    layers = [torch.randn(n, p, requires_grad=True) for _ in range(4)]
+    return lambda: cka_grid(layers, max_memory=2**25).sum().backward()
+step(64, 8)()
+print(peak_during(step(6000, 32)))
+"""
+    assert int(in_subprocess(program)) <= 64 * MB

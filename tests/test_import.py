@@ -1,0 +1,108 @@
+"""`import simcore` needs torch and numpy, and nothing else, and starts nothing."""
+
+import subprocess
+import sys
+
+BLOCKED = (
+    "transformers", "datasets", "accelerate", "safetensors", "tokenizers", "huggingface_hub",
+    "scipy", "sklearn", "pandas", "pyarrow", "xarray", "matplotlib", "rich", "tqdm", "typer",
+    "pydantic", "ray", "psutil", "pytest", "hypothesis", "simlab",
+)  # fmt: skip
+
+PROGRAM = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"blocked: {{name}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+{body}
+"""
+
+
+def run(body, blocked=BLOCKED):
+    program = PROGRAM.format(blocked=set(blocked), body=body)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+
+def assert_runs(body):
+    done = run(body)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_block_works():
+    done = run("import scipy")
+    assert done.returncode != 0
+    assert "blocked: scipy" in done.stderr
+    assert run("import numpy").returncode == 0
+
+
+def test_works_with_torch_and_numpy_alone():
+    assert_runs("""
+import numpy as np
+import simcore, simcore.reference
+x = np.random.default_rng(0).standard_normal((3, 20, 5))
+for kernel in ("linear", "rbf"):
+    want = simcore.reference.cka_grid(x, kernel=kernel)
+    assert np.allclose(simcore.cka_grid(x, kernel=kernel), want)
+metric = simcore.MinibatchCKA(3)
+metric.update(x)
+metric.compute()
+simcore.plan_cka(x)
+""")
+
+
+def test_progress_needs_no_library():
+    done = assert_runs("""
+import torch
+from simcore import cka_grid
+cka_grid(torch.randn(3, 50, 5), progress=True)
+""")
+    assert "100%" in done.stderr
+
+
+def test_importing_starts_neither_cuda_nor_the_experiment_layer():
+    assert_runs("""
+import sys
+import simcore
+import torch
+assert not torch.cuda.is_initialized()
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not loaded & {"simlab", "transformers", "datasets", "scipy", "pandas"}, loaded
+""")
+
+
+def test_the_twin_needs_numpy_alone():
+    """Loaded by path: nothing of the compiled package may be behind it."""
+    done = run(
+        """
+import importlib.util
+from pathlib import Path
+path = Path("simcore/reference.py")
+if not path.exists():
+    path = Path(importlib.util.find_spec("simcore").origin).with_name("reference.py")
+spec = importlib.util.spec_from_file_location("reference", path)
+reference = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(reference)
+import numpy as np
+reference.cka_grid(np.random.default_rng(0).standard_normal((2, 8, 3)))
+""",
+        (*BLOCKED, "torch"),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names():
+    import simcore
+
+    assert set(simcore.__all__) >= {
+        "MinibatchCKA", "build_info", "cka_grid", "hsic_grid", "plan_cka"
+    }  # fmt: skip
+    for name in simcore.__all__:
+        assert hasattr(simcore, name)
+    assert "torchvision" not in sys.modules
