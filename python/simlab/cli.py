@@ -59,8 +59,8 @@ def demo(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 16,
+    learning_rate: LearningRate = 2e-4,
+    batch_size: BatchSize = 32,
     max_length: MaxLength = 64,
 ) -> None:
     """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
@@ -94,8 +94,8 @@ def finetune(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 16,
+    learning_rate: LearningRate = 2e-4,
+    batch_size: BatchSize = 32,
     max_length: MaxLength = 64,
     random_init: Annotated[
         bool, typer.Option("--random-init", help="Start from random weights instead.")
@@ -198,8 +198,8 @@ def grid(
 
     options = grids.GridOptions(estimator, kernel, bandwidth)
     with _continues(f"of {out}"):
-        done_now = grids.write_grid(x, y or x, out, comparison, options, replace=overwrite)
-    console.out.print(f"{out}: {'written' if done_now else 'done before'}")
+        outcome = grids.write_grid(x, y or x, out, comparison, options, replace=overwrite)
+    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
 
 
 @app.command()
@@ -230,10 +230,10 @@ def truncate(
     )
     with _continues(f"of {out}"):
         loaded = tasks.load_task(task, options)
-        done_now = step.write_truncation(
+        outcome = step.write_truncation(
             checkpoint, loaded, out, max_length, label=label, seed=seed, replace=overwrite
         )
-    console.out.print(f"{out}: {'written' if done_now else 'done before'}")
+    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
 
 
 @app.command()

@@ -6,8 +6,7 @@ and a finished one answers at once.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,17 +84,13 @@ class Run:
         when = "done before" if outcome.skipped else f"{outcome.seconds:.0f} s"
         out.print(f"  {name} [dim]({when})[/dim]")
 
-    def results(self, name: str, inputs: dict[str, Any], make) -> None:
+    def results(
+        self, name: str, inputs: dict[str, Any], make: Callable[[], Iterable[ResultRow]]
+    ) -> None:
         """Write ``results/<name>.parquet`` unless it is there, and note it."""
-        started = time.monotonic()
         path = self.folder / "results" / f"{name}.parquet"
-        done_now = ensure_results(path, {"step": name, **inputs}, make, replace=True)
-        seconds = time.monotonic() - started
-        if done_now:
-            self.manifest["steps"][f"results/{name}"] = {"seconds": round(seconds, 1)}
-            self.save()
-        when = f"{seconds:.0f} s" if done_now else "done before"
-        out.print(f"  results/{name}.parquet [dim]({when})[/dim]")
+        outcome = ensure_results(path, {"step": name, **inputs}, make, replace=True)
+        self.record(f"results/{name}.parquet", outcome)
 
 
 def run_demo(folder: Path, config: DemoConfig) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.extract import Representations, load_representations, require_same_examples
+from simlab.jobs import Outcome
 from simlab.results import ResultRow, ensure_results
 
 if TYPE_CHECKING:
@@ -50,13 +52,8 @@ def write_grid(
     options: GridOptions | None = None,
     *,
     replace: bool = False,
-) -> bool:
+) -> Outcome:
     """Compare two representation folders and write the rows to results file `path`.
-
-    Returns
-    -------
-    bool
-        False if the file was already there, made from the same inputs.
 
     Raises
     ------
@@ -128,7 +125,11 @@ def _grid(
 
     # A model with itself is symmetric, which costs half.
     other = None if x.folder == y.folder else y.layers
-    return cka_grid(x.layers, other, kernel=kernel, estimator=estimator, bandwidth=bandwidth)
+    with warnings.catch_warnings():
+        # A layer without variance is expected here and shown as undefined: at the embedding
+        # output, CLS is the same vector for every example.
+        warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
+        return cka_grid(x.layers, other, kernel=kernel, estimator=estimator, bandwidth=bandwidth)
 
 
 def _row(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError
 from simlab.runtime import hub_reachable
 from simlab.tasks import (
-    DEFAULT_HELDOUT_SHARE,
     FILE_SUFFIXES,
     Task,
     TaskOptions,
     build_task,
     encode_labels,
+    heldout_size,
     split_frame,
     standard_frame,
 )
@@ -46,8 +46,7 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
     train = _frame(splits["train"], name, "train", options)
     heldout_split = next((split for split in HELDOUT_SPLITS if split in splits), None)
     if heldout_split is None:
-        size = options.heldout_size
-        size = round(DEFAULT_HELDOUT_SHARE * len(train)) if size is None else size
+        size = heldout_size(len(train), options)
         train, heldout = split_frame(train, size, options.split_seed)
     else:
         heldout = _frame(splits[heldout_split], name, heldout_split, options)

@@ -18,9 +18,9 @@ PARTIAL_SUFFIX = ".partial"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `run_job` did: the folder, the key of its inputs, the seconds the work took."""
+    """What a job did: where, the key of its inputs, the seconds the work took, now or before."""
 
-    folder: Path
+    path: Path
     key: str
     seconds: float
     skipped: bool

@@ -29,6 +29,10 @@ PNG_DPI = 200
 _CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+_UNDEFINED_NOTE = (
+    "Grey: undefined, the layer does not vary over the examples "
+    "(at the embedding output, “emb”, CLS is always the same vector)."
+)
 _STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -99,23 +103,21 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
     lines = -(-len(panels) // columns)
     most = max(max(panel.values.shape) for panel in panels)
     side = max(_SMALLEST_PANEL, _CELL_INCHES * most)
+    low = min(0.0, min(float(np.nanmin(panel.values, initial=0.0)) for panel in panels))
     with mpl.rc_context(_STYLE):
-        size = (columns * (side + 0.55) + 0.7, lines * (side + 0.65) + 0.3)
+        size = (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55)
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
-        low = min(0.0, min(float(np.nanmin(panel.values)) for panel in panels))
         for axis, panel in zip(axes, panels, strict=False):
             image = _draw_panel(axis, panel, low)
         for axis in axes[len(panels) :]:
             axis.set_axis_off()
-        bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=28, pad=0.02)
+        bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
         bar.set_label(_measure_name(rows))
         bar.outline.set_visible(False)
-        first = rows.iloc[0]
-        figure.suptitle(
-            f"{_measure_name(rows)} between layers · task {first['task']} · n = {first['n']:,}",
-            fontsize=11,
-        )
+        figure.suptitle(_headline(rows), fontsize=11)
+        if any(np.isnan(panel.values).any() for panel in panels):
+            figure.supxlabel(_UNDEFINED_NOTE, fontsize=7.5, color="0.35")
     return figure
 
 
@@ -194,8 +196,11 @@ def _panels(rows: pd.DataFrame) -> list[Panel]:
 
 
 def _draw_panel(axis: Axes, panel: Panel, low: float):
+    import matplotlib as mpl
+
     values = panel.values
-    image = axis.imshow(values, origin="lower", cmap="viridis", vmin=low, vmax=1.0)
+    colours = mpl.colormaps["viridis"].with_extremes(bad="0.90")
+    image = axis.imshow(values, origin="lower", cmap=colours, vmin=low, vmax=1.0)
     axis.set_title(panel.title, fontweight="bold")
     axis.set_ylabel(f"layer of {panel.side}")
     axis.set_xlabel(f"layer of {panel.bottom}")
@@ -218,6 +223,12 @@ def _draw_panel(axis: Axes, panel: Panel, low: float):
     return image
 
 
+def _headline(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    name = _measure_name(rows)
+    return f"{name[0].upper()}{name[1:]} between layers · task {first['task']} · n = {first['n']:,}"
+
+
 def _layer_names(count: int) -> list[str]:
     return ["emb", *map(str, range(1, count))]
 
@@ -225,7 +236,7 @@ def _layer_names(count: int) -> list[str]:
 def _short(value: float) -> str:
     """Two decimals without the leading zero, as P's figures: 0.93 is .93."""
     if np.isnan(value):
-        return "–"
+        return ""
     return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 

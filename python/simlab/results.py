@@ -7,6 +7,7 @@ their `_y` twins say of what; then `value`, the number of examples `n`, and the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.files import atomic_file, hash_json
+from simlab.jobs import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +26,7 @@ TRUNCATION = "truncation-untuned"
 BASELINE = "baseline"
 MAJORITY = "majority class"
 
-_KEY = b"simlab.key"
+_KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +59,18 @@ def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
     return _typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
 
 
-def write_results(frame: pd.DataFrame, path: Path, key: str = "") -> None:
-    """Write the table to one Parquet file, atomically; `key` identifies its inputs."""
+def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
+    """Write the table to one Parquet file, atomically.
+
+    `key` identifies the inputs and `seconds` is what the work took; both become metadata.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kinds = dict.fromkeys(COLUMNS, pa.string())
     kinds |= {"value": pa.float64()} | dict.fromkeys(_INTEGERS, pa.int64())
-    schema = pa.schema(list(kinds.items()), metadata={_KEY: key.encode()})
+    metadata = {_KEY: key.encode(), _SECONDS: str(seconds).encode()}
+    schema = pa.schema(list(kinds.items()), metadata=metadata)
     table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
     with atomic_file(path) as partial:
         pq.write_table(table, partial)
@@ -72,13 +78,8 @@ def write_results(frame: pd.DataFrame, path: Path, key: str = "") -> None:
 
 def results_key(path: Path) -> str | None:
     """The key that a results file was written with; None where there is no such file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return (pq.read_schema(path).metadata or {}).get(_KEY, b"").decode()
-    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
-        return None
+    metadata = _metadata(path)
+    return metadata[_KEY].decode() if _KEY in metadata else None
 
 
 def ensure_results(
@@ -87,13 +88,8 @@ def ensure_results(
     make: Callable[[], Iterable[ResultRow]],
     *,
     replace: bool = False,
-) -> bool:
+) -> Outcome:
     """Write the rows of ``make()`` to `path`, unless it was written from the same inputs.
-
-    Returns
-    -------
-    bool
-        Whether the work was done now.
 
     Raises
     ------
@@ -102,14 +98,17 @@ def ensure_results(
     """
     key = hash_json(inputs)
     if path.exists() and results_key(path) == key:
-        return False
+        return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
     if path.exists() and not replace:
         raise UserError(
             f"--out {path}: wanted a new file or one made from the same inputs, found another; "
             "choose another --out or pass --overwrite"
         )
-    write_results(to_frame(make()), path, key)
-    return True
+    started = time.monotonic()
+    frame = to_frame(make())
+    seconds = time.monotonic() - started
+    write_results(frame, path, key, seconds)
+    return Outcome(path, key, seconds, skipped=False)
 
 
 def read_results(paths: Path | Sequence[Path]) -> pd.DataFrame:
@@ -147,6 +146,16 @@ def as_xarray(
         {name: "int64" if name in _INTEGERS else "object" for name in dims}
     )
     return plain.set_index(list(dims))["value"].to_xarray()
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+        return {}
 
 
 def _as_list(paths: Path | Sequence[Path]) -> Sequence[Path]:

@@ -147,6 +147,13 @@ def build_task(
     return Task(name, _examples(train), _examples(heldout), tuple(label_names))
 
 
+def heldout_size(rows: int, options: TaskOptions) -> int:
+    """How many of `rows` to hold out where the data comes without a split: a fifth."""
+    if options.heldout_size is not None:
+        return options.heldout_size
+    return max(1, round(DEFAULT_HELDOUT_SHARE * rows))
+
+
 def split_frame(frame: pd.DataFrame, heldout_size: int, seed: int) -> tuple[Any, Any]:
     """Shuffle the rows once and cut: the first `heldout_size` are held out, the rest train.
 
@@ -234,7 +241,8 @@ def _read_stsb(path: Path, split: str) -> pd.DataFrame:
     import pandas as pd
 
     # Tab-separated without quoting; some rows carry two further columns that name a source.
-    rows = [line.rstrip("\n").split("\t") for line in path.open(encoding="utf-8")]
+    lines = path.read_text(encoding="utf-8").split("\n")
+    rows = [line.split("\t") for line in lines if line]
     return pd.DataFrame(
         {
             "id": [f"{split}-{row}" for row in range(len(rows))],
@@ -252,8 +260,7 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     frame = standard_frame(_read_table(path), str(path), options)
     labels, label_names = encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
-    size = options.heldout_size
-    size = round(DEFAULT_HELDOUT_SHARE * len(frame)) if size is None else size
+    size = heldout_size(len(frame), options)
     train, heldout = split_frame(frame, size, options.split_seed)
     return build_task(path.stem, train, heldout, label_names, options)
 

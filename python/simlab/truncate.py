@@ -19,6 +19,7 @@ from simlab.console import progress
 from simlab.errors import UserError
 from simlab.files import read_json
 from simlab.finetune import EVALUATION_BATCH, predictions_of
+from simlab.jobs import Outcome
 from simlab.models import ModelSource, load_classifier, load_tokenizer
 from simlab.results import TRUNCATION, ResultRow, ensure_results
 from simlab.runtime import best_device
@@ -74,13 +75,8 @@ def write_truncation(
     label: str | None = None,
     seed: int | None = None,
     replace: bool = False,
-) -> bool:
+) -> Outcome:
     """Write `truncation_rows` of a checkpoint folder to results file `path`.
-
-    Returns
-    -------
-    bool
-        False if the file was already there, made from the same inputs.
 
     Raises
     ------

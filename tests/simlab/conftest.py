@@ -1,0 +1,47 @@
+"""Small models and data that tests make themselves, and the real ones from the assets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simlab.models import ModelSource, resolve
+from simlab.tasks import Task, TaskOptions, load_task
+from tinymodels import save_tiny_model, write_reviews
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory) -> Path:
+    """A csv file of 160 reviews with columns ``body`` and ``verdict``."""
+    return write_reviews(tmp_path_factory.mktemp("data") / "reviews.csv")
+
+
+@pytest.fixture(scope="session")
+def review_task(reviews) -> Task:
+    """The reviews as a task: 32 held out, the rest for training."""
+    return load_task(str(reviews), TaskOptions(text_column="body", label_column="verdict"))
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> ModelSource:
+    """A three-block BERT of width 24 without a task head."""
+    return resolve(str(save_tiny_model(tmp_path_factory.mktemp("models") / "bert")))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> ModelSource:
+    """The real six-block encoder of the assets; tests that use it need them."""
+    return resolve("minilm")
+
+
+@pytest.fixture
+def simcore(capfd):
+    """Run a ``simcore`` command in this process: returns its code, output and error lines."""
+    from simlab import cli
+
+    def run(*arguments: object) -> tuple[int, str, list[str]]:
+        code = cli.run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err.splitlines()
+
+    return run

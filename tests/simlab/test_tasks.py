@@ -1,0 +1,120 @@
+"""Tasks: deterministic splits without leakage, columns by name, errors in one line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab.errors import UserError
+from simlab.tasks import TaskOptions, encode_labels, load_task
+
+
+@pytest.mark.assets
+def test_rt_split_is_deterministic_balanced_and_without_leakage():
+    first, second = load_task("rt"), load_task("rt")
+    assert (len(first.train), len(first.heldout)) == (4000, 1000)
+    assert first.train.fingerprint == second.train.fingerprint
+    assert first.heldout.fingerprint == second.heldout.fingerprint
+    assert not set(first.train.ids) & set(first.heldout.ids)
+    assert not _keys(first.train) & _keys(first.heldout)
+    assert 0.45 < first.heldout.labels.mean() < 0.55
+    assert first.metric == "accuracy"
+
+
+@pytest.mark.assets
+def test_heldout_rows_depend_on_the_seed_and_not_on_the_training_size():
+    few = load_task("rt", TaskOptions(train_size=50))
+    other = load_task("rt", TaskOptions(train_size=50, split_seed=1))
+    assert few.heldout.fingerprint == load_task("rt").heldout.fingerprint
+    assert few.heldout.fingerprint != other.heldout.fingerprint
+    assert few.train.ids == load_task("rt").train.ids[:50]
+
+
+@pytest.mark.assets
+def test_stsb_holds_out_dev_and_scores_rank_correlation():
+    task = load_task("stsb", TaskOptions(train_size=100))
+    assert task.is_pair
+    assert task.is_regression
+    assert len(task.heldout) == 1500
+    assert all(example.startswith("dev-") for example in task.heldout.ids)
+    assert 0 <= task.heldout.labels.min() < task.heldout.labels.max() <= 5
+    assert task.score(task.heldout.labels**3, task.heldout.labels) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl", "parquet"])
+def test_every_file_format_gives_the_same_task(tmp_path, reviews, suffix):
+    frame = pd.read_csv(reviews)
+    path = tmp_path / f"reviews.{suffix}"
+    writers = {
+        "csv": lambda: frame.to_csv(path, index=False),
+        "tsv": lambda: frame.to_csv(path, sep="\t", index=False),
+        "json": lambda: frame.to_json(path, orient="records"),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "parquet": lambda: frame.to_parquet(path),
+    }
+    writers[suffix]()
+    options = TaskOptions(text_column="body", label_column="verdict")
+    task, expected = load_task(str(path), options), load_task(str(reviews), options)
+    assert task.label_names == ("bad", "good")
+    assert task.train.fingerprint == expected.train.fingerprint
+
+
+def test_pairs_and_regression_from_a_file(tmp_path):
+    rows = [{"a": f"text {i}", "b": f"other {i}", "score": i / 7} for i in range(20)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    task = load_task(str(path), TaskOptions("a", "b", "score", heldout_size=5))
+    assert task.is_pair
+    assert task.is_regression
+    assert (len(task.train), len(task.heldout)) == (15, 5)
+
+
+def test_repeated_texts_are_kept_once_up_to_case_and_spaces(tmp_path):
+    path = tmp_path / "repeats.csv"
+    lines = [f"Text {i},{i % 2}" for i in range(10)] + [f"text  {i},{i % 2}" for i in range(10)]
+    path.write_text("text,label\n" + "\n".join(lines))
+    task = load_task(str(path), TaskOptions(heldout_size=3))
+    assert sorted(task.train.ids + task.heldout.ids) == [f"row-{i}" for i in range(10)]
+
+
+def test_labels_are_classes_unless_fractional():
+    labels, names = encode_labels(["b", "a", "b"], "here")
+    assert labels.tolist() == [1, 0, 1]
+    assert names == ("a", "b")
+    labels, names = encode_labels([1.0, 3.0, 1.0], "here")
+    assert labels.tolist() == [0, 1, 0]
+    assert names == ("1", "3")
+    labels, names = encode_labels([0.5, 1.0], "here")
+    assert labels.dtype == np.float64
+    assert names == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("text,label\nx,1\ny,0\n", TaskOptions(text_column="body"), "--text-column .*'body'.*text"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(label_column="z"), "--label-column .*'z'"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(pair_column="z"), "--text-pair-column .*'z'"),
+        ("text,label\nx,1\n,0\n", TaskOptions(), "'text' is empty in 1 rows, first in data row 2"),
+        ("text,label\nx,1\ny,1\n", TaskOptions(), "two different labels"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(train_size=9), "--train-size wanted 1 to"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(heldout_size=9), "--heldout-size wanted 1 to"),
+        ("", TaskOptions(), "wanted a csv table"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path, content, options, message):
+    path = tmp_path / "data.csv"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        load_task(str(path), options)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_task_and_missing_file(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        load_task(str(tmp_path / "none.csv"))
+
+
+def _keys(examples):
+    return {" ".join(text.lower().split()) for text in examples.texts}
