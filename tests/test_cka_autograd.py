@@ -86,7 +86,7 @@ def gradients(grid, x, y, weights, **options):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("offset", [0.0, 10.0])
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
 def test_gradients_agree_with_automatic_differentiation(offset, cross, dtype, estimator):
     case = Case(40, offset=offset, widths=(9, 1, 20))
     x = leaves(case, dtype)
