@@ -59,8 +59,8 @@ def demo(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 2e-4,
-    batch_size: BatchSize = 32,
+    learning_rate: LearningRate = 1e-4,
+    batch_size: BatchSize = 16,
     max_length: MaxLength = 64,
 ) -> None:
     """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
@@ -94,8 +94,8 @@ def finetune(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 2e-4,
-    batch_size: BatchSize = 32,
+    learning_rate: LearningRate = 1e-4,
+    batch_size: BatchSize = 16,
     max_length: MaxLength = 64,
     random_init: Annotated[
         bool, typer.Option("--random-init", help="Start from random weights instead.")

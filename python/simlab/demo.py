@@ -149,6 +149,7 @@ def _finetune_all(run: Run) -> None:
         "train": run.task.train.fingerprint,
         "heldout": run.task.heldout.fingerprint,
         "evaluations": evaluations,
+        "inverse_penalty": baselines.INVERSE_PENALTY,
     }
     run.results("baselines", inputs, lambda: _baseline_rows(run))
 

@@ -34,8 +34,8 @@ class Recipe:
     """How to fine-tune; the defaults suit a small encoder and a few thousand sentences."""
 
     epochs: float = 1.0
-    learning_rate: float = 2e-4
-    batch_size: int = 32
+    learning_rate: float = 1e-4
+    batch_size: int = 16
     max_length: int = 64
     warmup_share: float = 0.1
     weight_decay: float = 0.01

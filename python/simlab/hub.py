@@ -12,7 +12,7 @@ from simlab.tasks import (
     TaskOptions,
     build_task,
     encode_labels,
-    heldout_size,
+    heldout_count,
     split_frame,
     standard_frame,
 )
@@ -46,7 +46,7 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
     train = _frame(splits["train"], name, "train", options)
     heldout_split = next((split for split in HELDOUT_SPLITS if split in splits), None)
     if heldout_split is None:
-        size = heldout_size(len(train), options)
+        size = heldout_count(len(train), options)
         train, heldout = split_frame(train, size, options.split_seed)
     else:
         heldout = _frame(splits[heldout_split], name, heldout_split, options)

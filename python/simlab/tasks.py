@@ -147,7 +147,7 @@ def build_task(
     return Task(name, _examples(train), _examples(heldout), tuple(label_names))
 
 
-def heldout_size(rows: int, options: TaskOptions) -> int:
+def heldout_count(rows: int, options: TaskOptions) -> int:
     """How many of `rows` to hold out where the data comes without a split: a fifth."""
     if options.heldout_size is not None:
         return options.heldout_size
@@ -260,7 +260,7 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     frame = standard_frame(_read_table(path), str(path), options)
     labels, label_names = encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
-    size = heldout_size(len(frame), options)
+    size = heldout_count(len(frame), options)
     train, heldout = split_frame(frame, size, options.split_seed)
     return build_task(path.stem, train, heldout, label_names, options)
 

@@ -9,6 +9,7 @@ GOOD = ("wonderful", "moving", "bright", "fresh", "funny")
 BAD = ("dull", "tedious", "awful", "flat", "noisy")
 FILLER = ("the", "film", "plot", "cast", "is", "a", "and", "with", "some", "scenes", "of", "music")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+COLUMNS = ("--text-column", "body", "--label-column", "verdict")
 ARCHITECTURES = ("bert", "roberta", "electra", "distilbert", "albert", "mpnet", "deberta-v2")
 LAYERS = 3
 

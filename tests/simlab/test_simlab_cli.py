@@ -1,0 +1,181 @@
+"""The command: each step by itself, and mistakes that end in one line and code 2."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from simlab.extract import load_representations
+from simlab.results import as_xarray, read_results
+from tinymodels import COLUMNS, save_tiny_model
+
+COMMANDS = ("demo", "finetune", "extract", "grid", "truncate", "plot")
+
+
+@pytest.fixture
+def folders(tmp_path, simcore, tiny_bert, reviews):
+    """Representations of the model and of its random twin."""
+    for name, extra in {"orig": (), "random": ("--random-init", "--seed", 4)}.items():
+        out = tmp_path / name
+        arguments = (tiny_bert.path, reviews, *COLUMNS, "--label", name.upper(), "--out", out)
+        code, printed, _ = simcore("extract", *arguments, *extra)
+        assert code == 0
+        assert "4 layers of 32 x 24" in printed
+    return tmp_path
+
+
+def test_help_answers_quickly_and_has_an_example_each(simcore):
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "simlab.cli", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert time.monotonic() - started < 5
+    heavy = {"torch", "transformers", "numpy", "pandas", "simcore", "matplotlib"}
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not heavy & imported
+    for command in COMMANDS:
+        assert command in done.stdout
+        code, printed, _ = simcore(command, "--help")
+        assert code == 0
+        assert f"simcore {command}" in printed
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
+    from simcore import reference
+
+    out = folders / "results" / f"{kernel}.parquet"
+    code, _, errors = simcore(
+        "grid",
+        folders / "orig",
+        folders / "random",
+        "--kernel",
+        kernel,
+        "--comparison",
+        "ORIG-RANDOM",
+        "--out",
+        out,
+    )
+    assert (code, errors) == (0, [])
+    x, y = load_representations(folders / "orig"), load_representations(folders / "random")
+    array = as_xarray(read_results(out)).sel(comparison="ORIG-RANDOM", measure="cka")
+    for estimator in ("biased", "unbiased"):
+        found = array.sel(estimator=estimator).to_numpy()
+        assert np.isnan(found[0]).all()  # CLS of the embedding output never varies
+        for i in range(1, 4):
+            for j in range(1, 4):
+                wanted = reference.cka(x.layers[i], y.layers[j], kernel=kernel, estimator=estimator)
+                assert found[i, j] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, reviews):
+    checkpoint, results = tmp_path / "ft", tmp_path / "results"
+    code, printed, _ = simcore(
+        "finetune",
+        tiny_bert.path,
+        reviews,
+        *COLUMNS,
+        "--out",
+        checkpoint,
+        "--epochs",
+        5,
+        "--learning-rate",
+        5e-3,
+        "--batch-size",
+        8,
+    )
+    assert code == 0
+    assert "held-out accuracy" in printed
+    arguments = (checkpoint, reviews, *COLUMNS, "--out", results / "t.parquet")
+    assert simcore("truncate", *arguments)[0] == 0
+    assert "done before" in simcore("truncate", *arguments)[1]
+    assert read_results(results)["layer_x"].tolist() == [0, 1, 2, 3]
+    code, printed, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "svg")
+    assert code == 0
+    assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000
+
+
+def check_refused(outcome, *words):
+    code, printed, errors = outcome
+    assert code == 2
+    assert printed == ""
+    assert len(errors) == 1, errors
+    assert errors[0].startswith("error: ")
+    for word in words:
+        assert word in errors[0]
+
+
+def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews, monkeypatch):
+    out = tmp_path / "reps"
+    model = str(tiny_bert.path)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        ((model, reviews), ("--text-column", "'text'", "body, verdict")),
+        ((model, tmp_path / "none.csv"), ("none.csv", "no such file")),
+        ((model, reviews, *COLUMNS, "--split", "dev"), ("--split dev", "heldout")),
+        ((model, reviews, *COLUMNS, "--kind", "mean"), ("--kind mean", "cls")),
+        ((empty, reviews, *COLUMNS), ("empty", "config.json")),
+        ((tmp_path / "none", reviews, *COLUMNS), ("no such folder",)),
+        ((model, reviews, *COLUMNS, "--max-length", "2"), ("--max-length",)),
+        ((model,), ("task",)),
+    ]
+    for arguments, words in cases:
+        check_refused(simcore("extract", *arguments, "--out", out), *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("no-such-model-anywhere", "rt"), ("no-such-model-anywhere", "hub")),
+        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, stsb")),
+        (("a/b/c", "rt"), ("a/b/c", "folder")),
+        (("not a name!", "rt"), ("not a name!",)),
+    ],
+)
+@pytest.mark.assets
+def test_unknown_names_fail_in_seconds_without_a_hub(
+    tmp_path, simcore, monkeypatch, arguments, words
+):
+    from simlab import hub, models
+
+    for module in (hub, models):
+        monkeypatch.setattr(module, "hub_reachable", lambda: False)
+    started = time.monotonic()
+    check_refused(simcore("finetune", *arguments, "--out", tmp_path / "ft"), *words)
+    assert time.monotonic() - started < 10
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_model_is_refused(tmp_path, simcore, reviews):
+    folder = save_tiny_model(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    out = tmp_path / "reps"
+    check_refused(simcore("extract", folder, reviews, *COLUMNS, "--out", out), "model", "encoder")
+    assert not list(tmp_path.glob("reps*"))
+
+
+def test_mistakes_of_grid_truncate_and_plot(folders, simcore, tiny_bert, reviews):
+    before = {path.name for path in folders.iterdir()}
+    out = folders / "out.parquet"
+    orig = folders / "orig"
+    check_refused(simcore("grid", reviews.parent, orig, "--out", out), "simcore extract")
+    check_refused(simcore("grid", orig, "--estimator", "x", "--out", out), "--estimator", "biased")
+    check_refused(simcore("grid", orig, "--kernel", "x", "--out", out), "--kernel", "rbf")
+    check_refused(simcore("grid", orig, "--bandwidth", "0", "--out", out), "--bandwidth")
+    few = folders / "few"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--heldout-size", 9, "--out", few)
+    assert simcore("extract", *arguments)[0] == 0
+    check_refused(simcore("grid", orig, few, "--out", out), "32 and 9")
+    check_refused(
+        simcore("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"
+    )
+    check_refused(simcore("plot", folders / "none", "--out", folders / "figures"), "none")
+    check_refused(simcore("plot", few, "--out", folders / "figures"), "few")
+    check_refused(simcore("grid", orig, "--no-such-option"), "--no-such-option")
+    assert {path.name for path in folders.iterdir()} == before | {"few"}
