@@ -1,5 +1,6 @@
 """What every grid accepts: sequences or stacks of arrays, checked once and worded once."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,22 +17,16 @@ def _as_tensor(layer: object, name: str) -> Tensor:
     if not isinstance(layer, np.ndarray):
         raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {type(layer).__name__}")
     if layer.dtype not in (np.float16, np.float32, np.float64):
-        raise TypeError(f"{name}: wanted a floating-point dtype (16, 32 or 64 bits), got {layer.dtype}")
+        raise TypeError(
+            f"{name}: wanted a floating-point dtype (16, 32 or 64 bits), got {layer.dtype}"
+        )
     if not layer.dtype.isnative:
         raise TypeError(f"{name}: wanted native byte order, got {layer.dtype.str}")
     if any(stride % layer.itemsize or stride < 0 for stride in layer.strides):
         layer = layer.copy()  # torch has no negative strides; a view of record fields may be odd
-    # Inputs are only read. torch.from_numpy warns about read-only memory (a memory map), which a
-    # writable flag on a view cannot hide; the buffer protocol of ctypes-free DLPack does not.
     if layer.flags.writeable:
         return torch.from_numpy(layer)
-    return _read_only(layer)
-
-
-def _read_only(layer: np.ndarray) -> Tensor:
-    import warnings
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # torch warns about read-only memory; we only read
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(layer)
 
@@ -81,7 +76,11 @@ def _check_layer(layer: Tensor, name: str) -> None:
 
 
 def as_layer_pair(
-    x: Layers, y: Layers | None, min_rows: int, reason: str
+    x: Layers,
+    y: Layers | None,
+    min_rows: int,
+    reason: str,
+    names: tuple[str, str] = ("X", "Y"),
 ) -> tuple[list[Tensor], list[Tensor], bool]:
     """Both sides of a grid: same n, same device, enough rows; ``y=None`` gives an empty list.
 
@@ -92,19 +91,26 @@ def as_layer_pair(
         The least n.
     reason : str
         What needs that many, for the message.
+    names : pair of str
+        What the caller calls the two arguments.
     """
-    layers_x, numpy_x = as_layers(x, "X")
-    layers_y, numpy_y = ([], True) if y is None else as_layers(y, "Y")
+    name_x, name_y = names
+    layers_x, numpy_x = as_layers(x, name_x)
+    layers_y, numpy_y = ([], True) if y is None else as_layers(y, name_y)
     n, device = layers_x[0].shape[0], layers_x[0].device
-    named = [(f"X[{i}]", t) for i, t in enumerate(layers_x)]
-    named += [(f"Y[{i}]", t) for i, t in enumerate(layers_y)]
+    named = [(f"{name_x}[{i}]", t) for i, t in enumerate(layers_x)]
+    named += [(f"{name_y}[{i}]", t) for i, t in enumerate(layers_y)]
     for name, tensor in named:
         if tensor.shape[0] != n:
-            raise ValueError(f"{name}: wanted n = {n} rows as in X[0], got {tensor.shape[0]}")
+            raise ValueError(
+                f"{name}: wanted n = {n} rows as in {name_x}[0], got {tensor.shape[0]}"
+            )
         if tensor.device != device:
-            raise ValueError(f"{name}: wanted device {device} as in X[0], got {tensor.device}")
+            raise ValueError(
+                f"{name}: wanted device {device} as in {name_x}[0], got {tensor.device}"
+            )
     if n < min_rows:
-        raise ValueError(f"X[0]: wanted at least {min_rows} rows for {reason}, got {n}")
+        raise ValueError(f"{name_x}[0]: wanted at least {min_rows} rows for {reason}, got {n}")
     return layers_x, layers_y, numpy_x and numpy_y
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,10 +61,24 @@ class _Options:
 
 
 def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
-    """CKA ``[Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive."""
+    """CKA ``[Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive.
+
+    HSIC grows with the fourth power of the features, so ``xx * yy`` leaves float64's range for
+    features of size 1e-40 or 1e40. Powers of two are taken out first: they are exact, so that a
+    layer's similarity to itself stays exactly 1, which two square roots would not give.
+    """
     nan = float("nan")
     xx, yy = torch.where(xx > 0, xx, nan), torch.where(yy > 0, yy, nan)
+    scale_x, scale_y = _inverse_root_scale(xx), _inverse_root_scale(yy)
+    xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
+    xy = xy * scale_x[:, None] * scale_y[None, :]
     return xy / torch.sqrt(xx[:, None] * yy[None, :])
+
+
+def _inverse_root_scale(values: Tensor) -> Tensor:
+    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits."""
+    exponent = torch.frexp(values.detach().nan_to_num(nan=1.0)).exponent.long() // 2
+    return ((1023 - exponent) << 52).view(torch.float64)
 
 
 def warn_undefined(name: str, xx: Tensor, yy: Tensor | None) -> None:

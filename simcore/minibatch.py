@@ -1,5 +1,7 @@
 """CKA from batches: exact in expectation at any batch size."""
 
+import re
+
 import torch
 from torch import Tensor, nn
 
@@ -64,13 +66,18 @@ class MinibatchCKA(nn.Module):
             got = "none" if Y_batch is None else "one"
             raise ValueError(f"Y_batch: wanted {wanted} (see n_layers_y), got {got}")
         reason = "the unbiased estimator of a batch"
-        x, y, _ = as_layer_pair(X_batch, Y_batch, MIN_ROWS["unbiased"], reason)
+        x, y, _ = as_layer_pair(
+            X_batch, Y_batch, MIN_ROWS["unbiased"], reason, ("X_batch", "Y_batch")
+        )
         sides = [("X_batch", x, self.xx)] + ([] if self.symmetric else [("Y_batch", y, self.yy)])
         for name, layers, state in sides:
             if len(layers) != len(state):
                 raise ValueError(f"{name}: wanted {len(state)} layers, got {len(layers)}")
-        with torch.no_grad():
-            terms = hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+        try:
+            with torch.no_grad():
+                terms = hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+        except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
+            raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         return tuple(term.to(self.xy.device) for term in terms)
 
     def _add(self, terms: tuple[Tensor, ...], batches: Tensor | int) -> None:

@@ -66,8 +66,8 @@ int variance_exponent(const ColumnSums& sums, int64_t n) {
   }
   if (!(square > 0) || !std::isfinite(square)) return 0;
   const double centred = square - correction;
-  const double mean = (centred > 1e-12 * square ? centred : square) /
-                      (double(n) * double(sums.shift.size()));
+  const double mean =
+      (centred > 1e-12 * square ? centred : square) / (double(n) * double(sums.shift.size()));
   return std::ilogb(std::sqrt(mean));
 }
 

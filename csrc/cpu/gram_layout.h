@@ -10,10 +10,10 @@
 
 namespace simcore::cpu {
 
-constexpr int64_t kTaskRows = 192;      // rows of a tile per task: their panels stay in L2
-constexpr int64_t kMaxUnit = 64;        // >= kMaxPanels * width for every instruction set
-constexpr int64_t kTilePad = 48;        // keeps layers of G off the same cache sets
-constexpr int64_t kContractDepth = 256; // entries per product before its sum goes to float64
+constexpr int64_t kTaskRows = 96;        // rows of a tile per task: their panels stay in L2
+constexpr int64_t kMaxUnit = 64;         // >= kMaxPanels * width for every instruction set
+constexpr int64_t kTilePad = 48;         // keeps layers of G off the same cache sets
+constexpr int64_t kContractDepth = 256;  // entries per product before its sum goes to float64
 
 // The part of tile (I, J) above the diagonal, in column groups of `unit`. A group holds the rows
 // that have an entry with j > i, row-major [rows][unit]; the same layout for every layer, so G is
@@ -45,14 +45,16 @@ struct Tile {
 // panel of its own so that a block never mixes x and y.
 struct ContractionPlan {
   struct Block {
-    int64_t j, panels;        // column panels [j, j + panels)
-    int64_t i_begin, i_end;   // row panels
+    int64_t j, panels;       // column panels [j, j + panels)
+    int64_t i_begin, i_end;  // row panels
   };
   int64_t count_x, count_y, width, panels_x, panels_all, depth;
   std::vector<Block> blocks;
 
   ContractionPlan(int64_t count_x_, int64_t count_y_, int64_t width_)
-      : count_x(count_x_), count_y(count_y_), width(width_),
+      : count_x(count_x_),
+        count_y(count_y_),
+        width(width_),
         panels_x((count_x + width - 1) / width),
         panels_all(panels_x + (count_y + width - 1) / width),
         depth(kContractDepth) {

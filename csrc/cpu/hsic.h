@@ -1,4 +1,5 @@
-// HSIC of all layer pairs on the CPU: the entry point that the torch adapter and the C++ tests call.
+// HSIC of all layer pairs on the CPU: the entry point that the torch adapter and the C++ tests
+// call.
 #pragma once
 
 #include <cstdint>

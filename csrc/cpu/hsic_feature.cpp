@@ -53,8 +53,8 @@ class FeaturePass {
 
  private:
   struct Scratch {
-    Buffer<T> right;        // [tile columns][depth] in panels
-    Buffer<double> product; // [tile, tile]
+    Buffer<T> right;         // [tile columns][depth] in panels
+    Buffer<double> product;  // [tile, tile]
     explicit Scratch(const Plan& plan)
         : right(plan.tile_cols * plan.depth), product(plan.tile_cols * plan.tile_cols) {}
   };
@@ -119,8 +119,7 @@ class FeaturePass {
       for (int64_t c = 0; c < round_up(columns, unit_); c += w)
         isa_.pack_columns(grid_.layers[task.layer], grid_.centring[task.layer], row, depth,
                           task.column + std::min(c, columns),
-                          std::clamp<int64_t>(columns - c, 0, w),
-                          scratch.right.data() + c * depth);
+                          std::clamp<int64_t>(columns - c, 0, w), scratch.right.data() + c * depth);
       add_product(left_columns, columns, row, depth, scratch);
     }
     double sum = 0;
@@ -136,8 +135,8 @@ class FeaturePass {
     for (int64_t j = 0; j < columns; j += unit_)
       for (int64_t i = 0; i < left_columns; i += isa_.mr) {
         isa_.micro[kMaxPanels - 1](left_.data() + i / w * w * grid_.n + row * w + i % w,
-                                   scratch.right.data() + j * depth, w * depth, depth, block,
-                                   unit_, false);
+                                   scratch.right.data() + j * depth, w * depth, depth, block, unit_,
+                                   false);
         for (int64_t r = 0; r < isa_.mr; r++) {
           double* out = scratch.product.data() + (i + r) * tile + j;
           for (int64_t c = 0; c < unit_; c++) out[c] += double(block[r * unit_ + c]);

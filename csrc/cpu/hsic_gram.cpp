@@ -83,7 +83,8 @@ class GramPass {
     int64_t size = 0;
     for (const LayerView& layer : grid_.layers) {
       panels.offset.push_back(size);
-      size += round_up(std::min(capacity, grid_.n), kMaxPanels * isa_table<T>().width) * layer.width;
+      size +=
+          round_up(std::min(capacity, grid_.n), kMaxPanels * isa_table<T>().width) * layer.width;
     }
     panels.data = std::make_unique<Buffer<T>>(capacity > 0 ? size : 0);
     return panels;
@@ -140,7 +141,8 @@ class GramPass {
     const int64_t valid_columns = std::min(unit_, grid_.n - group.column);
     for (int64_t i = begin; i < end; i++) {
       const int64_t row = tile.i0 + i;
-      const int64_t first = row < grid_.n ? std::clamp<int64_t>(row + 1 - group.column, 0, unit_) : unit_;
+      const int64_t first =
+          row < grid_.n ? std::clamp<int64_t>(row + 1 - group.column, 0, unit_) : unit_;
       std::fill(g + i * unit_, g + i * unit_ + first, T(0));
       std::fill(g + i * unit_ + std::max(first, valid_columns), g + (i + 1) * unit_, T(0));
     }
@@ -216,11 +218,11 @@ class GramPass {
   int64_t unit_;         // columns of a group: what one micro-kernel call produces
   int64_t tile_stride_;  // entries of G per layer
   Panels rows_, columns_;
-  Buffer<T> gram_;               // [L][tile_stride]
+  Buffer<T> gram_;  // [L][tile_stride]
   ContractionPlan contraction_;
   std::vector<std::unique_ptr<ContractionSlot<T>>> slots_;  // one per thread
-  std::vector<double> norms_;    // [L, padded n] squared row lengths
-  std::vector<double> row_sums_; // [L, n], RBF only
+  std::vector<double> norms_;                               // [L, padded n] squared row lengths
+  std::vector<double> row_sums_;                            // [L, n], RBF only
 };
 
 }  // namespace
@@ -230,7 +232,8 @@ GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, c
   return GramPass<T>(grid, rbf, plan, rt).run();
 }
 
-template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, const Plan&, const Runtime&);
+template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, const Plan&,
+                                   const Runtime&);
 template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, const Plan&,
                                     const Runtime&);
 

@@ -7,10 +7,10 @@
 
 namespace simcore::cpu {
 
-#define SIMCORE_DECLARE_ISA(isa)  \
-  namespace isa {                 \
-  IsaTable<float> table_f32();    \
-  IsaTable<double> table_f64();   \
+#define SIMCORE_DECLARE_ISA(isa) \
+  namespace isa {                \
+  IsaTable<float> table_f32();   \
+  IsaTable<double> table_f64();  \
   }
 
 SIMCORE_DECLARE_ISA(generic)

@@ -1,4 +1,5 @@
-// Inner loops for generic: 128-bit vectors, which every x86-64 (SSE2) and 64-bit Arm (NEON) processor has.
+// Inner loops for generic: 128-bit vectors, which every x86-64 (SSE2) and 64-bit Arm (NEON)
+// processor has.
 #include "cpu/isa.h"
 
 #define SIMCORE_VECTOR_BYTES 16

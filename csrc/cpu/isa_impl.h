@@ -84,8 +84,7 @@ void with_source(const LayerView& layer, const F& f) {
 
 // a, b -> a0 b0 a1 b1 ... (low halves, then high halves).
 template <typename T, int... i>
-inline void interleave(typename Simd<T>::vec& a, typename Simd<T>::vec& b,
-                       IntSequence<i...>) {
+inline void interleave(typename Simd<T>::vec& a, typename Simd<T>::vec& b, IntSequence<i...>) {
   constexpr int w = sizeof...(i);
   const auto low = __builtin_shufflevector(a, b, (i % 2 ? w + i / 2 : i / 2)...);
   const auto high = __builtin_shufflevector(a, b, (w / 2 + (i % 2 ? w + i / 2 : i / 2))...);
@@ -225,8 +224,7 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
 }
 
 template <typename T>
-double distance(const LayerView& layer, const Centring<T>& centring, int64_t row_a,
-                int64_t row_b) {
+double distance(const LayerView& layer, const Centring<T>& centring, int64_t row_a, int64_t row_b) {
   T a[kLoadBlock], b[kLoadBlock];
   double sum = 0;
   for (int64_t k = 0; k < layer.width; k += kLoadBlock) {
@@ -242,14 +240,7 @@ double distance(const LayerView& layer, const Centring<T>& centring, int64_t row
 
 template <typename T>
 IsaTable<T> make_table(const char* name) {
-  return {name,
-          kWidth<T>,
-          SIMCORE_MR,
-          {micro<T, 1>, micro<T, 2>, micro<T, 3>},
-          pack_rows<T>,
-          pack_columns<T>,
-          pack_plain<T>,
-          rbf<T>,
-          select<T>,
-          distance<T>};
+  return {name,         kWidth<T>,       SIMCORE_MR,    {micro<T, 1>, micro<T, 2>, micro<T, 3>},
+          pack_rows<T>, pack_columns<T>, pack_plain<T>, rbf<T>,
+          select<T>,    distance<T>};
 }

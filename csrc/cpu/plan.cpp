@@ -17,11 +17,11 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kTileCols = 96;                 // columns of a Gram tile
-constexpr int64_t kRowPanelBytes = 256ll << 20;   // of packed rows: more brings nothing
-constexpr int64_t kTileBytes = 48ll << 20;        // of Gram tiles of all layers
-constexpr int64_t kMaxDepth = 1024;               // of one product over features
-constexpr int64_t kFeatureDepth = 256;            // of one product over examples
+constexpr int64_t kTileCols = 96;                // columns of a Gram tile
+constexpr int64_t kRowPanelBytes = 256ll << 20;  // of packed rows: more brings nothing
+constexpr int64_t kTileBytes = 48ll << 20;       // of Gram tiles of all layers
+constexpr int64_t kMaxDepth = 1024;              // of one product over features
+constexpr int64_t kFeatureDepth = 256;           // of one product over examples
 constexpr int64_t kFeatureTile = 192;
 
 int64_t sum(const std::vector<int64_t>& values) {
@@ -83,24 +83,28 @@ int64_t common_bytes(const Sizes& s) {
 
 int64_t gram_bytes(const Sizes& s, int64_t rows, int64_t cols) {
   const bool repack = rows < s.n;
-  const int64_t held = round_up(std::min(rows, s.n), s.unit) + (repack ? cols : 0);
+  const int64_t held = round_up(std::min(rows, s.n), s.unit);
+  const int64_t panels = buffer_bytes(s.total_width * held * s.element) +
+                         (repack ? buffer_bytes(s.total_width * cols * s.element) : 0);
   const ContractionPlan contraction(s.layers, 0, s.width);
   const int64_t size = contraction.size() + s.width;  // y may start a panel of its own
-  const int64_t slot = size * size * 8 + size * contraction.depth * s.element;
-  const int64_t tiles = s.layers * (rows * cols + kTilePad) * s.element;
-  return s.total_width * held * s.element + tiles + s.threads * slot;
+  const int64_t slot = size * size * 8 + buffer_bytes(size * contraction.depth * s.element);
+  const int64_t tiles = buffer_bytes(s.layers * (rows * cols + kTilePad) * s.element);
+  return panels + tiles + s.threads * slot;
 }
 
 int64_t median_bytes(const Sizes& s) {
   if (!s.rbf) return 0;
   const int64_t m = round_up(s.median_rows(), s.unit);
-  return std::min(s.threads, s.layers) * (m * s.widest + m * m / 2 + 2 * m) * s.element;
+  const int64_t pass = buffer_bytes(m * s.widest * s.element) +
+                       buffer_bytes((m * m / 2 + s.unit) * s.element) + m * s.element;
+  return std::min(s.threads, s.layers) * pass;
 }
 
 int64_t feature_bytes(const Sizes& s, int64_t tile) {
-  const int64_t scratch = tile * kFeatureDepth * s.element + tile * tile * 8;
+  const int64_t scratch = buffer_bytes(tile * kFeatureDepth * s.element) + tile * tile * 8;
   const int64_t norms = s.widest * s.width * s.element;
-  return tile * s.n * s.element + s.threads * (scratch + norms);
+  return buffer_bytes(tile * s.n * s.element) + s.threads * (scratch + norms);
 }
 
 [[noreturn]] void refuse(int64_t wanted, int64_t limit) {
@@ -143,6 +147,10 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+int64_t buffer_bytes(int64_t bytes) {
+  return bytes >= kHugePage ? round_up(bytes, kHugePage) : bytes;
+}
+
 int64_t free_memory() {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);)
@@ -158,7 +166,8 @@ Plan make_plan(const PlanRequest& request) {
   plan.flops_feature = feature_flops(sizes, request);
   if (request.method == Method::feature && sizes.rbf)
     throw std::invalid_argument(
-        "method: wanted 'auto' or 'gram' for kernel 'rbf', which has no feature form, got 'feature'");
+        "method: wanted 'auto' or 'gram' for kernel 'rbf', which has no feature form, got "
+        "'feature'");
   plan.method = request.method;
   if (plan.method == Method::automatic)
     plan.method = plan.flops_feature < plan.flops_gram ? Method::feature : Method::gram;

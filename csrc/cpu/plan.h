@@ -17,7 +17,7 @@ struct PlanRequest {
   std::vector<int64_t> widths_y;  // empty: the grid of x with itself
   KernelKind kernel = KernelKind::linear;
   Method method = Method::automatic;
-  bool float64 = false;    // compute type; half precisions and float32 compute in float32
+  bool float64 = false;  // compute type; half precisions and float32 compute in float32
   int threads = 1;
   int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
 };
@@ -27,8 +27,8 @@ struct Plan {
   // gram: rows [tile_rows, tile_cols] of a Gram tile. feature: columns of a product tile.
   int64_t tile_rows = 0;
   int64_t tile_cols = 0;
-  int64_t depth = 0;            // how far one product runs before its sum goes to float64
-  double flops = 0;             // of the chosen method
+  int64_t depth = 0;  // how far one product runs before its sum goes to float64
+  double flops = 0;   // of the chosen method
   double flops_gram = 0;
   double flops_feature = 0;     // infinite for the RBF kernel, which has no feature form
   int64_t workspace_bytes = 0;  // the most that is allocated beyond the inputs
@@ -43,6 +43,10 @@ Plan make_plan(const PlanRequest& request);
 int64_t free_memory();
 
 int64_t round_up(int64_t value, int64_t multiple);
+
+// What a Buffer of so many bytes takes: large ones come in whole huge pages.
+constexpr int64_t kHugePage = 2 << 20;
+int64_t buffer_bytes(int64_t bytes);
 
 // n above which the RBF bandwidth comes from kMedianSample evenly spaced rows.
 constexpr int64_t kExactMedianRows = 4096;

@@ -42,8 +42,7 @@ cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method metho
   for (const cpu::LayerView& layer : problem.x) request.widths_x.push_back(layer.width);
   for (const cpu::LayerView& layer : problem.y) request.widths_y.push_back(layer.width);
   for (const auto* side : {&problem.x, &problem.y})
-    for (const cpu::LayerView& layer : *side)
-      request.float64 |= layer.dtype == cpu::DType::f64;
+    for (const cpu::LayerView& layer : *side) request.float64 |= layer.dtype == cpu::DType::f64;
   return request;
 }
 

@@ -38,11 +38,11 @@ std::string describe(const cpu::Plan& plan) {
 
 void bind_plan(py::module_& m) {
   py::class_<cpu::Plan>(m, "Plan", "What a grid would do: see simcore.plan_cka.")
-      .def_property_readonly("method", [](const cpu::Plan& p) { return method_name(p.method); },
-                             "'gram' or 'feature'")
-      .def_property_readonly("tile",
-                             [](const cpu::Plan& p) { return std::tuple(p.tile_rows, p.tile_cols); },
-                             "rows and columns of a Gram tile (gram) or of a product (feature)")
+      .def_property_readonly(
+          "method", [](const cpu::Plan& p) { return method_name(p.method); }, "'gram' or 'feature'")
+      .def_property_readonly(
+          "tile", [](const cpu::Plan& p) { return std::tuple(p.tile_rows, p.tile_cols); },
+          "rows and columns of a Gram tile (gram) or of a product (feature)")
       .def_readonly("flops", &cpu::Plan::flops, "floating-point operations of the method")
       .def_readonly("flops_gram", &cpu::Plan::flops_gram)
       .def_readonly("flops_feature", &cpu::Plan::flops_feature, "infinite for the RBF kernel")

@@ -39,8 +39,7 @@ cpu::LayerView layer_view(const at::Tensor& layer) {
       case at::kBFloat16: return cpu::DType::bf16;
       case at::kFloat: return cpu::DType::f32;
       case at::kDouble: return cpu::DType::f64;
-      default:
-        TORCH_CHECK_TYPE(false, "wanted a floating-point layer, got ", layer.scalar_type());
+      default: TORCH_CHECK_TYPE(false, "wanted a floating-point layer, got ", layer.scalar_type());
     }
   }();
   return {layer.const_data_ptr(), dtype, layer.size(1), layer.stride(0), layer.stride(1)};
