@@ -63,7 +63,9 @@ def _grad_linear_hsic(
     """
     n = layers[0].shape[0]
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
-    centred = [t.to(dtype) - t.to(dtype).mean(0) for t in layers]
+    # In float64: a common offset of 1000 standard deviations leaves float32 means 3 digits.
+    wide = [t.to(torch.float64) for t in layers]
+    centred = [(t - t.mean(0)).to(dtype) for t in wide]
     widths = torch.tensor([t.shape[1] for t in layers], device=weights.device)
     norm = n * (n - 3.0) if unbiased else (n - 1.0) ** 2
     scaled = (2 / norm * weights).to(dtype)
