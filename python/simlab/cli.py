@@ -60,7 +60,7 @@ def demo(
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
     learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 16,
+    batch_size: BatchSize = 32,
     max_length: MaxLength = 64,
 ) -> None:
     """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
@@ -95,7 +95,7 @@ def finetune(
     split_seed: SplitSeed = 0,
     epochs: Epochs = 1.0,
     learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 16,
+    batch_size: BatchSize = 32,
     max_length: MaxLength = 64,
     random_init: Annotated[
         bool, typer.Option("--random-init", help="Start from random weights instead.")

@@ -35,7 +35,7 @@ class Recipe:
 
     epochs: float = 1.0
     learning_rate: float = 1e-4
-    batch_size: int = 16
+    batch_size: int = 32
     max_length: int = 64
     warmup_share: float = 0.1
     weight_decay: float = 0.01

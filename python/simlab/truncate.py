@@ -155,16 +155,18 @@ def head_logits(
 def _encoder_output(model: PreTrainedModel, states: torch.Tensor, name: str) -> Iterator[None]:
     from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
-    stack = next((getattr(model.base_model, s) for s in _STACKS if hasattr(model.base_model, s)), 0)
-    if not stack:
+    base = model.base_model
+    stack = next((getattr(base, part) for part in _STACKS if hasattr(base, part)), None)
+    if stack is None:
         raise UserError(
             f"model {name}: wanted an encoder with a separate stack of blocks, found "
             f"architecture {model.config.model_type!r}, which cannot be truncated yet"
         )
     # An instance attribute hides the method of the class until it is deleted: the blocks are not
     # even run, and everything before and after them is the model's own code.
+    # Most heads read the last hidden state, DeBERTa's the last of all of them.
     stack.forward = lambda *_, **__: BaseModelOutputWithPastAndCrossAttentions(
-        last_hidden_state=states
+        last_hidden_state=states, hidden_states=(states,)
     )
     try:
         yield

@@ -10,6 +10,22 @@ from simlab.tasks import Task, TaskOptions, load_task
 from tinymodels import save_tiny_model, write_reviews
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """Tiny models gain nothing from threads and lose much where the cores are busy.
+
+    Processes that tests start inherit the setting, so that both compute the same bits.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def reviews(tmp_path_factory) -> Path:
     """A csv file of 160 reviews with columns ``body`` and ``verdict``."""

@@ -1,7 +1,6 @@
 """The demo from end to end on a tiny model, and again, and after a kill."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -83,8 +82,7 @@ def test_running_again_does_nothing_but_say_so(run, simcore, tiny_bert, reviews)
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
 
 
-@pytest.mark.parametrize(("kill", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_killed_demo_continues(tmp_path, run, tiny_bert, reviews, kill, code):
+def test_a_killed_demo_continues(tmp_path, run, tiny_bert, reviews):
     out = tmp_path / "demo"
     arguments = command(tiny_bert, reviews, out)
     process = subprocess.Popen(
@@ -97,12 +95,8 @@ def test_a_killed_demo_continues(tmp_path, run, tiny_bert, reviews, kill, code):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.send_signal(kill)
-    errors = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == code
-    if kill == signal.SIGINT:
-        assert f"continue with `simcore demo --model {tiny_bert.path}" in errors
-        assert "Traceback" not in errors
+    process.kill()
+    process.communicate(timeout=60)
     done = subprocess.run(
         [sys.executable, "-m", "simlab.cli", *arguments], capture_output=True, text=True, check=True
     )

