@@ -39,17 +39,14 @@ struct IsaTable {
   // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
   void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);
 
-  // g[i][j] <- exp(-gamma * max(0, norm_i + norm_j - 2 g[i][j])) - shift over a [rows, cols] block.
+  // g[i][j] <- exp(-gamma * max(0, norm_i + norm_j - 2 g[i][j])) - shift over a [rows, cols] block;
+  // cols is a multiple of width.
   void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);
 
   // Squared distances of g[begin, end) of one row, appended to out when in [lo, hi] (out has room
   // for end - begin more); returns how many were appended and adds those below lo to *below.
   int64_t (*select)(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
                     T* out, int64_t* below);
-
-  // Squared distance of two centred rows of `layer`.
-  double (*distance)(const LayerView& layer, const Centring<T>& centring, int64_t row_a,
-                     int64_t row_b);
 };
 
 // The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;

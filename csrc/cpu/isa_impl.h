@@ -15,6 +15,11 @@ constexpr int kLoadBlock = 64;  // columns that are converted and centred at a t
 template <typename T>
 constexpr int kWidth = SIMCORE_VECTOR_BYTES / int(sizeof(T));
 
+// Rows of the left operand per micro-kernel call; a panel of float64 may be narrower than
+// SIMCORE_MR.
+template <typename T>
+constexpr int kMr = kWidth<T> < SIMCORE_MR ? kWidth<T> : SIMCORE_MR;
+
 template <typename T>
 struct Simd {
   typedef T vec __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
@@ -26,7 +31,7 @@ void micro(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c, int64_
            bool accumulate) {
   using vec = typename Simd<T>::vec;
   using loose = typename Simd<T>::loose;
-  constexpr int width = kWidth<T>, mr = SIMCORE_MR;
+  constexpr int width = kWidth<T>, mr = kMr<T>;
   vec sum[mr][panels];
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++)
@@ -175,15 +180,18 @@ void pack_plain(const T* source, int64_t stride, int64_t rows, int64_t depth, T*
   }
 }
 
-// exp(x) for x <= 0: x = m ln2 + r, |r| <= ln2 / 2; Taylor series of e^r to the order where the
-// next term is below half a unit in the last place; the power of two goes into the exponent bits.
-// Written without branches so that loops over it vectorise.
-inline float exp_negative(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  const float m = __builtin_rintf(x * 1.44269504f);
-  float r = __builtin_fmaf(m, -0.693359375f, x);
-  r = __builtin_fmaf(m, 2.12194440e-4f, r);
-  float p = 1.0f / 5040;
+// exp(x) for x <= 0, a register at a time: x = m ln2 + r, |r| <= ln2 / 2; Taylor series of e^r to
+// the order where the next term is below half a unit in the last place; the power of two goes into
+// the exponent bits. Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the sum.
+inline Simd<float>::vec exp_negative(Simd<float>::vec x) {
+  using vec = Simd<float>::vec;
+  typedef int32_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
+  const vec lowest = vec{} - 87.0f;
+  x = x < lowest ? lowest : x;
+  const vec shifted = x * 1.44269504f + 12582912.0f;
+  const vec m = shifted - 12582912.0f;
+  const vec r = (x - m * 0.693359375f) + m * 2.12194440e-4f;
+  vec p = vec{} + 1.0f / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
   p = p * r + 1.0f / 24;
@@ -191,10 +199,14 @@ inline float exp_negative(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  return p * __builtin_bit_cast(float, (int32_t(m) + 127) << 23);
+  const bits exponent = (__builtin_bit_cast(bits, shifted) + 127) << 23;
+  return p * __builtin_bit_cast(vec, exponent);
 }
 
-inline double exp_negative(double x) { return __builtin_exp(x); }
+inline Simd<double>::vec exp_negative(Simd<double>::vec x) {
+  for (int i = 0; i < kWidth<double>; i++) x[i] = __builtin_exp(x[i]);
+  return x;
+}
 
 template <typename T>
 inline T squared_distance(T norm_i, T norm_j, T dot) {
@@ -204,9 +216,16 @@ inline T squared_distance(T norm_i, T norm_j, T dot) {
 
 template <typename T>
 void rbf(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift) {
+  using vec = typename Simd<T>::vec;
+  using loose = typename Simd<T>::loose;
+  const vec zero{};
   for (int64_t i = 0; i < rows; i++, g += cols)
-    for (int64_t j = 0; j < cols; j++)
-      g[j] = exp_negative(-gamma * squared_distance(norm_i[i], norm_j[j], g[j])) - shift;
+    for (int64_t j = 0; j < cols; j += kWidth<T>) {
+      loose* out = reinterpret_cast<loose*>(g + j);
+      const vec norms = *reinterpret_cast<const loose*>(norm_j + j) + norm_i[i];
+      const vec distance = norms - *out * T(2);
+      *out = exp_negative((distance > zero ? distance : zero) * -gamma) - shift;
+    }
 }
 
 template <typename T>
@@ -224,23 +243,8 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
 }
 
 template <typename T>
-double distance(const LayerView& layer, const Centring<T>& centring, int64_t row_a, int64_t row_b) {
-  T a[kLoadBlock], b[kLoadBlock];
-  double sum = 0;
-  for (int64_t k = 0; k < layer.width; k += kLoadBlock) {
-    const int64_t count = layer.width - k < kLoadBlock ? layer.width - k : kLoadBlock;
-    with_source(layer, [&](const auto* data) {
-      load_centred(data + row_a * layer.row_stride, layer.col_stride, centring, k, count, a);
-      load_centred(data + row_b * layer.row_stride, layer.col_stride, centring, k, count, b);
-    });
-    for (int64_t j = 0; j < count; j++) sum += double(a[j] - b[j]) * double(a[j] - b[j]);
-  }
-  return sum;
-}
-
-template <typename T>
 IsaTable<T> make_table(const char* name) {
-  return {name,         kWidth<T>,       SIMCORE_MR,    {micro<T, 1>, micro<T, 2>, micro<T, 3>},
+  return {name,         kWidth<T>,       kMr<T>,        {micro<T, 1>, micro<T, 2>, micro<T, 3>},
           pack_rows<T>, pack_columns<T>, pack_plain<T>, rbf<T>,
-          select<T>,    distance<T>};
+          select<T>};
 }

@@ -5,8 +5,8 @@
 //           is 0 or one order statistic of the n(n-1)/2 pairs.
 // Plan      one layer per task. A deterministic sample of pairs brackets the median; one pass over
 //           Gram tiles counts what lies below the bracket and keeps what lies inside (about 6 %),
-//           from which the order statistic is selected exactly. A bracket that missed (about one
-//           layer in 10^4) is replaced by everything.
+//           from which the order statistic is selected exactly. A bracket that missed (rare unless
+//           the rows are sorted by kind) is replaced by everything.
 //           For n > kExactMedianRows the rule is applied to every s-th row, s the least that
 //           leaves at most kExactMedianRows of them: at least 4 million ordered pairs.
 // Cost      m^2 p flops per layer for m rows, as much as its share of the Gram pass.
@@ -22,36 +22,14 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kSamplePairs = 4096;
-constexpr double kBracket = 0.03;  // of the ranks, to each side: 3.8 standard deviations
-constexpr int64_t kRowBlock = 192;
+constexpr int64_t kSampleBlocks = 400;  // of mr rows by unit columns: 38,400 pairs with AVX2
+constexpr double kBracket = 0.03;       // of the ranks, to each side
+constexpr int64_t kRowBlock = 96;
 
 template <typename T>
 struct Bracket {
   T lo = 0, hi = std::numeric_limits<T>::infinity();
 };
-
-// Pairs from a fixed linear congruential sequence (Knuth's MMIX constants): no state, no seed.
-template <typename T>
-Bracket<T> sample_bracket(const LayerView& layer, const Centring<T>& centring, int64_t rows) {
-  std::vector<double> sample(kSamplePairs);
-  uint64_t state = 1;
-  const auto next = [&](int64_t below) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return int64_t((state >> 33) % uint64_t(below));
-  };
-  for (double& d : sample) {
-    const int64_t a = next(rows), b = (a + 1 + next(rows - 1)) % rows;
-    d = isa_table<T>().distance(layer, centring, a, b);
-  }
-  std::sort(sample.begin(), sample.end());
-  const auto at = [&](double share) {
-    return sample[std::clamp<int64_t>(int64_t(share * kSamplePairs), 0, kSamplePairs - 1)];
-  };
-  // The Gram form rounds distances differently from the sample's: leave room for ties.
-  const double slack = 64 * std::sqrt(double(layer.width)) * std::numeric_limits<T>::epsilon();
-  return {T(at(0.5 - kBracket) * (1 - slack)), T(at(0.5 + kBracket) * (1 + slack))};
-}
 
 template <typename T>
 class MedianPass {
@@ -72,6 +50,31 @@ class MedianPass {
     }
   }
 
+  // Blocks of pairs at places from a fixed linear congruential sequence (Knuth's MMIX constants):
+  // no state, no seed. Too few rows to sample give the bracket that holds everything.
+  Bracket<T> sample_bracket() {
+    if (rows_ < 2 * unit_) return {};
+    std::vector<T> sample;
+    uint64_t state = 1;
+    const auto next = [&](int64_t below) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      return int64_t((state >> 33) % uint64_t(below));
+    };
+    alignas(64) T g[64 * 64];
+    for (int64_t block = 0; block < kSampleBlocks; block++) {
+      const int64_t row = next(rows_ / isa_.mr) * isa_.mr, column = next(rows_ / unit_) * unit_;
+      multiply(row, row + isa_.mr, column, g);
+      for (int64_t i = row; i < row + isa_.mr; i++)
+        for (int64_t j = column; j < column + unit_; j++)
+          if (i != j)
+            sample.push_back(
+                std::max(T(0), norms_[i] + norms_[j] - 2 * g[(i - row) * unit_ + j - column]));
+    }
+    std::sort(sample.begin(), sample.end());
+    const double pairs = double(sample.size());
+    return {sample[int64_t((0.5 - kBracket) * pairs)], sample[int64_t((0.5 + kBracket) * pairs)]};
+  }
+
   // Mean of order statistics a and b (a <= b <= a + 1) of the pairs' squared distances, or -1 if
   // the bracket does not hold them.
   double select(const Bracket<T>& bracket, int64_t a, int64_t b) {
@@ -90,13 +93,18 @@ class MedianPass {
   }
 
  private:
-  void select_block(const Bracket<T>& bracket, int64_t begin, int64_t end, int64_t column) {
+  // g = dot products of rows [begin, end) with the unit of rows from `column` on.
+  void multiply(int64_t begin, int64_t end, int64_t column, T* g) const {
     const int64_t p = layer_.width, w = isa_.width;
-    const T* right = panels_.data() + column * p;
-    alignas(64) T g[kRowBlock * 64];
     for (int64_t i = begin; i < end; i += isa_.mr)
-      isa_.micro[kMaxPanels - 1](panels_.data() + i / w * w * p + i % w, right, w * p, p,
-                                 g + (i - begin) * unit_, unit_, false);
+      isa_.micro[kMaxPanels - 1](panels_.data() + i / w * w * p + i % w,
+                                 panels_.data() + column * p, w * p, p, g + (i - begin) * unit_,
+                                 unit_, false);
+  }
+
+  void select_block(const Bracket<T>& bracket, int64_t begin, int64_t end, int64_t column) {
+    alignas(64) T g[kRowBlock * 64];
+    multiply(begin, end, column, g);
     for (int64_t i = begin; i < end; i++) {
       const int64_t first = std::max<int64_t>(0, i + 1 - column);
       const int64_t last = std::min(unit_, rows_ - column);
@@ -124,7 +132,7 @@ double median_squared_distance(LayerView layer, const Centring<T>& centring, int
   if (upper < rows) return 0;
   const int64_t a = lower < rows ? -1 : (lower - rows) / 2, b = (upper - rows) / 2;
   MedianPass<T> pass(layer, centring, rows);
-  double median = pass.select(sample_bracket(layer, centring, rows), std::max<int64_t>(a, 0), b);
+  double median = pass.select(pass.sample_bracket(), std::max<int64_t>(a, 0), b);
   if (median < 0) median = pass.select(Bracket<T>(), std::max<int64_t>(a, 0), b);
   return a < 0 ? median / 2 : median;
 }

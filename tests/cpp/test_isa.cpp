@@ -98,12 +98,6 @@ void packs_match_plain_loops() {
           for (int64_t j = 0; j < w; j++)
             CHECK_NEAR(double(panel[i * w + j]), j < cols ? centred(layer, c, i + 1, col + j) : 0,
                        kRounding<T>);
-        double distance = 0;
-        for (int64_t k = 0; k < width; k++) {
-          const double d = (layer.at(0, k) - layer.at(n - 1, k)) * double(c.scale);
-          distance += d * d;
-        }
-        CHECK_NEAR(isa.distance(layer.view, c, 0, n - 1), distance, kRounding<T> * (1 + distance));
       }
 }
 
@@ -126,7 +120,7 @@ void pack_plain_transposes() {
 template <typename T>
 void rbf_matches_exp() {
   const IsaTable<T>& isa = isa_table<T>();
-  const int64_t rows = 3, cols = 33;
+  const int64_t rows = 3, cols = 3 * isa.width;
   const std::vector<T> norms_i = {T(0), T(4), T(150)};
   std::vector<T> norms_j(cols), dots = random<T>(rows * cols, 7);
   for (int64_t j = 0; j < cols; j++) norms_j[j] = T(j) / 4;
