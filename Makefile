@@ -44,7 +44,7 @@ test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers
 	done
 
 lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
-	ruff check .
+	ruff check --no-cache .
 	ruff format --check .
 	$(CXX_FILES) | xargs -r clang-format --dry-run -Werror
 	mypy
