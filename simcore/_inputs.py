@@ -16,6 +16,8 @@ def _as_tensor(layer: object, name: str) -> Tensor:
         return layer
     if not isinstance(layer, np.ndarray):
         raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {type(layer).__name__}")
+    if isinstance(layer, np.ma.MaskedArray):
+        raise TypeError(f"{name}: wanted a plain numpy array, got a masked one")
     if layer.dtype not in (np.float16, np.float32, np.float64):
         raise TypeError(
             f"{name}: wanted a floating-point dtype (16, 32 or 64 bits), got {layer.dtype}"

@@ -46,7 +46,8 @@ def _backward_hsic_terms(ctx: Any, grad_xy: Tensor, grad_xx: Tensor, grad_yy: Te
         corner = torch.zeros_like(grad_xy.T)
         top = torch.cat([torch.diag(grad_xx), grad_xy], dim=1)
         weights = torch.cat([top, torch.cat([corner, torch.diag(grad_yy)], dim=1)])
-    grads = _grad_linear_hsic(layers, weights + weights.T, count_x, ctx.estimator == "unbiased")
+    with torch.autocast(weights.device.type, enabled=False):
+        grads = _grad_linear_hsic(layers, weights + weights.T, count_x, ctx.estimator == "unbiased")
     return grads[:count_x], grads[count_x:], None, None, None, None, None
 
 
@@ -64,8 +65,7 @@ def _grad_linear_hsic(
     n = layers[0].shape[0]
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
     # In float64: a common offset of 1000 standard deviations leaves float32 means 3 digits.
-    wide = [t.to(torch.float64) for t in layers]
-    centred = [(t - t.mean(0)).to(dtype) for t in wide]
+    centred = [(t - t.mean(0, dtype=torch.float64)).to(dtype) for t in layers]
     widths = torch.tensor([t.shape[1] for t in layers], device=weights.device)
     norm = n * (n - 3.0) if unbiased else (n - 1.0) ** 2
     scaled = (2 / norm * weights).to(dtype)

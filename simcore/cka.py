@@ -29,9 +29,10 @@ class _Options:
         self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
         self.method = check_choice(method, "method", ("auto", "gram", "feature"))
         check_choice(precision, "precision", ("highest", "high", "medium"))
-        if not 0 < bandwidth < float("inf"):
+        if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
             raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
-        if max_memory is not None and max_memory <= 0:
+        real = isinstance(max_memory, int | float) and 1 <= max_memory < 2**63
+        if max_memory is not None and not real:
             raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
@@ -67,17 +68,24 @@ def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
     features of size 1e-40 or 1e40. Powers of two are taken out first: they are exact, so that a
     layer's similarity to itself stays exactly 1, which two square roots would not give.
     """
-    nan = float("nan")
-    xx, yy = torch.where(xx > 0, xx, nan), torch.where(yy > 0, yy, nan)
+    defined_x, defined_y = _defined(xx), _defined(yy)
+    defined = defined_x[:, None] & defined_y[None, :]
+    # Harmless numbers stand in for undefined ones until the end: a nan inside would reach the
+    # gradients of all other layers as 0 * nan.
+    xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     scale_x, scale_y = _inverse_root_scale(xx), _inverse_root_scale(yy)
     xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
-    xy = xy * scale_x[:, None] * scale_y[None, :]
-    return xy / torch.sqrt(xx[:, None] * yy[None, :])
+    xy = torch.where(defined, xy, 0.0) * scale_x[:, None] * scale_y[None, :]
+    return torch.where(defined, xy / torch.sqrt(xx[:, None] * yy[None, :]), float("nan"))
+
+
+def _defined(self_hsic: Tensor) -> Tensor:
+    return (self_hsic > 0) & torch.isfinite(self_hsic)
 
 
 def _inverse_root_scale(values: Tensor) -> Tensor:
     """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits."""
-    exponent = torch.frexp(values.detach().nan_to_num(nan=1.0)).exponent.long() // 2
+    exponent = torch.frexp(values.detach()).exponent.long() // 2
     return ((1023 - exponent) << 52).view(torch.float64)
 
 
@@ -85,13 +93,13 @@ def warn_undefined(name: str, xx: Tensor, yy: Tensor | None) -> None:
     """One warning that lists the layers whose row or column is ``nan``."""
     if torch.compiler.is_compiling():
         return
-    layers = [f"X[{i}]" for i in (~(xx > 0)).nonzero().flatten().tolist()]
+    layers = [f"X[{i}]" for i in (~_defined(xx)).nonzero().flatten().tolist()]
     if yy is not None:
-        layers += [f"Y[{i}]" for i in (~(yy > 0)).nonzero().flatten().tolist()]
+        layers += [f"Y[{i}]" for i in (~_defined(yy)).nonzero().flatten().tolist()]
     if layers:
         warnings.warn(
             f"{name}: nan for {', '.join(layers)}: the self-HSIC is not positive (no variance, or "
-            "too few rows for the unbiased estimator)",
+            "too few rows for the unbiased estimator) or beyond float64",
             UserWarning,
             stacklevel=3,
         )
@@ -128,7 +136,9 @@ def hsic_grid(
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
     layers_x, layers_y, from_numpy = options.layers(X, Y)
     with progress_bar("hsic_grid", progress):
-        xy, _, _ = options.terms(layers_x, layers_y)
+        xy, xx, yy = options.terms(layers_x, layers_y)
+    if options.kernel == "rbf":
+        warn_undefined("hsic_grid", xx, yy if layers_y else None)
     return xy.numpy() if from_numpy else xy
 
 
@@ -160,7 +170,10 @@ def cka_grid(
     kernel : {"linear", "rbf"}
         ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
         median of the squared distances over all ordered pairs of rows, the diagonal included. For
-        n > 4096 the median is that of every s-th row, s = ceil(n / 4096).
+        n > 4096 the median is that of every s-th row, s = ceil(n / 4096). Distances come from
+        row lengths and dot products: in float32, rows thousands of times longer than the median
+        distance cost digits; pass float64 then. Bandwidths from 8 on, where the kernel is nearly
+        constant, are computed in float64.
     estimator : {"biased", "unbiased"}
         ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
     bandwidth : float
@@ -171,7 +184,8 @@ def cka_grid(
     precision : {"highest", "high", "medium"}
         As in `torch.set_float32_matmul_precision`. The CPU always computes at ``highest``.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
+        backward pass is not bounded: it holds centred copies of the layers and their gradients.
     progress : bool
         Show a progress bar on stderr.
 
@@ -259,6 +273,7 @@ def plan_cka(
         widths_x=[t.shape[1] for t in layers_x],
         widths_y=[t.shape[1] for t in layers_y],
         kernel=options.kernel,
+        bandwidth=options.bandwidth,
         method=options.method,
         float64=any(t.dtype == torch.float64 for t in layers_x + layers_y),
         max_memory=options.max_memory,

@@ -9,6 +9,7 @@ Notation: a representation ``x`` is ``[n, p]``, n examples by p neurons; ``H = I
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -180,7 +181,7 @@ def cka(
     ----------
     Kornblith et al. 2019; Nguyen et al. 2021 (unbiased).
     """
-    options = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
+    options: dict[str, Any] = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
     return float(cka_grid([x], [y], **options)[0, 0])
 
 
@@ -222,7 +223,7 @@ def cka_grid(
 ) -> Array:
     """`cka` of all pairs (layer of x, layer of y), ``[len(x), len(y)]``; y defaults to x."""
     y = x if y is None else y
-    options = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
+    options: dict[str, Any] = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
     xy = hsic_grid(x, y, **options)
     return _normalize(xy, _self_hsic(x, **options), _self_hsic(y, **options))
 
@@ -250,7 +251,7 @@ def minibatch_cka(
     Nguyen, Raghu and Kornblith 2021, equation 2.
     """
     y_batches = x_batches if y_batches is None else y_batches
-    options = {"kernel": "linear", "estimator": "unbiased", "bandwidth": 1.0}
+    options: dict[str, Any] = {"kernel": "linear", "estimator": "unbiased", "bandwidth": 1.0}
     xy = [hsic_grid(x, y, **options) for x, y in zip(x_batches, y_batches, strict=True)]
     xx = [_self_hsic(x, **options) for x in x_batches]
     yy = [_self_hsic(y, **options) for y in y_batches]

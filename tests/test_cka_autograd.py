@@ -186,3 +186,25 @@ def test_fake_tensors_give_shapes_without_computing(kernel):
         xy, xx, yy = hsic_terms(x, y, kernel, "biased", 1.0, "auto", 0)
     assert (xy.shape, xx.shape, yy.shape) == ((3, 2), (3,), (2,))
     assert {xy.dtype, xx.dtype, yy.dtype} == {torch.float64}
+
+
+def test_a_constant_layer_leaves_the_others_gradients_alone():
+    layers = [torch.randn(20, 4), torch.ones(20, 3), torch.randn(20, 5)]
+    layers = [layer.requires_grad_() for layer in layers]
+    with pytest.warns(UserWarning, match=r"X\[1\]"):
+        grid = cka_grid(layers)
+    grid.nansum().backward()
+    alone = [layers[i].detach().clone().requires_grad_() for i in (0, 2)]
+    cka_grid(alone).sum().backward()
+    for with_constant, without in zip((layers[0], layers[2]), alone, strict=True):
+        torch.testing.assert_close(with_constant.grad, without.grad)
+    assert layers[1].grad.isfinite().all()
+
+
+def test_autocast_does_not_reach_the_backward_pass():
+    x = torch.randn(50, 6, requires_grad=True)
+    y = torch.randn(50, 7)
+    (plain,) = torch.autograd.grad(cka_grid([x], [y]).sum(), x)
+    with torch.autocast("cpu", torch.bfloat16):
+        (autocast,) = torch.autograd.grad(cka_grid([x], [y]).sum(), x)
+    assert torch.equal(plain, autocast)

@@ -131,3 +131,11 @@ def test_build_info_says_what_was_built():
         assert not info["cuda_architectures"]
         with pytest.raises(ValueError, match="cpu"):
             cka_grid([torch.empty(4, 3, device="meta")])
+
+
+def test_auto_takes_the_method_that_fits():
+    many = np.zeros((100, 2000, 768), np.float32)
+    assert plan_cka(many).method == "gram"
+    tight = plan_cka(many, max_memory=20 * 2**20)
+    assert tight.method == "feature"
+    assert tight.workspace_bytes <= 20 * 2**20

@@ -141,10 +141,7 @@ HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) 
 }  // namespace
 
 HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
-  bool float64 = false;
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const LayerView& layer : *side) float64 |= layer.dtype == DType::f64;
-  return float64 ? run<double>(problem, plan, rt) : run<float>(problem, plan, rt);
+  return plan.float64 ? run<double>(problem, plan, rt) : run<float>(problem, plan, rt);
 }
 
 }  // namespace simcore::cpu

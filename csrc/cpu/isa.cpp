@@ -33,7 +33,8 @@ std::vector<Candidate> available() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     found.push_back({avx512::table_f32(), avx512::table_f64()});
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c"))
     found.push_back({avx2::table_f32(), avx2::table_f64()});
 #endif
   found.push_back({generic::table_f32(), generic::table_f64()});

@@ -23,9 +23,14 @@ constexpr int64_t kTileBytes = 48ll << 20;       // of Gram tiles of all layers
 constexpr int64_t kMaxDepth = 1024;              // of one product over features
 constexpr int64_t kFeatureDepth = 256;           // of one product over examples
 constexpr int64_t kFeatureTile = 192;
+constexpr int64_t kResultCopies = 7;  // of [Lx, Ly], while it is being normalised
 
 int64_t sum(const std::vector<int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), int64_t(0));
+}
+
+bool in_float64(const PlanRequest& r) {
+  return r.float64 || (r.kernel == KernelKind::rbf && r.bandwidth >= kFloat64Bandwidth);
 }
 
 // Sizes that every candidate plan is costed with.
@@ -39,8 +44,8 @@ struct Sizes {
         layers(int64_t(r.widths_x.size() + r.widths_y.size())),
         total_width(sum(r.widths_x) + sum(r.widths_y)),
         widest(0),
-        element(r.float64 ? 8 : 4),
-        width(r.float64 ? isa_table<double>().width : isa_table<float>().width),
+        element(in_float64(r) ? 8 : 4),
+        width(in_float64(r) ? isa_table<double>().width : isa_table<float>().width),
         unit(kMaxPanels * width),
         threads(r.threads),
         rbf(r.kernel == KernelKind::rbf),
@@ -78,7 +83,8 @@ double feature_flops(const Sizes& s, const PlanRequest& r) {
 int64_t common_bytes(const Sizes& s) {
   const int64_t centring = s.total_width * 2 * s.element + s.threads * s.widest * 3 * 8;
   const int64_t per_row = s.layers * round_up(s.n, s.unit) * 8;  // one float64 [L, n] array
-  return centring + (s.rbf ? 5 : 3) * per_row + (s.layers * s.layers + s.result) * 8;
+  return centring + (s.rbf ? 5 : 3) * per_row +
+         (s.layers * s.layers + kResultCopies * s.result) * 8;
 }
 
 int64_t gram_bytes(const Sizes& s, int64_t rows, int64_t cols) {
@@ -141,6 +147,16 @@ void plan_feature(Plan& plan, const Sizes& s) {
   refuse(plan.workspace_bytes, plan.max_memory);
 }
 
+Plan plan_method(Plan plan, const Sizes& s, Method method) {
+  plan.method = method;
+  plan.flops = method == Method::gram ? plan.flops_gram : plan.flops_feature;
+  if (method == Method::gram)
+    plan_gram(plan, s, kMaxDepth);
+  else
+    plan_feature(plan, s);
+  return plan;
+}
+
 }  // namespace
 
 int64_t round_up(int64_t value, int64_t multiple) {
@@ -161,6 +177,7 @@ int64_t free_memory() {
 Plan make_plan(const PlanRequest& request) {
   const Sizes sizes(request);
   Plan plan;
+  plan.float64 = in_float64(request);
   plan.max_memory = request.max_memory > 0 ? request.max_memory : free_memory() / 4;
   plan.flops_gram = gram_flops(sizes);
   plan.flops_feature = feature_flops(sizes, request);
@@ -168,15 +185,15 @@ Plan make_plan(const PlanRequest& request) {
     throw std::invalid_argument(
         "method: wanted 'auto' or 'gram' for kernel 'rbf', which has no feature form, got "
         "'feature'");
-  plan.method = request.method;
-  if (plan.method == Method::automatic)
-    plan.method = plan.flops_feature < plan.flops_gram ? Method::feature : Method::gram;
-  plan.flops = plan.method == Method::gram ? plan.flops_gram : plan.flops_feature;
-  if (plan.method == Method::gram)
-    plan_gram(plan, sizes, kMaxDepth);
-  else
-    plan_feature(plan, sizes);
-  return plan;
+  if (request.method != Method::automatic) return plan_method(plan, sizes, request.method);
+  const bool feature = plan.flops_feature < plan.flops_gram;
+  const Method fewer = feature ? Method::feature : Method::gram;
+  if (sizes.rbf) return plan_method(plan, sizes, fewer);
+  try {
+    return plan_method(plan, sizes, fewer);
+  } catch (const std::invalid_argument&) {  // does not fit: the other method may
+    return plan_method(plan, sizes, feature ? Method::gram : Method::feature);
+  }
 }
 
 }  // namespace simcore::cpu

@@ -17,13 +17,15 @@ struct PlanRequest {
   std::vector<int64_t> widths_y;  // empty: the grid of x with itself
   KernelKind kernel = KernelKind::linear;
   Method method = Method::automatic;
-  bool float64 = false;  // compute type; half precisions and float32 compute in float32
+  double bandwidth = 1.0;  // of the RBF kernel
+  bool float64 = false;    // compute type; half precisions and float32 compute in float32
   int threads = 1;
   int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
 };
 
 struct Plan {
   Method method = Method::gram;
+  bool float64 = false;  // compute type
   // gram: rows [tile_rows, tile_cols] of a Gram tile. feature: columns of a product tile.
   int64_t tile_rows = 0;
   int64_t tile_cols = 0;
@@ -48,8 +50,11 @@ int64_t round_up(int64_t value, int64_t multiple);
 constexpr int64_t kHugePage = 2 << 20;
 int64_t buffer_bytes(int64_t bytes);
 
-// n above which the RBF bandwidth comes from kMedianSample evenly spaced rows.
+// RBF bandwidths from here on compute in float64: all entries of K then lie within 1 % of 1, and in
+// float32 their differences, which are all that HSIC sees, would be rounding.
+constexpr double kFloat64Bandwidth = 8.0;
+
+// n above which the RBF bandwidth comes from every s-th row, s = ceil(n / kExactMedianRows).
 constexpr int64_t kExactMedianRows = 4096;
-constexpr int64_t kMedianSample = 2048;
 
 }  // namespace simcore::cpu

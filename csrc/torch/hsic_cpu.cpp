@@ -36,6 +36,7 @@ cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method metho
   cpu::PlanRequest request;
   request.n = problem.n;
   request.kernel = problem.kernel;
+  request.bandwidth = problem.bandwidth;
   request.method = method;
   request.threads = threads;
   request.max_memory = max_memory;

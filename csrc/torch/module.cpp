@@ -13,13 +13,14 @@ namespace {
 namespace py = pybind11;
 
 cpu::Plan plan_hsic(int64_t n, std::vector<int64_t> widths_x, std::vector<int64_t> widths_y,
-                    const std::string& kernel, const std::string& method, bool float64,
-                    int64_t max_memory) {
+                    const std::string& kernel, double bandwidth, const std::string& method,
+                    bool float64, int64_t max_memory) {
   cpu::PlanRequest request;
   request.n = n;
   request.widths_x = std::move(widths_x);
   request.widths_y = std::move(widths_y);
   request.kernel = parse_kernel(kernel);
+  request.bandwidth = bandwidth;
   request.method = parse_method(method);
   request.float64 = float64;
   request.threads = at::get_num_threads();
@@ -51,7 +52,8 @@ void bind_plan(py::module_& m) {
       .def_readonly("max_memory", &cpu::Plan::max_memory, "the bound in force, in bytes")
       .def("__repr__", describe);
   m.def("plan_hsic", plan_hsic, py::arg("n"), py::arg("widths_x"), py::arg("widths_y"),
-        py::arg("kernel"), py::arg("method"), py::arg("float64"), py::arg("max_memory"));
+        py::arg("kernel"), py::arg("bandwidth"), py::arg("method"), py::arg("float64"),
+        py::arg("max_memory"));
 }
 
 py::dict build_info() {

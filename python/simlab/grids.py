@@ -35,8 +35,8 @@ class GridOptions:
             raise UserError(f"--estimator: wanted {names}, found {self.estimator!r}")
         if self.kernel not in KERNELS:
             raise UserError(f"--kernel: wanted {' or '.join(KERNELS)}, found {self.kernel!r}")
-        if not self.bandwidth > 0:
-            raise UserError(f"--bandwidth: wanted more than 0, found {self.bandwidth}")
+        if not 0 < self.bandwidth < float("inf"):
+            raise UserError(f"--bandwidth: wanted a positive number, found {self.bandwidth}")
 
     @property
     def estimators(self) -> tuple[str, ...]:
@@ -70,6 +70,7 @@ def write_grid(
         "step": "grid",
         "x": x.manifest["data_sha256"],
         "y": y.manifest["data_sha256"],
+        "names": [[m.manifest[key] for key in ("label", "seed", "task")] for m in (x, y)],
         "comparison": comparison,
         **asdict(options),
     }
@@ -112,7 +113,7 @@ def cka_rows(
             raise UserError(f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {n}")
         grid = _grid(x, y, estimator, kernel, bandwidth)
         rows += [
-            _row(x, y, comparison, estimator, kernel, pair, float(grid[pair]))
+            _row(x, y, comparison, estimator, (kernel, bandwidth), pair, float(grid[pair]))
             for pair in ((i, j) for i in range(grid.shape[0]) for j in range(grid.shape[1]))
         ]
     return rows
@@ -129,7 +130,12 @@ def _grid(
         # A layer without variance is expected here and shown as undefined: at the embedding
         # output, CLS is the same vector for every example.
         warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
-        return cka_grid(x.layers, other, kernel=kernel, estimator=estimator, bandwidth=bandwidth)
+        try:
+            return cka_grid(
+                x.layers, other, kernel=kernel, estimator=estimator, bandwidth=bandwidth
+            )
+        except ValueError as error:  # NaN in a file, or too little memory: X and Y are the folders
+            raise UserError(f"X = {x.folder}, Y = {y.folder}: {error}") from None
 
 
 def _row(
@@ -137,7 +143,7 @@ def _row(
     y: Representations,
     comparison: str,
     estimator: str,
-    kernel: str,
+    kernel: tuple[str, float],
     pair: tuple[int, int],
     value: float,
 ) -> ResultRow:
@@ -145,7 +151,8 @@ def _row(
         comparison=comparison,
         measure="cka",
         estimator=estimator,
-        kernel=kernel,
+        kernel=kernel[0],
+        bandwidth=kernel[1] if kernel[0] == "rbf" else None,
         model_x=x.manifest["label"],
         model_y=y.manifest["label"],
         seed_x=x.manifest["seed"],

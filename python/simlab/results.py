@@ -37,6 +37,7 @@ class ResultRow:
     measure: str
     estimator: str | None = None
     kernel: str | None = None
+    bandwidth: float | None = None  # of the RBF kernel, in median distances
     model_x: str
     model_y: str | None = None
     seed_x: int | None = None
@@ -49,6 +50,7 @@ class ResultRow:
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
+_FLOATS = ("bandwidth", "value")
 _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
 
 
@@ -68,7 +70,7 @@ def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float
     import pyarrow.parquet as pq
 
     kinds = dict.fromkeys(COLUMNS, pa.string())
-    kinds |= {"value": pa.float64()} | dict.fromkeys(_INTEGERS, pa.int64())
+    kinds |= dict.fromkeys(_FLOATS, pa.float64()) | dict.fromkeys(_INTEGERS, pa.int64())
     metadata = {_KEY: key.encode(), _SECONDS: str(seconds).encode()}
     schema = pa.schema(list(kinds.items()), metadata=metadata)
     table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
@@ -187,4 +189,4 @@ def _read_file(path: Path) -> pd.DataFrame:
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     kinds = {name: "Int64" if name in _INTEGERS else "string" for name in COLUMNS}
-    return frame.astype({**kinds, "value": "float64"})
+    return frame.astype({**kinds, **dict.fromkeys(_FLOATS, "float64")})

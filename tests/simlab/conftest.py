@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tinymodels import save_tiny_model, write_reviews
+
 from simlab.models import ModelSource, resolve
 from simlab.tasks import Task, TaskOptions, load_task
-from tinymodels import save_tiny_model, write_reviews
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,6 +1,7 @@
 """Assets: where they go, and one line when pip cannot fetch them."""
 
 import pytest
+
 from simlab import assets
 from simlab.errors import UserError
 

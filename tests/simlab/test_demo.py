@@ -6,10 +6,11 @@ import sys
 import time
 
 import pytest
+from tinymodels import COLUMNS, LAYERS
+
 from simlab.extract import load_representations
 from simlab.finetune import read_evaluation
 from simlab.results import MAJORITY, TRUNCATION, read_results
-from tinymodels import COLUMNS, LAYERS
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
 REPRESENTATIONS = ("orig", "ft-1", "ft-2", "random")

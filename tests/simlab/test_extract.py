@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from simlab.batches import encode
 from simlab.errors import UserError
 from simlab.extract import (
@@ -117,9 +118,10 @@ def test_a_damaged_data_file_is_refused(tmp_path, tiny_bert, review_task):
 
 
 def test_a_model_without_cls_is_refused_and_leaves_nothing(tmp_path, review_task):
-    from simlab.models import resolve
     from tinymodels import save_tiny_model
     from transformers import GPT2Config, GPT2Model, PreTrainedTokenizerFast
+
+    from simlab.models import resolve
 
     folder = save_tiny_model(tmp_path / "gpt2")
     for file in folder.glob("*"):

@@ -7,12 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
+from tinymodels import COLUMNS
+
 from simlab.errors import UserError
 from simlab.files import hash_file
 from simlab.finetune import Recipe, finetune, read_evaluation
 from simlab.models import load_tokenizer
 from simlab.tasks import TaskOptions, load_task
-from tinymodels import COLUMNS
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 

@@ -2,6 +2,7 @@
 
 import datasets
 import pytest
+
 from simlab import hub, runtime
 from simlab.errors import UserError
 from simlab.tasks import TaskOptions, load_task

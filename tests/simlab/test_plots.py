@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from simlab.errors import UserError
 from simlab.plots import plot_grids, plot_results, plot_truncation
 from simlab.results import BASELINE, MAJORITY, TRUNCATION, ResultRow, to_frame

@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 import pytest
+from tinymodels import COLUMNS, save_tiny_model
+
 from simlab.extract import load_representations
 from simlab.results import as_xarray, read_results
-from tinymodels import COLUMNS, save_tiny_model
 
 COMMANDS = ("demo", "finetune", "extract", "grid", "truncate", "plot")
 

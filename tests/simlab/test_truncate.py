@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
+
 from simlab.batches import batches, encode
 from simlab.errors import UserError
 from simlab.finetune import predict_logits
 from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.tasks import TaskOptions, load_task
 from simlab.truncate import head_logits, truncated_logits, truncation_rows
-from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 
 def save_classifier(folder, architecture, task):
