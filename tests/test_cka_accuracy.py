@@ -94,6 +94,13 @@ def test_bandwidth(estimator, bandwidth):
     )
 
 
+@pytest.mark.parametrize("bandwidth", [5.0, 7.9, 8.0, 1000.0])
+def test_wide_bandwidths_in_float32(bandwidth):
+    x = [layer.float() for layer in layers(Case(129))]
+    options = {"kernel": "rbf", "bandwidth": bandwidth}
+    tolerance.assert_float32_cka(cka_grid(x, **options), reference.cka_grid(exact(x), **options))
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize(
