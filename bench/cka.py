@@ -60,7 +60,7 @@ def _linear() -> dict[str, Contestant]:
 
 def _many_layers() -> dict[str, Contestant]:
     return {
-        "ours": ours(max_memory=400 * MB),
+        "ours": ours(max_memory=480 * MB),
         "torch gram": Contestant(formulas.gram),
         "torch tiled": Contestant(formulas.tiled_small),
         "compiled tiled": compiled(formulas.tiled_small),

@@ -2,12 +2,14 @@
 //
 // Math      for the linear kernel sum_ij K^a_ij K^b_ij = ||Xc_a^T Xc_b||_F^2, so no Gram is needed;
 //           the diagonals K_ii are squared row lengths.
-// Plan      for each block F of tile columns of a layer a: centre and pack F over all n rows, once
-//             for each block of tile columns of every layer b paired with a:    one task each
-//               product [tile, tile], the depth (examples) in chunks packed as they are needed
+// Plan      for each block F of tile_rows columns of a layer a: centre and pack F over all n rows,
+// once
+//             for each block of tile_cols columns of every layer b paired with a:   one task each
+//               product [tile_rows, tile_cols], the depth (examples) in chunks packed as needed
 //               sum of its squares
-//           A layer with itself: blocks right of F count twice, blocks left of it are left out.
-// Cost      2 n p_a p_b flops per pair, half for a = b. Per entry of b, one packing per tile
+//           A layer with itself: blocks right of F count twice, blocks left of it are left out
+//           (tile_rows is a multiple of tile_cols).
+// Cost      2 n p_a p_b flops per pair, half for a = b. Per entry of b, one packing per tile_rows
 //           columns of a.
 // Numerics  products in T over `depth` examples, then float64, squared and summed in float64 in a
 //           fixed order.
@@ -31,7 +33,7 @@ class FeaturePass {
         rt_(rt),
         isa_(isa_table<T>()),
         unit_(kMaxPanels * isa_.width),
-        left_(plan.tile_cols * grid.n) {
+        left_(plan.tile_rows * grid.n) {
     for (int t = 0; t < rt.threads; t++) scratch_.push_back(std::make_unique<Scratch>(plan));
   }
 
@@ -41,9 +43,9 @@ class FeaturePass {
     int64_t done = 0, total = 0;
     for (const LayerView& layer : grid_.layers) total += layer.width;
     for (int64_t a = 0; a < count; a++) {
-      for (int64_t f = 0; f < grid_.layers[a].width; f += plan_.tile_cols) {
+      for (int64_t f = 0; f < grid_.layers[a].width; f += plan_.tile_rows) {
         add_block(a, f, sums.offdiag);
-        done += std::min(plan_.tile_cols, grid_.layers[a].width - f);
+        done += std::min(plan_.tile_rows, grid_.layers[a].width - f);
         if (rt_.progress) rt_.progress(double(done) / double(total));
       }
     }
@@ -54,9 +56,9 @@ class FeaturePass {
  private:
   struct Scratch {
     Buffer<T> right;         // [tile columns][depth] in panels
-    Buffer<double> product;  // [tile, tile]
+    Buffer<double> product;  // [tile_rows, tile_cols]
     explicit Scratch(const Plan& plan)
-        : right(plan.tile_cols * plan.depth), product(plan.tile_cols * plan.tile_cols) {}
+        : right(plan.tile_cols * plan.depth), product(plan.tile_rows * plan.tile_cols) {}
   };
   struct Task {
     int64_t layer, column;
@@ -82,13 +84,13 @@ class FeaturePass {
   }
 
   void add_block(int64_t a, int64_t f, std::vector<double>& sums) {
-    const int64_t columns = std::min(plan_.tile_cols, grid_.layers[a].width - f);
+    const int64_t columns = std::min(plan_.tile_rows, grid_.layers[a].width - f);
     pack_left(a, f, columns);
     std::vector<Task> tasks;
     for (int64_t b = a; b < grid_.count(); b++) {
       if (!grid_.wanted(a, b)) continue;
       for (int64_t c = a == b ? f : 0; c < grid_.layers[b].width; c += plan_.tile_cols)
-        tasks.push_back({b, c, a == b && c > f ? 2.0 : 1.0});
+        tasks.push_back({b, c, a == b && c >= f + plan_.tile_rows ? 2.0 : 1.0});
     }
     std::vector<double> values(tasks.size());
     parallel_tasks(rt_, int64_t(tasks.size()), [&](int64_t t, int thread) {
@@ -113,7 +115,7 @@ class FeaturePass {
     const int64_t w = isa_.width, tile = plan_.tile_cols;
     const int64_t columns = std::min(tile, grid_.layers[task.layer].width - task.column);
     double* product = scratch.product.data();
-    std::fill(product, product + tile * tile, 0.0);
+    std::fill(product, product + plan_.tile_rows * tile, 0.0);
     for (int64_t row = 0; row < grid_.n; row += plan_.depth) {
       const int64_t depth = std::min(plan_.depth, grid_.n - row);
       for (int64_t c = 0; c < round_up(columns, unit_); c += w)

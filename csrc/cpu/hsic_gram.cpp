@@ -6,8 +6,9 @@
 //           [j0, j0 + tile_cols), stored per layer as G[l][tile], column group by column group.
 // Plan      for each row block I:   centre, convert and pack its rows of every layer, once
 //             for each column block J >= I:
-//               pack J's rows of every layer (unless J lies in I: those panels serve as they are)
 //               G[l] = tile of K^l for every layer            tasks: layer x rows of the tile
+//               (J beyond I: a task is a whole layer, which packs its rows of J into the thread's
+//               cache first; writing them to memory for all layers costs as much as reading them)
 //               S   += G G^T over the tile's entries, [L, L]  each thread its own share and sum
 //           No n x n matrix exists at any time, and nothing of a layer is recomputed per pair.
 // Cost      sum_l n^2 p_l + n^2 * pairs flops, matrix products throughout. Beside them per tile
@@ -40,12 +41,16 @@ class GramPass {
         unit_(kMaxPanels * isa_.width),
         tile_stride_(plan.tile_rows * plan.tile_cols + kTilePad),
         rows_(make_panels(plan.tile_rows)),
-        columns_(make_panels(plan.tile_rows < grid.n ? plan.tile_cols : 0)),
         gram_(grid.count() * tile_stride_),
         contraction_(ContractionPlan(grid.count_x, grid.count() - grid.count_x, isa_.width)),
         norms_(grid.count() * padded_n()) {
-    for (int t = 0; t < rt.threads; t++)
+    int64_t widest = 0;
+    for (const LayerView& layer : grid.layers) widest = std::max(widest, layer.width);
+    const int64_t column_size = plan.tile_rows < grid.n ? plan.tile_cols * widest : 0;
+    for (int t = 0; t < rt.threads; t++) {
       slots_.push_back(std::make_unique<ContractionSlot<T>>(contraction_));
+      columns_.push_back(std::make_unique<Buffer<T>>(column_size));
+    }
     if (rbf != nullptr) row_sums_.resize(grid.count() * grid.n);
   }
 
@@ -53,12 +58,13 @@ class GramPass {
     const double total = double(grid_.n) * double(grid_.n + 1) / 2;
     double done = 0;
     for (int64_t i0 = 0; i0 < grid_.n; i0 += plan_.tile_rows) {
-      pack(rows_, i0, plan_.tile_rows);
+      pack_block(i0);
       for (int64_t j0 = i0; j0 < grid_.n; j0 += plan_.tile_cols) {
         const Tile tile(i0, j0, grid_.n, plan_, unit_, isa_.mr);
-        const bool inside = j0 < i0 + plan_.tile_rows;
-        if (!inside) pack(columns_, j0, plan_.tile_cols);
-        compute(tile, inside ? rows_ : columns_);
+        if (j0 < i0 + plan_.tile_rows)
+          compute(tile, j0 - i0);
+        else
+          compute_beyond(tile, j0);
         if (rbf_ != nullptr) add_row_sums(tile);
         contract(tile);
         done += tile.entries;
@@ -69,9 +75,8 @@ class GramPass {
   }
 
  private:
-  // Packed rows [first, first + capacity) of every layer: layer l at offset[l].
+  // Packed rows [i0, i0 + tile_rows) of every layer: layer l at offset[l].
   struct Panels {
-    int64_t first = 0;
     std::vector<int64_t> offset;
     std::unique_ptr<Buffer<T>> data;
   };
@@ -86,45 +91,61 @@ class GramPass {
       size +=
           round_up(std::min(capacity, grid_.n), kMaxPanels * isa_table<T>().width) * layer.width;
     }
-    panels.data = std::make_unique<Buffer<T>>(capacity > 0 ? size : 0);
+    panels.data = std::make_unique<Buffer<T>>(size);
     return panels;
   }
 
-  void pack(Panels& panels, int64_t first, int64_t capacity) {
-    const int64_t width = isa_.width;
-    const int64_t rows = round_up(std::min(capacity, grid_.n - first), unit_);
-    panels.first = first;
-    parallel_tasks(rt_, grid_.count() * (rows / unit_), [&](int64_t task, int) {
-      const int64_t l = task / (rows / unit_), begin = task % (rows / unit_) * unit_;
-      const int64_t p = grid_.layers[l].width;
-      for (int64_t r = begin; r < begin + unit_; r += width) {
-        const int64_t valid = std::clamp<int64_t>(grid_.n - first - r, 0, width);
-        isa_.pack_rows(grid_.layers[l], grid_.centring[l], first + r, valid,
-                       panels.data->data() + panels.offset[l] + r * p,
-                       norms_.data() + l * padded_n() + first + r);
-      }
+  void pack_block(int64_t i0) {
+    const int64_t units = round_up(std::min(plan_.tile_rows, grid_.n - i0), unit_) / unit_;
+    parallel_tasks(rt_, grid_.count() * units, [&](int64_t task, int) {
+      const int64_t l = task / units, begin = task % units * unit_;
+      pack(l, i0 + begin, unit_,
+           rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width);
     });
   }
 
-  // All layers' Gram entries of the tile.
-  void compute(const Tile& tile, const Panels& columns) {
+  // Rows [first, first + count) of layer l; those from n on become zeros.
+  void pack(int64_t l, int64_t first, int64_t count, T* panels) {
+    for (int64_t r = 0; r < count; r += isa_.width)
+      isa_.pack_rows(grid_.layers[l], grid_.centring[l], first + r,
+                     std::clamp<int64_t>(grid_.n - first - r, 0, isa_.width),
+                     panels + r * grid_.layers[l].width,
+                     norms_.data() + l * padded_n() + first + r);
+  }
+
+  // All layers' Gram entries of a tile whose columns are rows of the packed block, from `begin` on.
+  void compute(const Tile& tile, int64_t begin) {
     const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
     parallel_tasks(rt_, grid_.count() * blocks, [&](int64_t task, int) {
-      compute_block(tile, columns, task / blocks, task % blocks * kTaskRows);
+      const int64_t l = task / blocks;
+      const T* right = rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width;
+      compute_block(tile, right, l, task % blocks * kTaskRows);
     });
   }
 
-  void compute_block(const Tile& tile, const Panels& columns, int64_t l, int64_t begin) {
+  // The same for columns from row j0 on, which are not in the packed block.
+  void compute_beyond(const Tile& tile, int64_t j0) {
+    const int64_t count = round_up(std::min(plan_.tile_cols, grid_.n - j0), unit_);
+    parallel_tasks(rt_, grid_.count(), [&](int64_t l, int thread) {
+      T* right = columns_[thread]->data();
+      pack(l, j0, count, right);
+      for (int64_t begin = 0; begin < tile.rows; begin += kTaskRows)
+        compute_block(tile, right, l, begin);
+    });
+  }
+
+  // Rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed columns.
+  void compute_block(const Tile& tile, const T* columns, int64_t l, int64_t begin) {
     const int64_t p = grid_.layers[l].width, width = isa_.width;
+    const int64_t j0 = tile.groups.front().column;
     const T* a = rows_.data->data() + rows_.offset[l];
-    const T* b = columns.data->data() + columns.offset[l];
     T* g = gram_.data() + l * tile_stride_;
     const int64_t depth_blocks = (p + plan_.depth - 1) / plan_.depth;
     for (int64_t d = 0; d < depth_blocks; d++) {
       const int64_t k = p * d / depth_blocks, depth = p * (d + 1) / depth_blocks - k;
       for (const Tile::Group& group : tile.groups) {
         const int64_t end = std::min(begin + kTaskRows, group.rows);
-        const T* right = b + (group.column - columns.first) * p + k * width;
+        const T* right = columns + (group.column - j0) * p + k * width;
         for (int64_t i = begin; i < end; i += isa_.mr)
           isa_.micro[kMaxPanels - 1](a + i / width * width * p + k * width + i % width, right,
                                      width * p, depth, g + group.offset + i * unit_, unit_, d > 0);
@@ -217,7 +238,9 @@ class GramPass {
   const IsaTable<T>& isa_;
   int64_t unit_;         // columns of a group: what one micro-kernel call produces
   int64_t tile_stride_;  // entries of G per layer
-  Panels rows_, columns_;
+  Panels rows_;
+  std::vector<std::unique_ptr<Buffer<T>>>
+      columns_;     // one per thread: [tile_cols / width][p][width]
   Buffer<T> gram_;  // [L][tile_stride]
   ContractionPlan contraction_;
   std::vector<std::unique_ptr<ContractionSlot<T>>> slots_;  // one per thread

@@ -17,12 +17,13 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kTileCols = 96;                // columns of a Gram tile
-constexpr int64_t kRowPanelBytes = 256ll << 20;  // of packed rows: more brings nothing
+constexpr int64_t kTileCols = 48;                // columns of a Gram tile
+constexpr int64_t kRowPanelBytes = 400ll << 20;  // of packed rows: more brings nothing
 constexpr int64_t kTileBytes = 48ll << 20;       // of Gram tiles of all layers
 constexpr int64_t kMaxDepth = 1024;              // of one product over features
-constexpr int64_t kFeatureDepth = 256;           // of one product over examples
+constexpr int64_t kFeatureDepth = 512;           // of one product over examples
 constexpr int64_t kFeatureTile = 192;
+constexpr int64_t kFeatureRows = 2;   // blocks of kFeatureTile on the left of one packing
 constexpr int64_t kResultCopies = 7;  // of [Lx, Ly], while it is being normalised
 
 int64_t sum(const std::vector<int64_t>& values) {
@@ -91,7 +92,7 @@ int64_t gram_bytes(const Sizes& s, int64_t rows, int64_t cols) {
   const bool repack = rows < s.n;
   const int64_t held = round_up(std::min(rows, s.n), s.unit);
   const int64_t panels = buffer_bytes(s.total_width * held * s.element) +
-                         (repack ? buffer_bytes(s.total_width * cols * s.element) : 0);
+                         (repack ? s.threads * buffer_bytes(s.widest * cols * s.element) : 0);
   const ContractionPlan contraction(s.layers, 0, s.width);
   const int64_t size = contraction.size() + s.width;  // y may start a panel of its own
   const int64_t slot = size * size * 8 + buffer_bytes(size * contraction.depth * s.element);
@@ -107,10 +108,10 @@ int64_t median_bytes(const Sizes& s) {
   return std::min(s.threads, s.layers) * pass;
 }
 
-int64_t feature_bytes(const Sizes& s, int64_t tile) {
-  const int64_t scratch = buffer_bytes(tile * kFeatureDepth * s.element) + tile * tile * 8;
+int64_t feature_bytes(const Sizes& s, int64_t rows, int64_t cols) {
+  const int64_t scratch = buffer_bytes(cols * kFeatureDepth * s.element) + rows * cols * 8;
   const int64_t norms = s.widest * s.width * s.element;
-  return buffer_bytes(tile * s.n * s.element) + s.threads * (scratch + norms);
+  return buffer_bytes(rows * s.n * s.element) + s.threads * (scratch + norms);
 }
 
 [[noreturn]] void refuse(int64_t wanted, int64_t limit) {
@@ -140,9 +141,12 @@ void plan_feature(Plan& plan, const Sizes& s) {
   plan.depth = kFeatureDepth;
   for (int64_t tile = std::min(round_up(kFeatureTile, s.unit), round_up(s.widest, s.unit));
        tile >= s.unit; tile -= s.unit) {
-    plan.tile_rows = plan.tile_cols = tile;
-    plan.workspace_bytes = common_bytes(s) + feature_bytes(s, tile);
-    if (plan.workspace_bytes <= plan.max_memory) return;
+    plan.tile_cols = tile;
+    for (const int64_t factor : {kFeatureRows, int64_t(1)}) {
+      plan.tile_rows = std::min(factor, (s.widest + tile - 1) / tile) * tile;
+      plan.workspace_bytes = common_bytes(s) + feature_bytes(s, plan.tile_rows, tile);
+      if (plan.workspace_bytes <= plan.max_memory) return;
+    }
   }
   refuse(plan.workspace_bytes, plan.max_memory);
 }
