@@ -17,10 +17,10 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kTileCols = 48;  // columns of a Gram tile
+constexpr int64_t kTileCols = 96;  // columns of a Gram tile
 // Of packed rows: the first touch of fresh memory costs more than packing a column twice (measured
 // on a virtual machine: 5 us per 4 KB page), but below kTileRows packing dominates.
-constexpr int64_t kRowPanelBytes = 128ll << 20;
+constexpr int64_t kRowPanelBytes = 32ll << 20;
 constexpr int64_t kTileRows = 384;
 constexpr int64_t kTileBytes = 48ll << 20;  // of Gram tiles of all layers
 constexpr int64_t kMaxDepth = 1024;         // of one product over features
@@ -124,7 +124,8 @@ int64_t feature_bytes(const Sizes& s, int64_t rows, int64_t cols) {
 
 void plan_gram(Plan& plan, const Sizes& s, int64_t depth_limit) {
   const int64_t common = common_bytes(s), median = median_bytes(s);
-  for (const int64_t cols : {round_up(kTileCols, s.unit), s.unit}) {
+  for (const int64_t cols :
+       {round_up(kTileCols, s.unit), round_up(kTileCols / 2, s.unit), s.unit}) {
     const int64_t panel = std::max<int64_t>(1, s.total_width * cols * s.element);
     const int64_t tile = std::max<int64_t>(1, s.layers * cols * cols * s.element);
     int64_t blocks =
