@@ -5,7 +5,7 @@
 //           row_dot = sum_i r_i s_i               r_i, s_i row sums of K, L
 //         and the estimators are written down once, here. K may be shifted by a constant: both
 //         estimators are blind to it, and the shift is what keeps float32 RBF Grams accurate.
-// Twin    simcore/reference.py:hsic
+// Twin    simcore/reference/hsic.py:hsic
 #pragma once
 
 #include <cstdint>

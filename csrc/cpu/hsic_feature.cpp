@@ -13,7 +13,7 @@
 //           columns of a.
 // Numerics  products in T over `depth` examples, then float64, squared and summed in float64 in a
 //           fixed order.
-// Twin      simcore/reference.py:hsic
+// Twin      simcore/reference/hsic.py:hsic
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -15,7 +15,7 @@
 //           entry and layer: 1 / tile_rows of packing a row, and one store and load of the entry.
 // Numerics  entries of K in T; S in T over kContractDepth entries, then float64. Each thread adds
 //           a fixed set of chunks: the result is bit-equal on repetition with equal threads.
-// Twin      simcore/reference.py:hsic
+// Twin      simcore/reference/hsic.py:hsic
 #include <algorithm>
 #include <cmath>
 #include <limits>

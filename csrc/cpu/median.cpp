@@ -11,7 +11,7 @@
 //           leaves at most kExactMedianRows of them: at least 4 million ordered pairs.
 // Cost      m^2 p flops per layer for m rows, as much as its share of the Gram pass.
 // Numerics  distances as the Gram pass computes them, in T.
-// Twin      simcore/reference.py:median_squared_distance
+// Twin      simcore/reference/hsic.py:rbf_width
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Every operator of simcore, in one page. Implementations: hsic_cpu.cpp; fake kernels and
-// derivatives: simcore/_ops.py; twins: simcore/reference.py.
+// derivatives: simcore/_ops.py; twins: simcore/reference/.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {

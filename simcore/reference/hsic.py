@@ -1,10 +1,4 @@
-"""The float64 twins: every measure written exactly as its definition, in numpy alone.
-
-These functions are slow on purpose. They form whole n x n Gram matrices, share no code with the
-compiled op and are what the tests compare it with. A kernel's header names its twin here.
-
-Notation: a representation ``x`` is ``[n, p]``, n examples by p neurons; ``H = I - 11'/n``.
-"""
+"""HSIC and CKA through whole n x n Gram matrices."""
 
 from __future__ import annotations
 

@@ -1,0 +1,66 @@
+"""The float64 twins: every measure written exactly as its definition, in numpy alone.
+
+These functions are slow on purpose. They share no code with the compiled operators and are what
+the tests compare them with. A kernel's header names its twin here.
+
+Notation: a representation ``x`` is ``[n, p]``, n examples by p neurons; ``H = I - 11'/n``.
+"""
+
+from simcore.reference.attention import attention_grid, distributed_attention
+from simcore.reference.cca import (
+    basis,
+    canonical_correlations,
+    cca_grid,
+    linreg_grid,
+    procrustes_grid,
+    pwcca_grid,
+    svcca_grid,
+)
+from simcore.reference.hsic import (
+    center,
+    cka,
+    cka_grid,
+    gram,
+    hsic,
+    hsic_biased,
+    hsic_grid,
+    hsic_unbiased,
+    minibatch_cka,
+    rbf_width,
+    squared_distances,
+)
+from simcore.reference.neurons import (
+    best_partners,
+    localization_score,
+    mixedsim_grid,
+    neuronsim_grid,
+    rsa_grid,
+)
+
+__all__ = [
+    "attention_grid",
+    "basis",
+    "best_partners",
+    "canonical_correlations",
+    "cca_grid",
+    "center",
+    "cka",
+    "cka_grid",
+    "distributed_attention",
+    "gram",
+    "hsic",
+    "hsic_biased",
+    "hsic_grid",
+    "hsic_unbiased",
+    "linreg_grid",
+    "localization_score",
+    "minibatch_cka",
+    "mixedsim_grid",
+    "neuronsim_grid",
+    "procrustes_grid",
+    "pwcca_grid",
+    "rbf_width",
+    "rsa_grid",
+    "squared_distances",
+    "svcca_grid",
+]

@@ -1,0 +1,220 @@
+"""The canonical-correlation family, linear regression and Procrustes, by singular values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simcore.reference.hsic import center
+
+Array = NDArray[np.float64]
+Truncation = float | int | Sequence[int] | None
+
+
+def standardize(x: ArrayLike) -> Array:
+    """Centred columns divided by their standard deviation; constant columns become zero.
+
+    Parameters
+    ----------
+    x : array_like, ``[n, p]``
+    """
+    centered = center(x)
+    deviation = centered.std(axis=0)
+    return np.divide(centered, deviation, out=np.zeros_like(centered), where=deviation > 0)
+
+
+def svd(x: ArrayLike, eps: float = np.finfo(np.float64).eps) -> tuple[Array, Array, Array]:
+    """Thin SVD of the centred columns, cut at the numerical rank.
+
+    Singular values above ``eps * max(n, p)`` times the largest count, numpy's rule for the rank of
+    a matrix; ``eps`` is the machine precision of the dtype that the values were given in.
+
+    Parameters
+    ----------
+    x : array_like, ``[n, p]``
+    eps : float
+
+    Returns
+    -------
+    u : ndarray, ``[n, rank]``
+    s : ndarray, ``[rank]``, descending
+    vt : ndarray, ``[rank, p]``
+    """
+    centered = center(x)
+    u, s, vt = np.linalg.svd(centered, full_matrices=False)
+    rank = int(np.sum(s > s[0] * max(centered.shape) * eps)) if s[0] > 0 else 0
+    return u[:, :rank], s[:rank], vt[:rank]
+
+
+def kept(s: Array, truncation: float | int | None) -> int:
+    """How many principal components a truncation keeps of singular values ``s``.
+
+    Parameters
+    ----------
+    s : ndarray, ``[rank]``, descending
+    truncation : float, int or None
+        A float is a share of the variance: the smallest number of components whose squared
+        singular values sum to at least that share of the total. An int is the number itself, at
+        most the rank. ``None`` keeps all.
+
+    References
+    ----------
+    Raghu et al. 2017; Wu et al. 2020, appendix A.3.
+    """
+    if truncation is None:
+        return len(s)
+    if isinstance(truncation, int):
+        return min(truncation, len(s))
+    shares = np.cumsum(s**2)
+    return int(np.sum(shares < truncation * shares[-1])) + 1 if len(s) else 0
+
+
+def basis(
+    x: ArrayLike,
+    *,
+    truncation: float | int | None = None,
+    standardized: bool = False,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """Orthonormal basis ``[n, k]`` of the (truncated) column space of the centred ``x``."""
+    u, s, _ = svd(standardize(x) if standardized else x, eps)
+    return u[:, : kept(s, truncation)]
+
+
+def canonical_correlations(q_x: Array, q_y: Array) -> Array:
+    """Singular values of ``Q_x' Q_y``, at most 1 after rounding; ``[min(k_x, k_y)]``."""
+    return np.minimum(np.linalg.svd(q_x.T @ q_y, compute_uv=False), 1.0)
+
+
+def _mean_correlation(q_x: Array, q_y: Array, power: int) -> float:
+    rho = canonical_correlations(q_x, q_y)
+    return float(np.mean(rho**power)) if len(rho) else float("nan")
+
+
+def _truncations(layers: Sequence[ArrayLike], truncation: Truncation) -> list[float | int | None]:
+    if isinstance(truncation, Sequence):
+        return list(truncation)
+    return [truncation] * len(layers)
+
+
+def _bases(layers: Sequence[ArrayLike], truncation: Truncation, **options: float | bool) -> list:
+    cuts = _truncations(layers, truncation)
+    return [basis(x, truncation=t, **options) for x, t in zip(layers, cuts, strict=True)]  # type: ignore[arg-type]
+
+
+_POWERS = {"mean": 1, "r2": 2}
+
+
+def cca_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    reduction: str = "mean",
+    truncation: Truncation = None,
+    standardized: bool = False,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """Mean (or mean squared) canonical correlation of all pairs, ``[len(x), len(y)]``.
+
+    ``sum(rho) / c`` or ``sum(rho^2) / c``, ``c = min(k_x, k_y)``; with ``truncation`` this is
+    SVCCA. ``nan`` where a layer has no variance.
+
+    References
+    ----------
+    Ren et al. 2023, equations 3 to 6 and table 2; Raghu et al. 2017.
+    """
+    rows = _bases(x, truncation, standardized=standardized, eps=eps)
+    columns = rows if y is None else _bases(y, truncation, standardized=standardized, eps=eps)
+    power = _POWERS[reduction]
+    return np.array([[_mean_correlation(a, b, power) for b in columns] for a in rows])
+
+
+def svcca_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    truncation: Truncation = 0.99,
+    standardized: bool = False,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """`cca_grid` of the leading principal components; Wu et al. 2020, A.3, Ren et al. 2023, 3.3."""
+    return cca_grid(x, y, truncation=truncation, standardized=standardized, eps=eps)
+
+
+def pwcca(q_x: Array, q_y: Array, x: ArrayLike) -> float:
+    """Projection-weighted CCA of two orthonormal bases; the weights come from ``x``.
+
+    Canonical variates ``h_i = Q_x u_i``, weights ``a_i = sum_j |<h_i, x_j>|`` over the centred
+    columns of x, ``sum(a_i rho_i) / sum(a_i)``.
+
+    References
+    ----------
+    Morcos et al. 2018; Wu et al. 2020, appendix A.3; Ren et al. 2023, equations 7 to 9.
+    """
+    u, rho, _ = np.linalg.svd(q_x.T @ q_y, full_matrices=False)
+    weights = np.abs((q_x @ u).T @ center(x)).sum(axis=1)
+    total = weights.sum()
+    return float(weights @ np.minimum(rho, 1.0) / total) if total > 0 else float("nan")
+
+
+def pwcca_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    truncation: Truncation = None,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """`pwcca` of all pairs, ``[len(x), len(y)]``; asymmetric, the weights come from x."""
+    rows = _bases(x, truncation, eps=eps)
+    columns = rows if y is None else _bases(y, truncation, eps=eps)
+    pairs = zip(rows, x, strict=True)
+    return np.array([[pwcca(a, b, layer) for b in columns] for a, layer in pairs])
+
+
+def linreg_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """``||Q_y' Xc||_F^2 / ||Xc||_F^2``: the share of x that a linear map of y explains.
+
+    References
+    ----------
+    Ren et al. 2023, table 2; Kornblith et al. 2019, section 3.
+    """
+    columns = _bases(x if y is None else y, None, eps=eps)
+    return np.array([[_explained(center(layer), q) for q in columns] for layer in x])
+
+
+def _explained(centered: Array, q: Array) -> float:
+    total = np.square(centered).sum()
+    if total == 0 or q.shape[1] == 0:
+        return float("nan")
+    return float(min(np.square(q.T @ centered).sum() / total, 1.0))
+
+
+def procrustes_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
+    """``||Xc' Yc||_*`` of layers of unit Frobenius norm, ``[len(x), len(y)]``.
+
+    References
+    ----------
+    Ding et al. 2021; Williams et al. 2021.
+    """
+    rows = [_unit(layer) for layer in x]
+    columns = rows if y is None else [_unit(layer) for layer in y]
+    return np.array([[_nuclear_norm(a.T @ b) for b in columns] for a in rows])
+
+
+def _unit(layer: ArrayLike) -> Array:
+    centered = center(layer)
+    norm = np.linalg.norm(centered)
+    return centered / norm if norm > 0 else np.full_like(centered, np.nan)
+
+
+def _nuclear_norm(m: Array) -> float:
+    if np.isnan(m).any():
+        return float("nan")
+    return float(min(np.linalg.svd(m, compute_uv=False).sum(), 1.0))

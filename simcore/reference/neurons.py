@@ -1,0 +1,133 @@
+"""Neuron-level and mixed measures, and representational similarity analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simcore.reference.cca import basis
+from simcore.reference.hsic import center
+
+Array = NDArray[np.float64]
+
+
+def correlations(x: ArrayLike, y: ArrayLike) -> Array:
+    """Pearson correlations ``[p, q]`` of all neurons; ``nan`` for a neuron without variance."""
+    with np.errstate(invalid="ignore"):
+        rows, columns = (c / np.linalg.norm(c, axis=0) for c in (center(x), center(y)))
+    return np.clip(rows.T @ columns, -1.0, 1.0)
+
+
+def best_partners(x: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    """``max_k' |pearson(x_k, y_k')|`` and its k' for every neuron k of x, both ``[p]``.
+
+    ``nan`` and -1 where a neuron of x, or all of y, has no variance; the first of equal partners.
+    """
+    strength = np.abs(correlations(x, y))
+    known = np.where(np.isnan(strength), -1.0, strength)
+    best, partner = known.max(axis=1), known.argmax(axis=1)
+    return np.where(best < 0, np.nan, best), np.where(best < 0, -1, partner)
+
+
+def _mean_known(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def neuronsim_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
+    """``mean_k max_k' |pearson(x_k, y_k')|`` of all pairs, ``[len(x), len(y)]``; asymmetric.
+
+    Neurons without variance are left out.
+
+    References
+    ----------
+    Wu et al. 2020, section 3.1 and appendix A.1.
+    """
+    y = x if y is None else y
+    return np.array([[_mean_known(best_partners(a, b)[0]) for b in y] for a in x])
+
+
+def mixedsim_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    eps: float = np.finfo(np.float64).eps,
+) -> Array:
+    """``mean_k ||Q_y' x_k|| / ||x_k||`` over the centred neurons of x; asymmetric.
+
+    Neurons without variance are left out.
+
+    References
+    ----------
+    Wu et al. 2020, section 3.2 and appendix A.2.
+    """
+    bases = [basis(layer, eps=eps) for layer in (x if y is None else y)]
+    return np.array([[_mixed(center(layer), q) for q in bases] for layer in x])
+
+
+def _mixed(centered: Array, q: Array) -> float:
+    norms = np.linalg.norm(centered, axis=0)
+    if q.shape[1] == 0 or not norms.any():
+        return float("nan")
+    multiple = np.linalg.norm(q.T @ centered, axis=0)[norms > 0] / norms[norms > 0]
+    return float(np.minimum(multiple, 1.0).mean())
+
+
+def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = True) -> Array:
+    """Column mean of neuronsim minus column mean of svsim, ``[layers]``.
+
+    With ``same`` rows and columns are the same layers, and a layer's comparison with itself is
+    left out of both means.
+
+    References
+    ----------
+    Wu et al. 2020, section 5.1.
+    """
+    difference = np.asarray(neuronsim, np.float64) - np.asarray(svsim, np.float64)
+    weights = np.ones_like(difference)
+    if same:
+        np.fill_diagonal(weights, 0.0)
+        difference = np.where(weights > 0, difference, 0.0)
+    return np.sum(difference * weights, axis=0) / weights.sum(axis=0)
+
+
+def dissimilarities(x: ArrayLike) -> Array:
+    """``1 - pearson`` between all pairs of rows, the upper triangle as a vector.
+
+    ``nan`` throughout for a row without variance.
+    """
+    x = np.asarray(x, np.float64)
+    with np.errstate(invalid="ignore"):
+        return 1 - correlations(x.T, x.T)[np.triu_indices(len(x), 1)]
+
+
+def ranks(values: Array) -> Array:
+    """Ranks from 1 on; equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def rsa_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    correlation: str = "pearson",
+) -> Array:
+    """Correlation of the layers' dissimilarity matrices, ``[len(x), len(y)]``.
+
+    References
+    ----------
+    Kriegeskorte et al. 2008.
+    """
+    transform = {"pearson": lambda v: v, "spearman": ranks}[correlation]
+    sides = [[transform(dissimilarities(layer)) for layer in side] for side in (x, y or x)]
+    return np.array([[_pearson(a, b) for b in sides[1]] for a in sides[0]])
+
+
+def _pearson(a: Array, b: Array) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(a @ b / scale) if scale > 0 else float("nan")
