@@ -2,8 +2,7 @@
 //
 // Math      for the linear kernel sum_ij K^a_ij K^b_ij = ||Xc_a^T Xc_b||_F^2, so no Gram is needed;
 //           the diagonals K_ii are squared row lengths.
-// Plan      for each block F of tile_rows columns of a layer a: centre and pack F over all n rows,
-// once
+// Plan      for each block F of tile_rows columns of a layer a: centre and pack F over all n rows
 //             for each block of tile_cols columns of every layer b paired with a:   one task each
 //               product [tile_rows, tile_cols], the depth (examples) in chunks packed as needed
 //               sum of its squares

@@ -7,8 +7,8 @@
 // Plan      for each row block I:   centre, convert and pack its rows of every layer, once
 //             for each column block J >= I:
 //               G[l] = tile of K^l for every layer            tasks: layer x rows of the tile
-//               (J beyond I: a task is a whole layer, which packs its rows of J into the thread's
-//               cache first; writing them to memory for all layers costs as much as reading them)
+//               (J beyond I: a task is as much of a layer as leaves every thread some tasks, and
+//               packs its rows of J into the thread's cache first: they never go to memory)
 //               S   += G G^T over the tile's entries, [L, L]  each thread its own share and sum
 //           No n x n matrix exists at any time, and nothing of a layer is recomputed per pair.
 // Cost      sum_l n^2 p_l + n^2 * pairs flops, matrix products throughout. Beside them per tile
@@ -28,6 +28,7 @@ namespace simcore::cpu {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end together
 
 template <typename T>
 class GramPass {
@@ -50,6 +51,7 @@ class GramPass {
     for (int t = 0; t < rt.threads; t++) {
       slots_.push_back(std::make_unique<ContractionSlot<T>>(contraction_));
       columns_.push_back(std::make_unique<Buffer<T>>(column_size));
+      column_norms_.emplace_back(plan.tile_cols);
     }
     if (rbf != nullptr) row_sums_.resize(grid.count() * grid.n);
   }
@@ -100,17 +102,17 @@ class GramPass {
     parallel_tasks(rt_, grid_.count() * units, [&](int64_t task, int) {
       const int64_t l = task / units, begin = task % units * unit_;
       pack(l, i0 + begin, unit_,
-           rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width);
+           rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width,
+           norms_.data() + l * padded_n() + i0 + begin);
     });
   }
 
-  // Rows [first, first + count) of layer l; those from n on become zeros.
-  void pack(int64_t l, int64_t first, int64_t count, T* panels) {
+  // Rows [first, first + count) of layer l and their squared lengths; those from n on become zeros.
+  void pack(int64_t l, int64_t first, int64_t count, T* panels, double* norms) const {
     for (int64_t r = 0; r < count; r += isa_.width)
       isa_.pack_rows(grid_.layers[l], grid_.centring[l], first + r,
                      std::clamp<int64_t>(grid_.n - first - r, 0, isa_.width),
-                     panels + r * grid_.layers[l].width,
-                     norms_.data() + l * padded_n() + first + r);
+                     panels + r * grid_.layers[l].width, norms + r);
   }
 
   // All layers' Gram entries of a tile whose columns are rows of the packed block, from `begin` on.
@@ -119,23 +121,31 @@ class GramPass {
     parallel_tasks(rt_, grid_.count() * blocks, [&](int64_t task, int) {
       const int64_t l = task / blocks;
       const T* right = rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width;
-      compute_block(tile, right, l, task % blocks * kTaskRows);
+      const double* norms = norms_.data() + l * padded_n() + tile.i0 + begin;
+      compute_block(tile, right, norms, l, task % blocks * kTaskRows);
     });
   }
 
   // The same for columns from row j0 on, which are not in the packed block.
   void compute_beyond(const Tile& tile, int64_t j0) {
     const int64_t count = round_up(std::min(plan_.tile_cols, grid_.n - j0), unit_);
-    parallel_tasks(rt_, grid_.count(), [&](int64_t l, int thread) {
+    const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
+    const int64_t wanted = (kTasksPerThread * rt_.threads + grid_.count() - 1) / grid_.count();
+    const int64_t parts = std::min(blocks, wanted);
+    parallel_tasks(rt_, grid_.count() * parts, [&](int64_t task, int thread) {
+      const int64_t l = task / parts, part = task % parts;
       T* right = columns_[thread]->data();
-      pack(l, j0, count, right);
-      for (int64_t begin = 0; begin < tile.rows; begin += kTaskRows)
-        compute_block(tile, right, l, begin);
+      double* norms = column_norms_[thread].data();
+      pack(l, j0, count, right, norms);
+      for (int64_t b = blocks * part / parts; b < blocks * (part + 1) / parts; b++)
+        compute_block(tile, right, norms, l, b * kTaskRows);
     });
   }
 
-  // Rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed columns.
-  void compute_block(const Tile& tile, const T* columns, int64_t l, int64_t begin) {
+  // Rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed columns and
+  // `norms` their squared lengths.
+  void compute_block(const Tile& tile, const T* columns, const double* norms, int64_t l,
+                     int64_t begin) {
     const int64_t p = grid_.layers[l].width, width = isa_.width;
     const int64_t j0 = tile.groups.front().column;
     const T* a = rows_.data->data() + rows_.offset[l];
@@ -152,13 +162,15 @@ class GramPass {
       }
     }
     for (const Tile::Group& group : tile.groups)
-      finish(tile, group, l, begin, std::min(begin + kTaskRows, group.rows));
+      finish(tile, group, norms + (group.column - j0), l, begin,
+             std::min(begin + kTaskRows, group.rows));
   }
 
   // Kernel function and mask of rows [begin, end) of one column group, while it is in cache.
-  void finish(const Tile& tile, const Tile::Group& group, int64_t l, int64_t begin, int64_t end) {
+  void finish(const Tile& tile, const Tile::Group& group, const double* norms, int64_t l,
+              int64_t begin, int64_t end) {
     T* g = gram_.data() + l * tile_stride_ + group.offset;
-    if (rbf_ != nullptr && begin < end) apply_rbf(tile, group, l, begin, end);
+    if (rbf_ != nullptr && begin < end) apply_rbf(tile, group, norms, l, begin, end);
     const int64_t valid_columns = std::min(unit_, grid_.n - group.column);
     for (int64_t i = begin; i < end; i++) {
       const int64_t row = tile.i0 + i;
@@ -169,12 +181,12 @@ class GramPass {
     }
   }
 
-  void apply_rbf(const Tile& tile, const Tile::Group& group, int64_t l, int64_t begin,
-                 int64_t end) {
+  void apply_rbf(const Tile& tile, const Tile::Group& group, const double* column_norms, int64_t l,
+                 int64_t begin, int64_t end) {
     T norm_i[kTaskRows], norm_j[kMaxUnit];
     const double* norms = norms_.data() + l * padded_n();
     for (int64_t i = begin; i < end; i++) norm_i[i - begin] = T(norms[tile.i0 + i]);
-    for (int64_t j = 0; j < unit_; j++) norm_j[j] = T(norms[group.column + j]);
+    for (int64_t j = 0; j < unit_; j++) norm_j[j] = T(column_norms[j]);
     const T gamma = defined(l) ? T(rbf_->gammas[l]) : T(0);
     isa_.rbf(gram_.data() + l * tile_stride_ + group.offset + begin * unit_, end - begin, unit_,
              norm_i, norm_j, gamma, T(rbf_->shift));
@@ -239,8 +251,9 @@ class GramPass {
   int64_t unit_;         // columns of a group: what one micro-kernel call produces
   int64_t tile_stride_;  // entries of G per layer
   Panels rows_;
-  std::vector<std::unique_ptr<Buffer<T>>>
-      columns_;     // one per thread: [tile_cols / width][p][width]
+  // One per thread: packed [tile_cols / width][p][width], and squared lengths [tile_cols].
+  std::vector<std::unique_ptr<Buffer<T>>> columns_;
+  std::vector<std::vector<double>> column_norms_;
   Buffer<T> gram_;  // [L][tile_stride]
   ContractionPlan contraction_;
   std::vector<std::unique_ptr<ContractionSlot<T>>> slots_;  // one per thread

@@ -18,8 +18,8 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kTileCols = 96;  // columns of a Gram tile
-// Of packed rows: the first touch of fresh memory costs more than packing a column twice (measured
-// on a virtual machine: 5 us per 4 KB page), but below kTileRows packing dominates.
+// Of packed rows: fresh memory costs page faults, which on a virtual machine are dearer than
+// packing a column twice; below kTileRows packing dominates.
 constexpr int64_t kRowPanelBytes = 32ll << 20;
 constexpr int64_t kTileRows = 384;
 constexpr int64_t kTileBytes = 48ll << 20;  // of Gram tiles of all layers
@@ -95,7 +95,8 @@ int64_t gram_bytes(const Sizes& s, int64_t rows, int64_t cols) {
   const bool repack = rows < s.n;
   const int64_t held = round_up(std::min(rows, s.n), s.unit);
   const int64_t panels = buffer_bytes(s.total_width * held * s.element) +
-                         (repack ? s.threads * buffer_bytes(s.widest * cols * s.element) : 0);
+                         (repack ? s.threads * buffer_bytes(s.widest * cols * s.element) : 0) +
+                         s.threads * cols * 8;
   const ContractionPlan contraction(s.layers, 0, s.width);
   const int64_t size = contraction.size() + s.width;  // y may start a panel of its own
   const int64_t slot = size * size * 8 + buffer_bytes(size * contraction.depth * s.element);
