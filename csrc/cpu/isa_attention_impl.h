@@ -1,0 +1,121 @@
+// Inner loops of the attention measures, part of isa_impl.h (which see).
+//
+// Cost      per pair of heads and weight: js 18 operations of a register, of which 11 are
+//           multiply-adds; pearson and frobenius are bound by their two loads.
+// Numerics  the logarithm is good to 1.4e-7 relative in float32 and 4e-16 in float64, for normal
+//           numbers; a subnormal one gets a finite value near log of the smallest normal, and 0
+//           times that is 0. A sum runs over at most one block of columns in T, in
+//           kSums * width parts, and goes to float64. The same column takes the same
+//           instructions whatever the pair: F(p) and F((p + p) / 2) are bit-equal.
+
+constexpr int kSums = 4;  // independent sums of a row, to hide the latency of an addition
+
+// x = 2^e m with m in [2/3, 4/3), log x = e ln2 + r Q(r), r = m - 1; Q of degree 8 is the relative
+// minimax approximation of log(1 + r) / r (Remez; 2.6e-8). e comes as e * 2^23 in the exponent
+// bits.
+inline Simd<float>::vec log_positive(Simd<float>::vec x) {
+  using vec = Simd<float>::vec;
+  typedef int32_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
+  const bits exponent = (__builtin_bit_cast(bits, x) - 0x3f2aaaab) & -0x00800000;
+  const vec r = __builtin_bit_cast(vec, __builtin_bit_cast(bits, x) - exponent) - 1.0f;
+  const vec e = __builtin_convertvector(exponent, vec) * 8.2629582e-8f;  // ln2 / 2^23
+  vec q = vec{} + 0.14056116f;
+  q = q * r - 0.15403198f;
+  q = q * r + 0.13987650f;
+  q = q * r - 0.16412792f;
+  q = q * r + 0.20011945f;
+  q = q * r - 0.25008029f;
+  q = q * r + 0.33333167f;
+  q = q * r - 0.49999931f;
+  q = q * r + 1.0f;
+  return q * r + e;
+}
+
+// The same range; with s = r / (2 + r), |s| <= 1/5, log(1 + r) = 2 (s + s^3 / 3 + s^5 / 5 + ...).
+// Few instruction sets convert 64-bit integers or shift them arithmetically: the biased exponent is
+// shifted as an unsigned number and joins the mantissa of 2^52.
+inline Simd<double>::vec log_positive(Simd<double>::vec x) {
+  using vec = Simd<double>::vec;
+  typedef uint64_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
+  constexpr uint64_t one = 0x3ff0000000000000, two_thirds = 0x3fe5555555555555;
+  constexpr uint64_t two_52 = 0x4330000000000000;
+  const bits biased = (__builtin_bit_cast(bits, x) + (one - two_thirds)) >> 52;
+  const vec e = __builtin_bit_cast(vec, biased | two_52) - (4503599627370496.0 + 1023.0);
+  const vec r = __builtin_bit_cast(vec, __builtin_bit_cast(bits, x) - (biased << 52) + one) - 1.0;
+  const vec s = r / (r + 2.0), z = s * s;
+  vec q = vec{} + 2.0 / 21;
+  q = q * z + 2.0 / 19;
+  q = q * z + 2.0 / 17;
+  q = q * z + 2.0 / 15;
+  q = q * z + 2.0 / 13;
+  q = q * z + 2.0 / 11;
+  q = q * z + 2.0 / 9;
+  q = q * z + 2.0 / 7;
+  q = q * z + 2.0 / 5;
+  q = q * z + 2.0 / 3;
+  q = q * z + 2.0;
+  return q * s + e * 0.69314718055994531;
+}
+
+// What a pair of weights adds. js gets halves of the weights: their sum is the mixture, exactly as
+// rounded as (p + q) / 2.
+struct MixtureTerm {
+  template <typename vec>
+  static vec add(vec sum, vec p, vec q) {
+    const vec m = p + q;
+    return sum + m * log_positive(m);
+  }
+};
+struct ProductTerm {
+  template <typename vec>
+  static vec add(vec sum, vec p, vec q) {
+    return sum + p * q;
+  }
+};
+struct SquaredDifferenceTerm {
+  template <typename vec>
+  static vec add(vec sum, vec p, vec q) {
+    const vec d = p - q;
+    return sum + d * d;
+  }
+};
+
+template <typename T>
+inline typename Simd<T>::vec read(const T* row) {
+  return *reinterpret_cast<const typename Simd<T>::loose*>(row);
+}
+
+template <typename T, typename Term>
+void pair_sums(const T* p, const T* q, int64_t q_stride, int64_t rows, int64_t length,
+               double* sums) {
+  using vec = typename Simd<T>::vec;
+  constexpr int w = kWidth<T>;
+  for (int64_t r = 0; r < rows; r++, q += q_stride) {
+    vec sum[kSums] = {};
+    int64_t k = 0;
+    for (; k + kSums * w <= length; k += kSums * w)
+#pragma GCC unroll 16
+      for (int i = 0; i < kSums; i++)
+        sum[i] = Term::add(sum[i], read(p + k + i * w), read(q + k + i * w));
+    for (; k < length; k += w) sum[0] = Term::add(sum[0], read(p + k), read(q + k));
+    const vec parts = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    double total = 0;
+    for (int i = 0; i < w; i++) total += double(parts[i]);
+    sums[r] += total;
+  }
+}
+
+// Not inside the lambda below, which the target pragma does not reach.
+template <typename T, typename Source>
+void load_strided(const Source* x, int64_t stride, int64_t count, T* out) {
+  if (stride == 1)
+    for (int64_t k = 0; k < count; k++) out[k] = T(widen(x[k]));
+  else
+    for (int64_t k = 0; k < count; k++) out[k] = T(widen(x[k * stride]));
+}
+
+template <typename T>
+void load(const void* source, DType dtype, int64_t stride, int64_t count, T* out) {
+  with_source(LayerView{source, dtype, count, 0, stride},
+              [&](const auto* x) { load_strided(x, stride, count, out); });
+}
