@@ -13,7 +13,7 @@
 //           x with itself: pairs g >= h only. js against y needs F of every single head too.
 //           For causal attention js and frobenius pack the lower triangle alone; for pearson the
 //           zeros above it count, as in the twin.
-// Cost      N^2 / 2 * sum_s t_s^2 terms; js: 18 vector operations a term, bound by arithmetic.
+// Cost      N^2 / 2 * sum_s t_s^2 terms; js: 17 vector operations a term, bound by arithmetic.
 //           The inputs are read twice (once for the check).
 // Numerics  T is float64 as soon as one layer is, else float32. Sums go to float64 every
 //           kMaxPairColumns columns, in the order of the columns: a pair's sum is the work of one

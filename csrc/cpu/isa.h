@@ -14,7 +14,7 @@
 namespace simcore::cpu {
 
 constexpr int kMaxPanels = 3;             // panels side by side in one micro-kernel call
-constexpr int64_t kMaxPairColumns = 512;  // of one call of pair_sums, which sums in T
+constexpr int64_t kMaxPairColumns = 256;  // of one call of pair_sums, which sums in T
 
 template <typename T>
 struct IsaTable {
