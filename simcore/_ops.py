@@ -14,6 +14,7 @@ nuclear_norms = torch.ops.simcore.nuclear_norms
 best_partners = torch.ops.simcore.best_partners
 explained_shares = torch.ops.simcore.explained_shares
 pwcca = torch.ops.simcore.pwcca
+attention_similarity = torch.ops.simcore.attention_similarity
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -147,3 +148,16 @@ def _partners(a: int, count: int, count_x: int) -> list[int]:
 torch.library.register_autograd(
     "simcore::hsic_terms", _backward_hsic_terms, setup_context=_save_inputs
 )
+
+
+@torch.library.register_fake("simcore::attention_similarity")
+def _fake_attention_similarity(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    sentences: int,
+    measure: str,
+    causal: bool,
+    max_memory: int,
+) -> Tensor:
+    shape = (len(x) // sentences, len(y or x) // sentences)
+    return x[0].new_empty(shape, dtype=torch.float64)
