@@ -9,6 +9,8 @@ from torch import Tensor
 from simcore import _C as _C  # loading the extension registers the operators
 
 hsic_terms = torch.ops.simcore.hsic_terms
+permuted_gram_products = torch.ops.simcore.permuted_gram_products
+median_squared_distances = torch.ops.simcore.median_squared_distances
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -25,6 +27,18 @@ def _fake_hsic_terms(
     shapes = ((rows, columns), (rows,), (columns,))
     xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
     return xy, xx, yy
+
+
+@torch.library.register_fake("simcore::permuted_gram_products")
+def _fake_permuted_gram_products(
+    x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    return x.new_empty((rows.shape[0], x.shape[2], y.shape[2]), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::median_squared_distances")
+def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+    return x[0].new_empty((len(x) + len(y),), dtype=torch.float64)
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -138,7 +138,22 @@ HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) 
   return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt);
 }
 
+template <typename T>
+std::vector<double> medians(const HsicProblem& problem, const Runtime& rt) {
+  const Grid<T> grid = make_grid<T>(problem, rt);
+  std::vector<double> result = median_bandwidths(grid, 1.0, rt).gammas;
+  // gamma = 1 / (2 median) of features scaled by 2^-exponent
+  for (int64_t l = 0; l < grid.count(); l++)
+    result[l] = std::ldexp(0.5 / result[l], 2 * grid.centring[l].exponent);
+  return result;
+}
+
 }  // namespace
+
+std::vector<double> median_squared_distances(const HsicProblem& problem, bool float64,
+                                             const Runtime& rt) {
+  return float64 ? medians<double>(problem, rt) : medians<float>(problem, rt);
+}
 
 HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
   return plan.float64 ? run<double>(problem, plan, rt) : run<float>(problem, plan, rt);

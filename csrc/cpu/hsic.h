@@ -30,4 +30,9 @@ struct HsicResult {
 // Throws std::invalid_argument naming the layer that holds NaN or infinity.
 HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt);
 
+// [x, then y] median of the squared distances over all ordered pairs of rows; the rule and its
+// sampling are median.cpp's. Throws as hsic_terms does.
+std::vector<double> median_squared_distances(const HsicProblem& problem, bool float64,
+                                             const Runtime& rt);
+
 }  // namespace simcore::cpu

@@ -78,8 +78,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
   }
 }
 
+at::Tensor median_squared_distances_cpu(at::TensorList x, at::TensorList y) {
+  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
+  cpu::HsicProblem problem;
+  problem.n = x[0].dim() == 2 ? x[0].size(0) : 0;
+  check_layers(x, "X", problem.n);
+  check_layers(y, "Y", problem.n);
+  bool float64 = false;
+  for (const at::Tensor& layer : x) problem.x.push_back(layer_view(layer));
+  for (const at::Tensor& layer : y) problem.y.push_back(layer_view(layer));
+  for (const auto* side : {&problem.x, &problem.y})
+    for (const cpu::LayerView& layer : *side) float64 |= layer.dtype == cpu::DType::f64;
+  try {
+    const std::vector<double> medians =
+        cpu::median_squared_distances(problem, float64, torch_runtime());
+    return to_tensor(medians, {int64_t(medians.size())});
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CPU, m) { m.impl("hsic_terms", hsic_terms_cpu); }
+TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("hsic_terms", hsic_terms_cpu);
+  m.impl("median_squared_distances", median_squared_distances_cpu);
+}
 
 }  // namespace simcore
