@@ -2,10 +2,14 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from simcore import _C
+
+
+Item = TypeVar("Item")
 
 
 class _Bar:
@@ -27,6 +31,17 @@ class _Bar:
         text = f"\r{self.label} [{bar}] {share:4.0%} {elapsed:.1f} s, {left:.1f} s left "
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def counted(items: Sequence[Item], label: str, enabled: bool) -> Iterator[Item]:
+    """The items one by one, showing on stderr how many are done, if `enabled`."""
+    bar = _Bar(label)
+    for done, item in enumerate(items, 1):
+        yield item
+        if enabled:
+            bar(done / len(items))
+    if enabled:
+        sys.stderr.write("\n")
 
 
 @contextmanager

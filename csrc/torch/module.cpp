@@ -75,4 +75,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   simcore::bind_plan(m);
   simcore::bind_progress(m);
   m.def("build_info", simcore::build_info);
+  m.def("free_memory", simcore::cpu::free_memory, "Bytes that are free on this machine.");
 }
