@@ -2,14 +2,12 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+
+import numpy as np
 
 from simcore import _C
-
-
-Item = TypeVar("Item")
 
 
 class _Bar:
@@ -33,8 +31,8 @@ class _Bar:
         sys.stderr.flush()
 
 
-def counted(items: Sequence[Item], label: str, enabled: bool) -> Iterator[Item]:
-    """The items one by one, showing on stderr how many are done, if `enabled`."""
+def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray]:
+    """The items (first axis) one by one, showing on stderr how many are done, if `enabled`."""
     bar = _Bar(label)
     for done, item in enumerate(items, 1):
         yield item

@@ -11,7 +11,7 @@ from simcore._inputs import Array, Layers
 from simcore._ops import permuted_gram_products
 from simcore._progress import counted, progress_bar
 from simcore.cka import normalise, warn_undefined
-from simcore.stats.grams import BLOCK_ROWS, CkaMeasure, GramStore, blocks_of_stores
+from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
     Measure,
@@ -20,9 +20,10 @@ from simcore.stats.measures import (
     check_measure,
     generator,
 )
-from simcore.stats.permutation import product_workspace
 
-DRAWS = 64  # resamples whose row sums are held at a time
+DRAWS = 16  # resamples whose row sums are held at a time
+SUM_COPIES = 8  # of row sums [DRAWS, n, layers], while estimates are formed of them
+ROWS = 16  # of the Gram matrices that row sums are formed of at a time
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ def _draws(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
 def _interval(values: Tensor, confidence: float, from_numpy: bool) -> BootstrapInterval:
     ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
     # Row by row: torch's quantile takes 2^24 values at most.
-    low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in values[1:].unbind(1)], 1)
+    low, high = torch.stack(
+        [torch.nanquantile(row, ends, dim=0) for row in values[1:].unbind(1)], 1
+    )
     undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
     return BootstrapInterval(
         *(as_array(grid, from_numpy) for grid in (low + undefined, high + undefined, values[0]))
@@ -148,9 +151,13 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
     xy = torch.empty(draws, count_x, count_y, dtype=torch.float64)
     xx = torch.empty(draws, count_x, dtype=torch.float64)
     yy = torch.empty(draws, count_y, dtype=torch.float64)
-    sums = 8 * DRAWS * n * (2 * (count_x + count_y) + BLOCK_ROWS)
-    extra = 4 * xy.nbytes + 3 * weights.nbytes + sums + product_workspace(measure)
-    stores = blocks_of_stores(measure, centred=False, extra=extra, advice="pass fewer layers")
+    held = RESULT_COPIES * xy.nbytes + 3 * weights.nbytes
+    stores = blocks_of_stores(
+        measure,
+        centred=False,
+        extra=lambda size: held + 8 * n * size * (SUM_COPIES * DRAWS + ROWS),
+        advice="pass fewer layers",
+    )
     with progress_bar("bootstrap_ci", progress):
         for i, j, x, y in stores:
             for start in range(0, draws, DRAWS):
@@ -158,7 +165,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
                 resampled = Resampled(weights[batch], measure.estimator)
                 xy[batch, i, j], xx[batch, i], yy[batch, j] = resampled.hsic(x, y)
     warn_undefined("bootstrap_ci", xx[0], yy[0] if measure.y else None)
-    return torch.stack([normalise(*terms) for terms in zip(xy, xx, yy, strict=True)])
+    return normalise(xy, xx, yy)
 
 
 class Resampled:
@@ -197,8 +204,8 @@ class Resampled:
         """``r`` ``[draws, n, L]`` and ``sum_ij w_i w_j K_ij^2`` ``[draws, L]``."""
         sums = torch.empty(len(self.weights), self.n, store.count, dtype=torch.float64)
         squares = torch.zeros(len(self.weights), store.count, dtype=torch.float64)
-        for start in range(0, self.n, BLOCK_ROWS // 8):
-            rows = slice(start, start + BLOCK_ROWS // 8)
+        for start in range(0, self.n, ROWS):
+            rows = slice(start, start + ROWS)
             entries = store.grams[rows]  # [rows, n, L]
             found = torch.matmul(self.weights, entries)[:, :, : store.count]
             sums[:, rows] = found.transpose(0, 1).double()

@@ -1,6 +1,6 @@
 """Gram matrices of many layers in memory: formed once, used by every draw."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from simcore.cka import _Options
 BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
 # Layers of an entry lie together in whole registers; more would cost memory, less unaligned loads.
 LAYER_MULTIPLE = 8
+LARGEST_REGISTER = 16  # float32 entries with AVX-512
+RESULT_COPIES = 8  # of [draws, Lx, Ly], while it is being normalised
 FLOAT64_BANDWIDTH = 8.0  # as csrc/cpu/plan.h: all entries lie within 1 % of each other from here on
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
@@ -153,19 +155,27 @@ class GramStore:
         ``sum_ij K_ij^2``.
     """
 
-    def __init__(
-        self, measure: CkaMeasure, layers: list[Tensor], first: int, *, centred: bool
-    ) -> None:
-        n, self.count = measure.n, len(layers)
-        self.grams = torch.zeros(n, n, padded(self.count), dtype=measure.dtype)
-        self.norms = torch.zeros(self.count, dtype=torch.float64)
-        form = measure.centred_gram if centred else measure.gram
+    def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
+        self.measure = measure
+        self.form = measure.centred_gram if centred else measure.gram
+        self.grams = torch.empty(measure.n, measure.n, padded(size), dtype=measure.dtype)
+        self.norms = torch.empty(0, dtype=torch.float64)
+
+    @property
+    def count(self) -> int:
+        """Layers held."""
+        return len(self.norms)
+
+    def load(self, layers: list[Tensor], first: int) -> None:
+        """Replace what is held; `first` counts x, then y."""
+        norms = torch.zeros(len(layers), dtype=torch.float64)
+        self.grams[:, :, len(layers) :] = 0
         for place, layer in enumerate(layers):
-            k = form(layer, first + place)
+            k = self.form(layer, first + place)
             self.grams[:, :, place] = k
-            for row in range(0, n, BLOCK_ROWS):
-                block = k[row : row + BLOCK_ROWS]
-                self.norms[place] += block.square().sum(dtype=torch.float64)
+            for row in range(0, len(k), BLOCK_ROWS):
+                norms[place] += k[row : row + BLOCK_ROWS].square().sum(dtype=torch.float64)
+        self.norms = norms
 
 
 def padded(count: int) -> int:
@@ -174,7 +184,7 @@ def padded(count: int) -> int:
 
 
 def blocks_of_stores(
-    measure: CkaMeasure, *, centred: bool, extra: int, advice: str
+    measure: CkaMeasure, *, centred: bool, extra: Callable[[int], int], advice: str
 ) -> Iterator[tuple[slice, slice, GramStore, GramStore]]:
     """All blocks of the grid whose Gram matrices fit into memory at the same time.
 
@@ -183,8 +193,8 @@ def blocks_of_stores(
 
     Parameters
     ----------
-    extra : int
-        Bytes that the caller takes beside the Gram matrices.
+    extra : function
+        Bytes that the caller takes beside the Gram matrices, for a number of layers per block.
     advice : str
         What to do instead when not even the smallest block fits, for the message.
 
@@ -192,37 +202,44 @@ def blocks_of_stores(
     ------
     rows, columns : slice
     x, y : GramStore
+        Valid until the next block.
     """
     count_x, count_y = len(measure.x), len(measure.columns)
     size = _block_size(measure, extra, advice)
     refuse_nonfinite(measure.x, "X")
     refuse_nonfinite(measure.y, "Y")
+    y = GramStore(measure, min(size, count_y), centred=centred)
     if not measure.y and size >= count_x:
-        store = GramStore(measure, measure.x, 0, centred=centred)
-        yield slice(0, count_x), slice(0, count_x), store, store
+        y.load(measure.x, 0)
+        yield slice(0, count_x), slice(0, count_x), y, y
         return
+    x = GramStore(measure, min(size, count_x), centred=centred)
     for j in range(0, count_y, size):
         columns = slice(j, min(j + size, count_y))
-        first = measure.first_column + j
-        y = GramStore(measure, measure.columns[columns], first, centred=centred)
+        y.load(measure.columns[columns], measure.first_column + j)
         for i in range(0, count_x, size):
             rows = slice(i, min(i + size, count_x))
-            yield rows, columns, GramStore(measure, measure.x[rows], i, centred=centred), y
+            x.load(measure.x[rows], i)
+            yield rows, columns, x, y
 
 
-def _block_size(measure: CkaMeasure, extra: int, advice: str) -> int:
+def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -> int:
     n, item = measure.n, measure.dtype.itemsize
     widest = max(layer.shape[1] for layer in measure.x + measure.y)
     # Beside the stores: a layer in float64 twice and in the compute dtype, one Gram matrix, a
     # block of its rows.
-    fixed = extra + n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
+    fixed = n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
     limit = memory_limit(measure.max_memory)
     count_x, count_y = len(measure.x), len(measure.columns)
 
     def needed(size: int) -> int:
+        size_x, size_y = padded(min(size, count_x)), padded(min(size, count_y))
         shared = not measure.y and size >= count_x
-        layers = padded(min(size, count_x)) + (0 if shared else padded(min(size, count_y)))
-        return fixed + layers * n * n * item
+        grams = (size_y if shared else size_x + size_y) * n * n * item
+        # Of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
+        columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
+        products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
+        return fixed + grams + products + extra(size)
 
     size = padded(max(count_x, count_y))
     while size > LAYER_MULTIPLE and needed(size) > limit:

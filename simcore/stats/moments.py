@@ -110,7 +110,7 @@ def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
     invariants = SECOND if order == 2 else THIRD
     matrices = _pair_matrices(order, invariants)
     form = sum(
-        (matrices[k] / math.perm(n, k) for k in range(1, min(2 * order, n) + 1)),
+        (matrices[k] / float(math.perm(n, k)) for k in range(1, min(2 * order, n) + 1)),
         torch.zeros_like(matrices[0]),
     )
     return left @ form @ right.T

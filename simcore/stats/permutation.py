@@ -11,7 +11,7 @@ from simcore._inputs import Array, Layers, check_choice
 from simcore._ops import hsic_terms, permuted_gram_products
 from simcore._progress import counted, progress_bar
 from simcore.cka import normalise, warn_undefined
-from simcore.stats.grams import CkaMeasure, blocks_of_stores, padded
+from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
     Measure,
@@ -168,9 +168,12 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
     values = torch.empty(draws, count_x, count_y, dtype=torch.float64)
     norms_x = torch.empty(count_x, dtype=torch.float64)
     norms_y = torch.empty(count_y, dtype=torch.float64)
-    extra = 4 * values.nbytes + 2 * rows.nbytes + product_workspace(measure)
+    held = RESULT_COPIES * values.nbytes + 2 * rows.nbytes
     stores = blocks_of_stores(
-        measure, centred=True, extra=extra, advice="pass fewer layers, or use method='moments'"
+        measure,
+        centred=True,
+        extra=lambda size: held,
+        advice="pass fewer layers, or use method='moments'",
     )
     with progress_bar("permutation_test", progress):
         for i, j, x, y in stores:
@@ -178,16 +181,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
     warn_undefined("permutation_test", norms_x, norms_y if measure.y else None)
-    return torch.stack([normalise(grid, norms_x, norms_y) for grid in values])
-
-
-def product_workspace(measure: CkaMeasure) -> int:
-    """Bytes that `permuted_gram_products` takes for its sums, 64 slabs of them."""
-    columns = max(padded(len(measure.columns)) + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
-    return 64 * (padded(len(measure.x)) + LARGEST_REGISTER) * columns * 8
-
-
-LARGEST_REGISTER = 16  # float32 entries with AVX-512
+    return normalise(values, norms_x, norms_y)
 
 
 def _summary(
@@ -197,7 +191,8 @@ def _summary(
     observed, null = values[0], values[1:]
     ties = _rounding(observed, dtype)
     reached = (null >= observed - ties).sum(0)
-    pvalue = torch.where(observed.isnan(), float("nan"), (1 + reached) / (1 + len(null)))
+    pvalue = (1 + reached.double()) / (1 + len(null))
+    pvalue[observed.isnan()] = float("nan")
     return _result(
         from_numpy,
         observed=observed,
