@@ -12,8 +12,30 @@ from importlib.metadata import version as _version
 
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
 from simcore._C import build_info
+from simcore.basis import Basis, bases
+from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.minibatch import MinibatchCKA
+from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
+from simcore.rsa import rsa_grid
 
 __version__ = _version("simcore")
-__all__ = ["MinibatchCKA", "__version__", "build_info", "cka_grid", "hsic_grid", "plan_cka"]
+__all__ = [
+    "Basis",
+    "MinibatchCKA",
+    "__version__",
+    "bases",
+    "build_info",
+    "cca_grid",
+    "cka_grid",
+    "hsic_grid",
+    "linreg_grid",
+    "localization_score",
+    "mixedsim_grid",
+    "neuronsim_grid",
+    "plan_cka",
+    "procrustes_grid",
+    "pwcca_grid",
+    "rsa_grid",
+    "svcca_grid",
+]

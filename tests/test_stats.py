@@ -11,6 +11,7 @@ import tolerance
 import torch
 from cases import DTYPES, ESTIMATORS, KERNELS, Case, exact, layers
 
+import simcore
 from bench.peak import in_subprocess
 from simcore import cka_grid, reference, stats
 from simcore._ops import median_squared_distances, permuted_gram_products
@@ -85,6 +86,9 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.simcore.permuted_gram_products.default, (x, x, rows))
     torch.library.opcheck(
         torch.ops.simcore.permuted_gram_products.default, (x, x, rows, torch.ones(3, 9))
+    )
+    torch.library.opcheck(
+        torch.ops.simcore.gram_power_sums.default, (layers(Case(9)), [], "biased", 0)
     )
     torch.library.opcheck(
         torch.ops.simcore.median_squared_distances.default, (layers(Case(9)), layers(Case(9)))
@@ -164,15 +168,14 @@ def test_blocks_of_layers_change_nothing(kernel):
 
 def test_seeds():
     x = layers(Case(33))
-    state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    state = torch.get_rng_state()
     first = stats.permutation_test(x, permutations=20, seed=1, return_null=True)
     again = stats.permutation_test(x, permutations=20, seed=1, return_null=True)
     other = stats.permutation_test(x, permutations=20, seed=2, return_null=True)
     assert torch.equal(first.null, again.null)
     assert torch.equal(first.pvalue, again.pvalue)
     assert not torch.equal(first.null, other.null)
-    assert torch.equal(state[0], torch.get_rng_state())
-    assert np.array_equal(state[1], np.random.get_state()[1])
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_a_longer_run_continues_a_shorter_one():
@@ -329,6 +332,39 @@ def test_a_function_gets_its_options_and_permuted_rows_of_y_only():
         assert torch.equal(layer, y[0][torch.from_numpy(rows).long()])
 
 
+NAMED = {
+    "cca": {"reduction": "r2"},
+    "svcca": {"truncation": 0.9, "standardize": True},
+    "pwcca": {"truncation": [3, 4, 5, 6, 2]},
+    "linreg": {},
+    "procrustes": {},
+    "rsa": {"correlation": "spearman"},
+    "neuronsim": {},
+    "mixedsim": {},
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_is_measured_like_its_function(name):
+    """Layers that are decomposed once give what layers permuted before do; options go along."""
+    x, y = pair(Case(65, widths=(7, 20, 33)))
+    options = {"permutations": 4, "seed": 1, "return_null": True, **NAMED[name]}
+    function = getattr(simcore, f"{name}_grid")
+    got = stats.permutation_test(x, y, measure=name, **options)
+    want = stats.permutation_test(x, y, measure=function, **options)
+    tolerance.assert_same(got.null, want.null, torch.float32)
+    tolerance.assert_same(got.observed, function(x, y, **NAMED[name]), torch.float32)
+    interval = stats.bootstrap_ci(x, y, measure=name, resamples=3, **NAMED[name])
+    tolerance.assert_same(interval.observed, want.observed, torch.float64)
+
+
+def test_a_measure_warns_once():
+    x = layers(Case(20, widths=(30, 40)))
+    with pytest.warns(UserWarning, match="cca_grid") as caught:
+        stats.permutation_test(x, measure="cca", permutations=3)
+    assert len(caught) == 1
+
+
 # Bootstrap
 
 
@@ -367,7 +403,7 @@ def test_bootstrap_covers_the_known_correlation():
     """CKA of two single neurons is their squared correlation: 0.36 here, by construction."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
-    trials, covered = 200, 0
+    trials, covered = 100, 0
     for seed in range(trials):
         a, b = torch.randn(2, 100, 1, generator=generator, dtype=torch.float64)
         result = stats.bootstrap_ci([a], [0.6 * a + 0.8 * b], resamples=200, seed=seed)

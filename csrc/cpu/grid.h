@@ -30,11 +30,19 @@ struct Grid {
   }
 };
 
+// Centres all layers; y empty: x with itself. Throws std::invalid_argument naming the layer that
+// holds NaN or infinity.
+template <typename T>
+Grid<T> make_grid(int64_t n, const std::vector<LayerView>& x, const std::vector<LayerView>& y,
+                  const Runtime& rt);
+
 // Sums over example pairs, unscaled: sums are those of centred entries times 2^-exponent.
 struct GridSums {
   std::vector<double> offdiag;  // [L, L], upper triangle of wanted pairs; sum_{i != j} K_ij L_ij
   std::vector<double> diag;     // [L, n] K_ii
   std::vector<double> rows;     // [L, n] sum_{j != i} K_ij; empty for the linear kernel (= -diag)
+  std::vector<double> squares;  // [L, n] sum_{j != i} K_ij^2, if asked for
+  std::vector<double> cubes;    // [L] sum_{i != j} K_ij^3, if asked for
 };
 
 // gammas[l] = 1 / (2 sigma_l^2); shift = the kernel's value at the median distance.
@@ -47,7 +55,8 @@ template <typename T>
 RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt);
 
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, const Runtime& rt);
+GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
+                   const Runtime& rt);
 
 template <typename T>
 GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt);

@@ -3,40 +3,11 @@
 
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <string>
 
 #include "cpu/grid.h"
 
 namespace simcore::cpu {
 namespace {
-
-std::string layer_name(int64_t index, int64_t count_x) {
-  return index < count_x ? "X[" + std::to_string(index) + "]"
-                         : "Y[" + std::to_string(index - count_x) + "]";
-}
-
-template <typename T>
-Grid<T> make_grid(const HsicProblem& problem, const Runtime& rt) {
-  Grid<T> grid;
-  grid.n = problem.n;
-  grid.count_x = int64_t(problem.x.size());
-  grid.symmetric = problem.y.empty();
-  grid.layers = problem.x;
-  grid.layers.insert(grid.layers.end(), problem.y.begin(), problem.y.end());
-  grid.centring.resize(grid.layers.size());
-  parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
-    grid.centring[l] = make_centring<T>(grid.layers[l], grid.n);
-  });
-  for (int64_t l = 0; l < grid.count(); l++) {
-    const int64_t bad = grid.centring[l].nonfinite;
-    if (bad > 0)
-      throw std::invalid_argument(layer_name(l, grid.count_x) + ": wanted finite values, got " +
-                                  std::to_string(bad) + " NaN or infinite of " +
-                                  std::to_string(grid.n * grid.layers[l].width));
-  }
-  return grid;
-}
 
 double dot(const double* a, const double* b, int64_t n) {
   double sums[8] = {};
@@ -110,6 +81,9 @@ HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem
   const int64_t count_y = grid.symmetric ? count_x : grid.count() - count_x;
   const int64_t offset_y = grid.symmetric ? 0 : count_x;
   HsicResult result;
+  result.squares = sums.squares;
+  result.cubes = sums.cubes;
+  for (const Centring<T>& centring : grid.centring) result.exponents.push_back(centring.exponent);
   result.xy.resize(count_x * count_y);
   result.xx.resize(count_x);
   result.yy.resize(count_y);
@@ -129,18 +103,18 @@ HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem
 
 template <typename T>
 HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
-  const Grid<T> grid = make_grid<T>(problem, rt);
+  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
   if (plan.method == Method::feature)
     return assemble(grid, feature_sums(grid, plan, rt), problem, rt);
   if (problem.kernel == KernelKind::linear)
-    return assemble(grid, gram_sums<T>(grid, nullptr, plan, rt), problem, rt);
+    return assemble(grid, gram_sums<T>(grid, nullptr, problem.power_sums, plan, rt), problem, rt);
   const RbfScale scale = median_bandwidths(grid, problem.bandwidth, rt);
-  return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt);
+  return assemble(grid, gram_sums(grid, &scale, false, plan, rt), problem, rt);
 }
 
 template <typename T>
 std::vector<double> medians(const HsicProblem& problem, const Runtime& rt) {
-  const Grid<T> grid = make_grid<T>(problem, rt);
+  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
   std::vector<double> result = median_bandwidths(grid, 1.0, rt).gammas;
   // gamma = 1 / (2 median) of features scaled by 2^-exponent
   for (int64_t l = 0; l < grid.count(); l++)

@@ -17,8 +17,9 @@ struct PlanRequest {
   std::vector<int64_t> widths_y;  // empty: the grid of x with itself
   KernelKind kernel = KernelKind::linear;
   Method method = Method::automatic;
-  double bandwidth = 1.0;  // of the RBF kernel
-  bool float64 = false;    // compute type; half precisions and float32 compute in float32
+  double bandwidth = 1.0;   // of the RBF kernel
+  bool power_sums = false;  // as HsicProblem's
+  bool float64 = false;     // compute type; half precisions and float32 compute in float32
   int threads = 1;
   int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
 };
@@ -43,6 +44,9 @@ Plan make_plan(const PlanRequest& request);
 
 // MemAvailable of /proc/meminfo where that exists, else free pages.
 int64_t free_memory();
+
+// The bound in force: max_memory itself, or a quarter of what is free for 0.
+int64_t memory_bound(int64_t max_memory);
 
 int64_t round_up(int64_t value, int64_t multiple);
 

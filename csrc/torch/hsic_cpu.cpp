@@ -1,4 +1,5 @@
-// simcore::hsic_terms on the CPU: checks, the plan, and the call into csrc/cpu.
+// simcore::hsic_terms and what else comes of Gram tiles, on the CPU: checks, the plan, and the call
+// into csrc/cpu.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -10,26 +11,6 @@
 
 namespace simcore {
 namespace {
-
-// simcore/_inputs.py words these for users; here they keep a direct call of the operator safe.
-void check_layers(at::TensorList layers, const char* name, int64_t n) {
-  for (size_t i = 0; i < layers.size(); i++) {
-    const at::Tensor& layer = layers[i];
-    TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
-                      layer.sizes());
-    TORCH_CHECK_VALUE(layer.size(0) == n, name, "[", i, "]: wanted ", n, " rows, got ",
-                      layer.size(0));
-    TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
-    TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
-                     "]: wanted a floating-point dtype, got ", layer.scalar_type());
-  }
-}
-
-at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
-  at::Tensor result = at::empty(shape, at::kDouble);
-  std::copy(values.begin(), values.end(), result.mutable_data_ptr<double>());
-  return result;
-}
 
 cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method method,
                               int64_t max_memory, int threads) {
@@ -47,24 +28,30 @@ cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method metho
   return request;
 }
 
+// Layers and estimator, checked.
+cpu::HsicProblem make_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
+                              const std::string& estimator) {
+  cpu::HsicProblem problem;
+  problem.n = rows_of(x);
+  check_layers(x, "X", problem.n);
+  check_layers(y, "Y", problem.n);
+  problem.kernel = kernel;
+  problem.estimator = parse_estimator(estimator);
+  TORCH_CHECK_VALUE(problem.n >= min_examples(problem.estimator), "X[0]: wanted at least ",
+                    min_examples(problem.estimator), " rows for the ", estimator,
+                    " estimator, got ", problem.n);
+  problem.x = layer_views(x);
+  problem.y = layer_views(y);
+  return problem;
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
     at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
     double bandwidth, c10::string_view method, int64_t max_memory) {
-  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
-  cpu::HsicProblem problem;
-  problem.n = x[0].dim() == 2 ? x[0].size(0) : 0;
-  check_layers(x, "X", problem.n);
-  check_layers(y, "Y", problem.n);
-  problem.kernel = parse_kernel(std::string(kernel));
-  problem.estimator = parse_estimator(std::string(estimator));
-  problem.bandwidth = bandwidth;
-  TORCH_CHECK_VALUE(problem.n >= min_examples(problem.estimator), "X[0]: wanted at least ",
-                    min_examples(problem.estimator), " rows for the ", std::string(estimator),
-                    " estimator, got ", problem.n);
   TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
-  for (const at::Tensor& layer : x) problem.x.push_back(layer_view(layer));
-  for (const at::Tensor& layer : y) problem.y.push_back(layer_view(layer));
-
+  cpu::HsicProblem problem =
+      make_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator));
+  problem.bandwidth = bandwidth;
   const cpu::Runtime runtime = torch_runtime();
   try {
     const cpu::Plan plan = cpu::make_plan(
@@ -78,15 +65,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
   }
 }
 
+// x then y, [L], [L, n], ... : what hsic_terms gives, and sums of powers of the Gram entries.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
+gram_power_sums_cpu(at::TensorList x, at::TensorList y, c10::string_view estimator,
+                    int64_t max_memory) {
+  cpu::HsicProblem problem = make_problem(x, y, KernelKind::linear, std::string(estimator));
+  problem.power_sums = true;
+  const cpu::Runtime runtime = torch_runtime();
+  try {
+    cpu::PlanRequest request =
+        plan_request(problem, cpu::Method::gram, max_memory, runtime.threads);
+    request.power_sums = true;
+    const cpu::HsicResult r = cpu::hsic_terms(problem, cpu::make_plan(request), runtime);
+    const int64_t rows = int64_t(r.xx.size()), columns = int64_t(r.yy.size());
+    const int64_t layers = int64_t(r.cubes.size());
+    return {to_tensor(r.xy, {rows, columns}), to_tensor(r.xx, {rows}),
+            to_tensor(r.yy, {columns}),       to_tensor(r.squares, {layers, problem.n}),
+            to_tensor(r.cubes, {layers}),     to_tensor(r.exponents, {layers})};
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
 at::Tensor median_squared_distances_cpu(at::TensorList x, at::TensorList y) {
-  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
-  cpu::HsicProblem problem;
-  problem.n = x[0].dim() == 2 ? x[0].size(0) : 0;
-  check_layers(x, "X", problem.n);
-  check_layers(y, "Y", problem.n);
+  const cpu::HsicProblem problem = make_problem(x, y, KernelKind::rbf, "biased");
   bool float64 = false;
-  for (const at::Tensor& layer : x) problem.x.push_back(layer_view(layer));
-  for (const at::Tensor& layer : y) problem.y.push_back(layer_view(layer));
   for (const auto* side : {&problem.x, &problem.y})
     for (const cpu::LayerView& layer : *side) float64 |= layer.dtype == cpu::DType::f64;
   try {
@@ -102,6 +105,7 @@ at::Tensor median_squared_distances_cpu(at::TensorList x, at::TensorList y) {
 
 TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("hsic_terms", hsic_terms_cpu);
+  m.impl("gram_power_sums", gram_power_sums_cpu);
   m.impl("median_squared_distances", median_squared_distances_cpu);
 }
 

@@ -15,7 +15,37 @@ TORCH_LIBRARY(simcore, m) {
   // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
   m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
 
+  // hsic_terms of the linear kernel by its Gram method, and sums over each layer's K scaled by
+  // 2^(-2 exponent): squares [L, n] sum_{j != i} K_ij^2, cubes [L] sum_{i != j} K_ij^3, x then y.
+  m.def(
+      "gram_power_sums(Tensor[] x, Tensor[] y, str estimator, int max_memory) -> (Tensor xy, "
+      "Tensor xx, Tensor yy, Tensor squares, Tensor cubes, Tensor exponents)");
+
   // Median of the squared distances between the rows of each layer, as the RBF kernel's bandwidth
   // rule has it, float64 [Lx + Ly].
   m.def("median_squared_distances(Tensor[] x, Tensor[] y) -> Tensor");
+
+  // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
+  // with r = min(n, p); standardize divides the columns by their standard deviation.
+  m.def(
+      "principal_components(Tensor[] x, bool standardize) -> (Tensor[] u, Tensor[] s, Tensor[] "
+      "vt)");
+
+  // ||Xc_i^T Yc_j||_* of all layer pairs: xy [Lx, Ly], and ||Xc_i||_F: norm_x [Lx], norm_y [Ly].
+  // y empty: x with itself. nan for a layer without variance.
+  m.def(
+      "nuclear_norms(Tensor[] x, Tensor[] y, int max_memory) "
+      "-> (Tensor xy, Tensor norm_x, Tensor norm_y)");
+
+  // For every neuron of every layer of x (rows, layers one after another) and every layer of y:
+  // max_k' |pearson(x_k, y_k')| (float64, nan where undefined) and the first such k' (int64, -1).
+  // y empty: x with itself.
+  m.def("best_partners(Tensor[] x, Tensor[] y, int max_memory) -> (Tensor best, Tensor partner)");
+
+  // ||y_j^T x_k||^2 / ||x_k||^2 over centred columns, rows and columns as above, float64.
+  m.def("explained_shares(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
+
+  // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
+  // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
+  m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
 }

@@ -73,6 +73,6 @@ def resampled_cka(
 
 
 def permutation_pvalue(observed: ArrayLike, null: ArrayLike) -> Array:
-    """``(1 + k) / (1 + K)``, k of the K null values ``[K, ...]`` being at least the observed one."""
+    """``(1 + k) / (1 + K)``, k of the K null values ``[K, ...]`` reaching `observed`."""
     null = np.asarray(null)
     return (1 + (null >= np.asarray(observed)).sum(axis=0)) / (1 + len(null))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simcore._inputs import Array, Layers
 from simcore._ops import permuted_gram_products
-from simcore._progress import counted, progress_bar
+from simcore._progress import progress_bar
 from simcore.cka import normalise, warn_undefined
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.measures import (
@@ -23,7 +23,7 @@ from simcore.stats.measures import (
 
 DRAWS = 16  # resamples whose row sums are held at a time
 SUM_COPIES = 8  # of row sums [DRAWS, n, layers], while estimates are formed of them
-ROWS = 16  # of the Gram matrices that row sums are formed of at a time
+ROWS = 64  # of the Gram matrices that row sums are formed of at a time
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,7 @@ def bootstrap_ci(
         values = _cka_values(cka, _draws(rng, cka.n, count), progress)
         return _interval(values, confidence, cka.from_numpy)
     grid = GridMeasure(measure, X, Y, options, max_memory)
-    turns = counted(_draws(rng, grid.n, count), "bootstrap_ci", progress)
-    values = torch.stack([grid(rows, rows) for rows in turns])
+    values = grid.draws(_draws(rng, grid.n, count), "bootstrap_ci", progress, paired=True)
     return _interval(values, confidence, grid.from_numpy)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C
+from simcore._inputs import check_finite
 from simcore._ops import median_squared_distances
 from simcore.cka import _Options
 
@@ -16,22 +17,6 @@ LARGEST_REGISTER = 16  # float32 entries with AVX-512
 RESULT_COPIES = 8  # of [draws, Lx, Ly], while it is being normalised
 FLOAT64_BANDWIDTH = 8.0  # as csrc/cpu/plan.h: all entries lie within 1 % of each other from here on
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
-
-
-def refuse_nonfinite(layers: list[Tensor], name: str) -> None:
-    """A ValueError for the first layer that holds NaN or infinity."""
-    for index, layer in enumerate(layers):
-        bad = layer.numel() - int(torch.isfinite(layer).sum())
-        if bad:
-            raise ValueError(
-                f"{name}[{index}]: wanted finite values, got {bad} NaN or infinite of "
-                f"{layer.numel()}"
-            )
-
-
-def memory_limit(max_memory: int) -> int:
-    """`max_memory`, or a quarter of the free memory where that is 0."""
-    return max_memory or int(_C.free_memory()) // 4
 
 
 class CkaMeasure:
@@ -85,22 +70,21 @@ class CkaMeasure:
         """Where the layers of the columns start among x, then y."""
         return len(self.x) if self.y else 0
 
-    def features(self, layer: Tensor, scale: Tensor | None = None) -> Tensor:
-        """Centred columns ``[n, p]`` in the compute dtype, divided by their largest entry.
+    def features(self, layer: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Centred columns ``[n, p]`` in the compute dtype over `scale`, and that.
 
         The first row goes first: a constant column then becomes exactly zero, and a large offset
-        costs no digits. CKA is blind to the scale, which keeps squares of Gram entries in range.
+        costs no digits. CKA is blind to the scale, by default the largest entry, which keeps
+        squares of Gram entries in range.
         """
         x = layer.double()
         x = x - x[:1]
         x -= x.mean(0)
-        x /= self._scale(x) if scale is None else scale
-        return x.to(self.dtype)
-
-    @staticmethod
-    def _scale(centred: Tensor) -> Tensor:
-        largest = centred.abs().max()
-        return torch.where(largest > 0, largest, 1.0)
+        if scale is None:
+            largest = x.abs().max()
+            scale = torch.where(largest > 0, largest, 1.0)
+        x /= scale
+        return x.to(self.dtype), scale
 
     def gram(self, layer: Tensor, index: int) -> Tensor:
         """Gram matrix ``[n, n]`` of centred features, not yet centred itself; zero if undefined.
@@ -109,13 +93,13 @@ class CkaMeasure:
         which every estimator is blind: float32 then keeps the digits of the differences.
         """
         if self.kernel == "linear":
-            x = self.features(layer)
+            x, _ = self.features(layer)
             return x @ x.T
         median = self.medians[index]
         if not median > 0:
             return torch.zeros(self.n, self.n, dtype=self.dtype)
         # Distances in units of the median: any scale of the features is in range.
-        x = self.features(layer, median.sqrt())
+        x, _ = self.features(layer, median.sqrt())
         lengths = x.double().square().sum(1).to(self.dtype)
         k = x @ x.T
         k.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).fill_diagonal_(0)
@@ -206,8 +190,8 @@ def blocks_of_stores(
     """
     count_x, count_y = len(measure.x), len(measure.columns)
     size = _block_size(measure, extra, advice)
-    refuse_nonfinite(measure.x, "X")
-    refuse_nonfinite(measure.y, "Y")
+    check_finite(measure.x, "X")
+    check_finite(measure.y, "Y")
     y = GramStore(measure, min(size, count_y), centred=centred)
     if not measure.y and size >= count_x:
         y.load(measure.x, 0)
@@ -229,7 +213,7 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
     # Beside the stores: a layer in float64 twice and in the compute dtype, one Gram matrix, a
     # block of its rows.
     fixed = n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
-    limit = memory_limit(measure.max_memory)
+    limit = _C.memory_bound(measure.max_memory)
     count_x, count_y = len(measure.x), len(measure.columns)
 
     def needed(size: int) -> int:

@@ -1,6 +1,7 @@
 """The measures that statistics are taken of: by name or any function of two lists of layers."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from torch import Tensor
 
 import simcore
 from simcore._inputs import Array, Layers, as_layer_pair, check_choice
+from simcore._progress import counted
+from simcore.basis import Basis, bases
 
 MEASURES = (
     "cka",
@@ -21,6 +24,10 @@ MEASURES = (
     "neuronsim",
     "mixedsim",
 )
+# Those that take bases, and of them those that truncate (with the default) or keep X as it is.
+DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
+TRUNCATED = {"svcca": 0.99, "pwcca": None}
+EXPLAINED = ("linreg", "mixedsim")
 Measure = str | Callable[..., Any]
 
 
@@ -53,22 +60,49 @@ class GridMeasure:
     ----------
     measure : str or function
         ``f(X, Y, **options)`` gets two lists of tensors and gives a grid ``[len(X), len(Y)]``.
+    permuted : bool
+        Only permutations of Y will be asked for: layers of the CCA family are decomposed once.
     """
 
     def __init__(
-        self, measure: Measure, X: Layers, Y: Layers | None, options: dict, max_memory: int | None
+        self,
+        measure: Measure,
+        X: Layers,
+        Y: Layers | None,
+        options: dict,
+        max_memory: int | None,
+        *,
+        permuted: bool = False,
     ) -> None:
         name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
         x, y, self.from_numpy = as_layer_pair(X, Y, 2, f"resampling of {name}")
-        self.x, self.y = x, y or x
-        self.n = len(self.x[0])
+        self.n, self.dtype = len(x[0]), x[0].dtype
+        self.x: list[Tensor] | list[Basis] = x
+        self.y: list[Tensor] | list[Basis] = y or x
         self.options = dict(options)
         self.function: Callable[..., Any]
         if isinstance(measure, str):
             self.function = getattr(simcore, f"{measure}_grid")
             self.options["max_memory"] = max_memory
+            if permuted and measure in DECOMPOSED:
+                self._decompose(measure, x, y)
         else:
             self.function = measure
+
+    def _decompose(self, name: str, x: list[Tensor], y: list[Tensor]) -> None:
+        """Bases in place of layers; what truncates or scales them has then been applied."""
+        cut_x = cut_y = None
+        basis_options: dict[str, Any] = {"max_memory": self.options["max_memory"]}
+        if name in TRUNCATED:
+            cut_x = cut_y = self.options.get("truncation", TRUNCATED[name])
+            if isinstance(cut_x, Sequence) and y:
+                cut_x, cut_y = cut_x[: len(x)], cut_x[len(x) :]
+            self.options["truncation"] = None
+        if name == "svcca":
+            basis_options["standardize"] = self.options.pop("standardize", False)
+        self.y = bases(y or x, truncation=cut_y, **basis_options)
+        if name not in EXPLAINED:
+            self.x = bases(x, truncation=cut_x, **basis_options) if y else self.y
 
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
         """The grid for layers whose rows are those of the indices (None: as they are)."""
@@ -79,12 +113,24 @@ class GridMeasure:
             raise ValueError(f"measure: wanted a grid {wanted}, got shape {tuple(grid.shape)}")
         return grid
 
+    def draws(self, rows: np.ndarray, label: str, progress: bool, *, paired: bool) -> Tensor:
+        """Grids ``[draws, Lx, Ly]`` of every draw of rows of Y, and of X alike if `paired`.
 
-def _take(layers: list[Tensor], rows: np.ndarray | None) -> list[Tensor]:
+        What the measure warns about is the same for every draw: only the first one may.
+        """
+        grids = []
+        with warnings.catch_warnings():
+            for index in counted(rows, label, progress):
+                grids.append(self(index if paired else None, index))
+                warnings.simplefilter("ignore", UserWarning)
+        return torch.stack(grids)
+
+
+def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
     if rows is None:
         return layers
     index = torch.from_numpy(rows).long()
-    return [layer[index] for layer in layers]
+    return [layer.permute(index) if isinstance(layer, Basis) else layer[index] for layer in layers]
 
 
 def as_array(values: Tensor, from_numpy: bool) -> Array:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from simcore.stats.grams import BLOCK_ROWS, CkaMeasure
+from simcore.stats.grams import BLOCK_ROWS
 
 # (loops, vertices) of the graphs that do not vanish, in the order of the invariants.
 SECOND = ((2, 1), (0, 2))  # sum K_ii^2, sum K_ij^2
@@ -173,15 +173,23 @@ def dense_invariants(gram: Tensor) -> Invariants:
     return _invariants(trace, shift, diagonal, squares, cubes, bilinear, trace_of_cube(gram))
 
 
-def linear_invariants(x: Tensor, estimator: str) -> Invariants:
-    """The same of ``x x'`` for centred features ``[n, p]``, holding one block of rows at a time.
+class PowerSums(NamedTuple):
+    """Sums over one layer's Gram matrix K of centred features, all in the same units."""
+
+    lengths: Tensor  # [n] K_ii
+    squares: Tensor  # [n] sum_{j != i} K_ij^2
+    cubes: Tensor  # sum_{i != j} K_ij^3
+
+
+def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
+    """The same of ``K = x x'`` for centred features ``[n, p]``, without K where p < n.
 
     Both centrings of K, with the trace taken off, are ``M = H (K - D) H`` with a diagonal
     D: ``D = tr(K) / (n-1)`` (biased), or what makes ``M_ii = 0`` (unbiased). With ``K 1 = 0``
-    that is ``K - H D H``, so that ``tr M^3`` follows from ``tr K^3 = tr (x' x)^3``.
+    that is ``K - H D H``: off the diagonal ``K_ij + a_i + a_j``.
     """
     n = len(x)
-    lengths = x.double().square().sum(1)
+    lengths = sums.lengths
     total = lengths.sum()
     if estimator == "biased":
         trace = total
@@ -191,42 +199,52 @@ def linear_invariants(x: Tensor, estimator: str) -> Invariants:
         trace = torch.zeros_like(total)
         delta = n / (n - 2) * lengths - total / ((n - 1) * (n - 2))
         diagonal = torch.zeros_like(lengths)
-    squares, cubes = _linear_sums(x, delta, diagonal)
     mean = delta.mean()
+    a = delta / n - mean / (2 * n)
 
-    def bilinear(v: Tensor) -> Tensor:  # v' M v
-        return (v.to(x.dtype) @ x).double().square().sum() - (delta * (v - v.mean()).square()).sum()
+    def product(v: Tensor) -> Tensor:  # K v
+        return (x @ (v.to(x.dtype) @ x)).double()
 
+    squares, cubes = _shifted_sums(sums, a, product(a))
+    squares = squares + diagonal.square()
+    cubes = cubes + diagonal.pow(3).sum()
+    bilinear = diagonal @ product(diagonal) - delta @ (diagonal - diagonal.mean()).square()
+    if x.shape[1] < n:
+        cube = _linear_trace_of_cube(x, delta, diagonal, squares, product(delta))
+    else:
+        m = (x @ x.T).add_(a.to(x.dtype)[:, None]).add_(a.to(x.dtype))
+        m.diagonal().copy_(diagonal)
+        cube = trace_of_cube(m)
+    return _invariants(trace, trace / (n - 1), diagonal, squares, cubes, bilinear, cube)
+
+
+def _shifted_sums(sums: PowerSums, a: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
+    """Off the diagonal ``sum_j M_ij^2`` and ``sum_ij M_ij^3`` of ``M_ij = K_ij + a_i + a_j``.
+
+    Multiplied out, with ``K 1 = 0`` and `product` ``K a``.
+    """
+    n, lengths = len(a), sums.lengths
+    a1, a2, a3 = a.sum(), a.square().sum(), a.pow(3).sum()
+    squares = sums.squares + 2 * (product - 2 * a * lengths)
+    squares = squares + (n - 4) * a.square() + 2 * a * a1 + a2
+    cubes = sums.cubes + 6 * (a @ sums.squares) + 6 * (a @ product - 2 * lengths @ a.square())
+    return squares, cubes + (2 * n - 8) * a3 + 6 * a1 * a2
+
+
+def _linear_trace_of_cube(
+    x: Tensor, delta: Tensor, diagonal: Tensor, squares: Tensor, product: Tensor
+) -> Tensor:
+    """``tr M^3`` from ``tr K^3 = tr (x' x)^3 = tr (M + H D H)^3``, `product` being ``K delta``."""
+    n, mean = len(x), delta.mean()
     delta2, delta3 = delta.square().sum(), delta.pow(3).sum()
+    bilinear = delta @ product - delta @ (delta - mean).square()  # delta' M delta
     cube_of_d = (1 - 3 / n) * delta3 + 3 / n * mean * delta2 - mean**3  # tr (H D H)^3
-    cube = (
+    return (
         trace_of_cube(_symmetric_product(x))
         - 3 * delta @ squares
-        - 3 * (diagonal @ delta.square() - bilinear(delta) / n)
+        - 3 * (diagonal @ delta.square() - bilinear / n)
         - cube_of_d
     )
-    shift = trace / (n - 1)
-    return _invariants(trace, shift, diagonal, squares, cubes, bilinear(diagonal), cube)
-
-
-def _linear_sums(x: Tensor, delta: Tensor, diagonal: Tensor) -> tuple[Tensor, Tensor]:
-    """``sum_j M_ij^2`` (``[n]``) and ``sum_ij M_ij^3``, M as in `linear_invariants`."""
-    n = len(x)
-    # Off the diagonal M_ij = K_ij + u_i + u_j: two more columns on each side of the product.
-    u = (delta / n - delta.mean() / (2 * n))[:, None].to(x.dtype)
-    one = torch.ones_like(u)
-    left, right = torch.cat([x, u, one], dim=1), torch.cat([x, one, u], dim=1)
-    squares, cubes = torch.zeros(n, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for rows in _row_blocks(n):
-        size = rows.stop - rows.start
-        block = left[rows] @ right[rows.start :].T
-        block[:, :size].diagonal().copy_(diagonal[rows])
-        power = block.square()
-        squares[rows] += power.sum(1)
-        squares[rows.stop :] += power[:, size:].sum(0)  # what lies right of the diagonal block
-        block *= power  # stands for its mirror image too
-        cubes += 2 * block.sum() - block[:, :size].sum()
-    return squares, cubes
 
 
 def _invariants(
@@ -245,22 +263,6 @@ def _invariants(
     return Invariants(trace, norm + shift.square() * (n - 1), second, third)
 
 
-def layer_invariants(layers: list[Tensor], measure: CkaMeasure, first: int) -> Invariants:
-    """Invariants of every layer, one Gram matrix at a time or none at all.
-
-    Parameters
-    ----------
-    layers : list of ``[n, p_i]`` tensors
-    measure : CkaMeasure
-        Kernel, estimator and compute dtype.
-    first : int
-        Where the layers start among x, then y.
-    """
-    found = []
-    for index, layer in enumerate(layers, first):
-        n, width = layer.shape
-        if measure.kernel == "linear" and width < n:
-            found.append(linear_invariants(measure.features(layer), measure.estimator))
-        else:
-            found.append(dense_invariants(measure.centred_gram(layer, index)))
+def stack(found: list[Invariants]) -> Invariants:
+    """One layer's invariants after the other."""
     return Invariants(*(torch.stack(values) for values in zip(*found, strict=True)))

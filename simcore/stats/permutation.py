@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from simcore._inputs import Array, Layers, check_choice
-from simcore._ops import hsic_terms, permuted_gram_products
-from simcore._progress import counted, progress_bar
+from simcore._ops import gram_power_sums, hsic_terms, permuted_gram_products
+from simcore._progress import progress_bar
 from simcore.cka import normalise, warn_undefined
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.measures import (
@@ -20,7 +20,15 @@ from simcore.stats.measures import (
     check_measure,
     generator,
 )
-from simcore.stats.moments import layer_invariants, moment, pearson3_tail
+from simcore.stats.moments import (
+    Invariants,
+    PowerSums,
+    dense_invariants,
+    linear_invariants,
+    moment,
+    pearson3_tail,
+    stack,
+)
 
 # A permutation that changes nothing (of equal rows, say) gives the observed value in another order
 # of summation: so many units in the last place count as equal.
@@ -81,13 +89,15 @@ def permutation_test(
     measure : str or function
         "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim" or "mixedsim", or
         a function ``f(X, Y, **options)`` of two lists of tensors that gives a grid
-        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once and reuses it.
+        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once and reuses it; the
+        CCA family, linreg, procrustes and mixedsim decompose every layer once.
     permutations : int
         Draws K. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}
         ``moments`` (CKA only) draws nothing: exact mean, variance and skewness of the permutation
-        distribution, and the tail of the Pearson type III distribution that has them. ``permutations``
-        and ``seed`` are then unused. Far in the tail the p-value is an extrapolation, and can be 0.
+        distribution, and the tail of the Pearson type III distribution that has them.
+        ``permutations`` and ``seed`` are then unused. Far in the tail the p-value is an
+        extrapolation, and can be 0.
     seed : int
         Of the permutations. Global random states are neither read nor changed.
     return_null : bool
@@ -96,7 +106,7 @@ def permutation_test(
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. With
         ``permutation`` CKA holds Gram matrices: all layers' if they fit, else blocks of 8 or more
         layers of either side, those of X being formed again for every block of Y. ``moments`` holds
-        one at most, for the linear kernel with ``p < n`` none.
+        one at most, for the linear kernel with ``p < n`` none (that one, and p x p, not bounded).
     progress : bool
         Show a progress bar on stderr.
     **options
@@ -147,11 +157,10 @@ def permutation_test(
         cka = CkaMeasure(X, Y, options, max_memory)
         values = _cka_values(cka, _permutations(rng, cka.n, draws), progress)
         return _summary(values, cka.dtype, return_null, cka.from_numpy)
-    grid = GridMeasure(measure, X, Y, options, max_memory)
-    permuted = _permutations(rng, grid.n, draws)
-    turns = counted(permuted, "permutation_test", progress)
-    values = torch.stack([grid(None, rows) for rows in turns])
-    return _summary(values, grid.x[0].dtype, return_null, grid.from_numpy)
+    grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
+    rows = _permutations(rng, grid.n, draws)
+    values = grid.draws(rows, "permutation_test", progress, paired=False)
+    return _summary(values, grid.dtype, return_null, grid.from_numpy)
 
 
 def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
@@ -209,21 +218,13 @@ def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 @torch.no_grad()
 def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
-    n = measure.n
+    n, count_x = measure.n, len(measure.x)
+    form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
-        terms = hsic_terms(
-            measure.x,
-            measure.y,
-            measure.kernel,
-            measure.estimator,
-            measure.bandwidth,
-            "auto",
-            measure.max_memory,
-        )
+        terms, found = form(measure)
     warn_undefined("permutation_test", terms[1], terms[2] if measure.y else None)
     observed = normalise(*terms)
-    x = layer_invariants(measure.x, measure, 0)
-    y = layer_invariants(measure.y, measure, len(measure.x)) if measure.y else x
+    x, y = stack(found[:count_x]), stack(found[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
     std = torch.sqrt(moment(x.second, y.second, 2, n))
     skewness = moment(x.third, y.third, 3, n) / std**3
@@ -243,10 +244,33 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     )
 
 
-def _result(from_numpy: bool, **grids: Tensor | None) -> PermutationTest:
-    observed, mean = grids["observed"], grids["null_mean"]
-    assert observed is not None and mean is not None
-    grids["calibrated"] = (observed - mean) / (1 - mean)
+def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+    """HSIC terms, and invariants of all layers, x then y."""
+    *terms, squares, cubes, exponents = gram_power_sums(
+        measure.x, measure.y, measure.estimator, measure.max_memory
+    )
+    found = []
+    for index, layer in enumerate(measure.x + measure.y):
+        x, scale = measure.features(layer)
+        units = torch.exp2(exponents[index]) / scale  # of the operator's features in those of x
+        lengths = x.double().square().sum(1)
+        sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
+        found.append(linear_invariants(x, sums, measure.estimator))
+    return tuple(terms), found
+
+
+def _rbf_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+    options = ("rbf", measure.estimator, measure.bandwidth, "auto", measure.max_memory)
+    terms = hsic_terms(measure.x, measure.y, *options)
+    layers = enumerate(measure.x + measure.y)
+    return terms, [dense_invariants(measure.centred_gram(t, i)) for i, t in layers]
+
+
+def _result(
+    from_numpy: bool, *, observed: Tensor, null_mean: Tensor, **others: Tensor | None
+) -> PermutationTest:
+    calibrated = (observed - null_mean) / (1 - null_mean)
+    grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
     arrays: dict[str, Any] = {
         name: None if grid is None else as_array(grid, from_numpy) for name, grid in grids.items()
     }
