@@ -226,7 +226,8 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     observed = normalise(*terms)
     x, y = stack(found[:count_x]), stack(found[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
-    std = torch.sqrt(moment(x.second, y.second, 2, n))
+    # For n = 2 the variance is 0, and by rounding less.
+    std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
     skewness = moment(x.third, y.third, 3, n) / std**3
     mean = x.trace[:, None] * y.trace / (n - 1) / scale
     std = std / scale
