@@ -11,6 +11,7 @@
 from importlib.metadata import version as _version
 
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
+from simcore import stats as stats
 from simcore._C import build_info
 from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
@@ -40,5 +41,6 @@ __all__ = [
     "procrustes_grid",
     "pwcca_grid",
     "rsa_grid",
+    "stats",
     "svcca_grid",
 ]

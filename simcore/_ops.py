@@ -9,6 +9,9 @@ from torch import Tensor
 from simcore import _C as _C  # loading the extension registers the operators
 
 hsic_terms = torch.ops.simcore.hsic_terms
+permuted_gram_products = torch.ops.simcore.permuted_gram_products
+gram_power_sums = torch.ops.simcore.gram_power_sums
+median_squared_distances = torch.ops.simcore.median_squared_distances
 principal_components = torch.ops.simcore.principal_components
 nuclear_norms = torch.ops.simcore.nuclear_norms
 best_partners = torch.ops.simcore.best_partners
@@ -31,6 +34,27 @@ def _fake_hsic_terms(
     shapes = ((rows, columns), (rows,), (columns,))
     xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
     return xy, xx, yy
+
+
+@torch.library.register_fake("simcore::permuted_gram_products")
+def _fake_permuted_gram_products(
+    x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    return x.new_empty((rows.shape[0], x.shape[2], y.shape[2]), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::gram_power_sums")
+def _fake_gram_power_sums(
+    x: Sequence[Tensor], y: Sequence[Tensor], estimator: str, max_memory: int
+) -> tuple[Tensor, ...]:
+    rows, columns, layers = len(x), len(y) or len(x), len(x) + len(y)
+    shapes = ((rows, columns), (rows,), (columns,), (layers, x[0].shape[0]), (layers,), (layers,))
+    return tuple(x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+
+
+@torch.library.register_fake("simcore::median_squared_distances")
+def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+    return x[0].new_empty((len(x) + len(y),), dtype=torch.float64)
 
 
 @torch.library.register_fake("simcore::principal_components")

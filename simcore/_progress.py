@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from simcore import _C
 
 
@@ -27,6 +29,17 @@ class _Bar:
         text = f"\r{self.label} [{bar}] {share:4.0%} {elapsed:.1f} s, {left:.1f} s left "
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray]:
+    """The items (first axis) one by one, showing on stderr how many are done, if `enabled`."""
+    bar = _Bar(label)
+    for done, item in enumerate(items, 1):
+        yield item
+        if enabled:
+            bar(done / len(items))
+    if enabled:
+        sys.stderr.write("\n")
 
 
 @contextmanager

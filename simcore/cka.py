@@ -59,21 +59,22 @@ class _Options:
 
 
 def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
-    """CKA ``[Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive.
+    """CKA ``[..., Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive.
 
     HSIC grows with the fourth power of the features, so ``xx * yy`` leaves float64's range for
     features of size 1e-40 or 1e40. Powers of two are taken out first: they are exact, so that a
     layer's similarity to itself stays exactly 1, which two square roots would not give.
     """
     defined_x, defined_y = _defined(xx), _defined(yy)
-    defined = defined_x[:, None] & defined_y[None, :]
+    defined = defined_x[..., :, None] & defined_y[..., None, :]
     # Harmless numbers stand in for undefined ones until the end: a nan inside would reach the
     # gradients of all other layers as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     scale_x, scale_y = _inverse_root_scale(xx), _inverse_root_scale(yy)
     xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
-    xy = torch.where(defined, xy, 0.0) * scale_x[:, None] * scale_y[None, :]
-    return torch.where(defined, xy / torch.sqrt(xx[:, None] * yy[None, :]), float("nan"))
+    xy = torch.where(defined, xy, 0.0) * scale_x[..., :, None] * scale_y[..., None, :]
+    norms = xx[..., :, None] * yy[..., None, :]
+    return torch.where(defined, xy / torch.sqrt(norms), float("nan"))
 
 
 def _defined(self_hsic: Tensor) -> Tensor:

@@ -26,6 +26,14 @@ ORACLE_MEDIAN = 1e-5
 # At n > 4096 the median of the RBF kernel may come from a sample of 10^6 pairs or more. The pairs
 # share 10^3 rows, so its relative standard error is near 1 / sqrt(10^3).
 SAMPLED_MEDIAN = 0.05
+# Statistics: random checks with fixed seeds accept what happens with this probability; estimates
+# may be so many standard errors off (there are some hundred of them).
+TEST_LEVEL = 0.999
+STANDARD_ERRORS = 5
+# A Pearson type III tail beside the permutation distribution it approximates, where p > 0.01.
+PEARSON3_TAIL = 0.03
+GAMMA_TAIL = 1e-8  # two libraries' incomplete gamma functions
+FLOAT32_MOMENTS = 1e-3  # relative, of standard deviation and skewness
 
 
 def as_float64(values) -> np.ndarray:

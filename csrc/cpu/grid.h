@@ -41,6 +41,8 @@ struct GridSums {
   std::vector<double> offdiag;  // [L, L], upper triangle of wanted pairs; sum_{i != j} K_ij L_ij
   std::vector<double> diag;     // [L, n] K_ii
   std::vector<double> rows;     // [L, n] sum_{j != i} K_ij; empty for the linear kernel (= -diag)
+  std::vector<double> squares;  // [L, n] sum_{j != i} K_ij^2, if asked for
+  std::vector<double> cubes;    // [L] sum_{i != j} K_ij^3, if asked for
 };
 
 // gammas[l] = 1 / (2 sigma_l^2); shift = the kernel's value at the median distance.
@@ -53,7 +55,8 @@ template <typename T>
 RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt);
 
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, const Runtime& rt);
+GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
+                   const Runtime& rt);
 
 template <typename T>
 GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt);

@@ -81,6 +81,9 @@ HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem
   const int64_t count_y = grid.symmetric ? count_x : grid.count() - count_x;
   const int64_t offset_y = grid.symmetric ? 0 : count_x;
   HsicResult result;
+  result.squares = sums.squares;
+  result.cubes = sums.cubes;
+  for (const Centring<T>& centring : grid.centring) result.exponents.push_back(centring.exponent);
   result.xy.resize(count_x * count_y);
   result.xx.resize(count_x);
   result.yy.resize(count_y);
@@ -104,12 +107,27 @@ HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) 
   if (plan.method == Method::feature)
     return assemble(grid, feature_sums(grid, plan, rt), problem, rt);
   if (problem.kernel == KernelKind::linear)
-    return assemble(grid, gram_sums<T>(grid, nullptr, plan, rt), problem, rt);
+    return assemble(grid, gram_sums<T>(grid, nullptr, problem.power_sums, plan, rt), problem, rt);
   const RbfScale scale = median_bandwidths(grid, problem.bandwidth, rt);
-  return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt);
+  return assemble(grid, gram_sums(grid, &scale, false, plan, rt), problem, rt);
+}
+
+template <typename T>
+std::vector<double> medians(const HsicProblem& problem, const Runtime& rt) {
+  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
+  std::vector<double> result = median_bandwidths(grid, 1.0, rt).gammas;
+  // gamma = 1 / (2 median) of features scaled by 2^-exponent
+  for (int64_t l = 0; l < grid.count(); l++)
+    result[l] = std::ldexp(0.5 / result[l], 2 * grid.centring[l].exponent);
+  return result;
 }
 
 }  // namespace
+
+std::vector<double> median_squared_distances(const HsicProblem& problem, bool float64,
+                                             const Runtime& rt) {
+  return float64 ? medians<double>(problem, rt) : medians<float>(problem, rt);
+}
 
 HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
   return plan.float64 ? run<double>(problem, plan, rt) : run<float>(problem, plan, rt);

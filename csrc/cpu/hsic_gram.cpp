@@ -33,7 +33,8 @@ constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end togethe
 template <typename T>
 class GramPass {
  public:
-  GramPass(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, const Runtime& rt)
+  GramPass(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
+           const Runtime& rt)
       : grid_(grid),
         rbf_(rbf),
         plan_(plan),
@@ -54,6 +55,10 @@ class GramPass {
       column_norms_.emplace_back(plan.tile_cols);
     }
     if (rbf != nullptr) row_sums_.resize(grid.count() * grid.n);
+    if (power_sums) {
+      squares_.resize(grid.count() * grid.n);
+      cubes_.resize(grid.count());
+    }
   }
 
   GridSums run() {
@@ -68,6 +73,7 @@ class GramPass {
         else
           compute_beyond(tile, j0);
         if (rbf_ != nullptr) add_row_sums(tile);
+        if (!cubes_.empty()) add_power_sums(tile);
         contract(tile);
         done += tile.entries;
         if (rt_.progress) rt_.progress(std::min(1.0, done / total));
@@ -225,10 +231,38 @@ class GramPass {
     });
   }
 
+  // Squares by row, like the row sums, and cubes; sums of one column group in T.
+  void add_power_sums(const Tile& tile) {
+    parallel_tasks(rt_, grid_.count(), [&](int64_t l, int) {
+      double* squares = squares_.data() + l * grid_.n;
+      for (const Tile::Group& group : tile.groups) {
+        const T* g = gram_.data() + l * tile_stride_ + group.offset;
+        T column[kMaxUnit] = {}, cube[kMaxUnit] = {}, square[kMaxUnit];
+        for (int64_t i = 0; i < group.rows && tile.i0 + i < grid_.n; i++, g += unit_) {
+          for (int64_t j = 0; j < unit_; j++) {
+            square[j] = g[j] * g[j];
+            column[j] += square[j];
+            cube[j] += square[j] * g[j];
+          }
+          // Every unit is a multiple of 6: three vectors of two elements or more.
+          T row[6] = {};
+          for (int64_t j = 0; j < unit_; j += 6)
+            for (int64_t r = 0; r < 6; r++) row[r] += square[j + r];
+          squares[tile.i0 + i] +=
+              double(((row[0] + row[1]) + (row[2] + row[3])) + (row[4] + row[5]));
+        }
+        for (int64_t j = 0; j < unit_ && group.column + j < grid_.n; j++) {
+          squares[group.column + j] += double(column[j]);
+          cubes_[l] += 2 * double(cube[j]);
+        }
+      }
+    });
+  }
+
   GridSums collect() const {
     const int64_t count = grid_.count();
     GridSums sums{std::vector<double>(count * count), std::vector<double>(count * grid_.n),
-                  row_sums_};
+                  row_sums_, squares_, cubes_};
     for (int64_t a = 0; a < count; a++) {
       for (int64_t b = a; b < count; b++) {
         if (!grid_.wanted(a, b)) continue;
@@ -259,18 +293,20 @@ class GramPass {
   std::vector<std::unique_ptr<ContractionSlot<T>>> slots_;  // one per thread
   std::vector<double> norms_;                               // [L, padded n] squared row lengths
   std::vector<double> row_sums_;                            // [L, n], RBF only
+  std::vector<double> squares_, cubes_;                     // [L, n], [L], if asked for
 };
 
 }  // namespace
 
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const Plan& plan, const Runtime& rt) {
-  return GramPass<T>(grid, rbf, plan, rt).run();
+GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
+                   const Runtime& rt) {
+  return GramPass<T>(grid, rbf, power_sums, plan, rt).run();
 }
 
-template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, const Plan&,
+template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, bool, const Plan&,
                                    const Runtime&);
-template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, const Plan&,
+template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, bool, const Plan&,
                                     const Runtime&);
 
 }  // namespace simcore::cpu

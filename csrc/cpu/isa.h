@@ -45,6 +45,11 @@ struct IsaTable {
   // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
   void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);
 
+  // panels[l / width][k][l % width] = row[index[k] * layers + l] for l < layers, k < depth; the
+  // rest of the last panel is zero.
+  void (*gather_entries)(const T* row, int64_t layers, const int32_t* index, int64_t depth,
+                         T* panels);
+
   // g[i][j] <- exp(-gamma * max(0, norm_i + norm_j - 2 g[i][j])) - shift over a [rows, cols] block;
   // cols is a multiple of width.
   void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);

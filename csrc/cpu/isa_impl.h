@@ -209,6 +209,27 @@ void pack_plain(const T* source, int64_t stride, int64_t rows, int64_t depth, T*
   }
 }
 
+// Entries come in any order, from a row that is new to the caches: they are asked for ahead of use.
+constexpr int kPrefetchAhead = 24;
+
+template <typename T>
+void gather_entries(const T* row, int64_t layers, const int32_t* index, int64_t depth, T* panels) {
+  using loose = typename Simd<T>::loose;
+  constexpr int w = kWidth<T>;
+  const int64_t whole = layers / w, rest = layers % w, panel = depth * w;
+  for (int64_t k = 0; k < depth; k++, panels += w) {
+    if (k + kPrefetchAhead < depth)
+      __builtin_prefetch(row + int64_t(index[k + kPrefetchAhead]) * layers);
+    const T* entry = row + int64_t(index[k]) * layers;
+    for (int64_t q = 0; q < whole; q++)
+      *reinterpret_cast<loose*>(panels + q * panel) =
+          *reinterpret_cast<const loose*>(entry + q * w);
+    if (rest == 0) continue;
+    for (int64_t l = 0; l < w; l++)
+      panels[whole * panel + l] = l < rest ? entry[whole * w + l] : T(0);
+  }
+}
+
 // exp(x) for x <= 0, a register at a time: x = m ln2 + r, |r| <= ln2 / 2; Taylor series of e^r to
 // the order where the next term is below half a unit in the last place; the power of two goes into
 // the exponent bits. Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the sum.
@@ -284,6 +305,7 @@ IsaTable<T> make_table(const char* name) {
       pack_rows<T>,
       pack_columns<T>,
       pack_plain<T>,
+      gather_entries<T>,
       rbf<T>,
       select<T>,
       load<T>,

@@ -40,7 +40,7 @@ bool in_float64(const PlanRequest& r) {
 // Sizes that every candidate plan is costed with.
 struct Sizes {
   int64_t n, layers, result, total_width, widest, element, width, unit, threads, pairs;
-  bool rbf;
+  bool rbf, row_results;  // row_results: sums per row of every layer
   double squared_widths;  // sum_l p_l^2
 
   explicit Sizes(const PlanRequest& r)
@@ -53,6 +53,7 @@ struct Sizes {
         unit(kMaxPanels * width),
         threads(r.threads),
         rbf(r.kernel == KernelKind::rbf),
+        row_results(rbf || r.power_sums),
         squared_widths(0) {
     const int64_t x = int64_t(r.widths_x.size()), y = int64_t(r.widths_y.size());
     result = y == 0 ? x * x : x * y;
@@ -87,7 +88,7 @@ double feature_flops(const Sizes& s, const PlanRequest& r) {
 int64_t common_bytes(const Sizes& s) {
   const int64_t centring = s.total_width * 2 * s.element + s.threads * s.widest * 3 * 8;
   const int64_t per_row = s.layers * round_up(s.n, s.unit) * 8;  // one float64 [L, n] array
-  return centring + (s.rbf ? 5 : 3) * per_row +
+  return centring + (s.row_results ? 5 : 3) * per_row +
          (s.layers * s.layers + kResultCopies * s.result) * 8;
 }
 

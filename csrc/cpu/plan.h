@@ -17,8 +17,9 @@ struct PlanRequest {
   std::vector<int64_t> widths_y;  // empty: the grid of x with itself
   KernelKind kernel = KernelKind::linear;
   Method method = Method::automatic;
-  double bandwidth = 1.0;  // of the RBF kernel
-  bool float64 = false;    // compute type; half precisions and float32 compute in float32
+  double bandwidth = 1.0;   // of the RBF kernel
+  bool power_sums = false;  // as HsicProblem's
+  bool float64 = false;     // compute type; half precisions and float32 compute in float32
   int threads = 1;
   int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
 };

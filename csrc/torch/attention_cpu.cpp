@@ -1,5 +1,6 @@
 // simcore::attention_similarity on the CPU: checks, and the call into csrc/cpu.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <stdexcept>

@@ -1,6 +1,7 @@
 // simcore::best_partners and simcore::explained_shares on the CPU: checks and the calls into
 // csrc/cpu.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <stdexcept>

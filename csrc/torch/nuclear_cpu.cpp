@@ -1,6 +1,10 @@
 // simcore::nuclear_norms on the CPU: float32 through csrc/cpu/nuclear.cpp; float64 through LAPACK's
 // singular values, pairs side by side, because squaring M would halve its digits.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_svdvals.h>
 #include <torch/library.h>
 
 #include <stdexcept>

@@ -10,7 +10,12 @@
 //           rule (float32's eps * max(n, p), simcore/basis.py) cuts anyway. float64 layers take the
 //           SVD itself. Columns of U whose singular value is lost are not orthonormal.
 // Twin      simcore/reference/cca.py:svd
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/linalg_svd.h>
+#include <ATen/ops/where.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -21,9 +26,6 @@
 
 namespace simcore {
 namespace {
-
-using at::indexing::None;
-using at::indexing::Slice;
 
 struct Decomposition {
   at::Tensor u, s, vt;
@@ -60,7 +62,7 @@ Decomposition by_eigenvalues(const at::Tensor& x) {
   vectors = vectors.flip(1);
   const at::Tensor inverse = at::where(s > 0, s.reciprocal(), 0.0);
   if (tall) return {x.mm(vectors) * inverse, s, vectors.t()};
-  return {vectors, s, inverse.index({Slice(), None}) * vectors.t().mm(x)};
+  return {vectors, s, inverse.unsqueeze(1) * vectors.t().mm(x)};
 }
 
 Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index) {

@@ -10,7 +10,12 @@
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
 // Twin      simcore/reference/cca.py:pwcca
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/linalg_svd.h>
 #include <torch/library.h>
 
 #include <limits>

@@ -10,6 +10,21 @@ TORCH_LIBRARY(simcore, m) {
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
       "int max_memory) -> (Tensor xy, Tensor xx, Tensor yy)");
 
+  // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
+  // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32
+  // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
+  m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
+
+  // hsic_terms of the linear kernel by its Gram method, and sums over each layer's K scaled by
+  // 2^(-2 exponent): squares [L, n] sum_{j != i} K_ij^2, cubes [L] sum_{i != j} K_ij^3, x then y.
+  m.def(
+      "gram_power_sums(Tensor[] x, Tensor[] y, str estimator, int max_memory) -> (Tensor xy, "
+      "Tensor xx, Tensor yy, Tensor squares, Tensor cubes, Tensor exponents)");
+
+  // Median of the squared distances between the rows of each layer, as the RBF kernel's bandwidth
+  // rule has it, float64 [Lx + Ly].
+  m.def("median_squared_distances(Tensor[] x, Tensor[] y) -> Tensor");
+
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
   // with r = min(n, p); standardize divides the columns by their standard deviation.
   m.def(

@@ -1,0 +1,78 @@
+"""Permutations and resamples as plain loops: Gram matrices reindexed one draw at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simcore.reference.hsic import _ESTIMATORS, Array, _grams, _normalize
+
+
+def permuted_products(
+    x: ArrayLike, y: ArrayLike, rows: ArrayLike, weights: ArrayLike | None = None
+) -> Array:
+    """``sum_ij w_i w_j x[i, j, a] y[r_i, r_j, b]`` for every draw (r, w).
+
+    Parameters
+    ----------
+    x, y : array_like, ``[n, n, Lx]`` and ``[n, n, Ly]``
+    rows : array_like, int, ``[draws, n]``
+    weights : array_like, ``[draws, n]``, optional
+        Default 1.
+
+    Returns
+    -------
+    ndarray, ``[draws, Lx, Ly]``, float64
+    """
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    rows = np.asarray(rows)
+    weights = np.ones(rows.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+    return np.stack(
+        [
+            np.einsum("ija,ijb,i,j->ab", x, y[np.ix_(r, r)], w, w)
+            for r, w in zip(rows, weights, strict=True)
+        ]
+    )
+
+
+def resampled_cka(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike],
+    rows_x: ArrayLike,
+    rows_y: ArrayLike,
+    *,
+    kernel: str = "linear",
+    estimator: str = "biased",
+    bandwidth: float = 1.0,
+) -> Array:
+    """CKA of all layer pairs for every draw of rows; kernels keep the width of all rows.
+
+    Parameters
+    ----------
+    x, y : sequence of array_like ``[n, p]``
+    rows_x, rows_y : array_like, int, ``[draws, m]``
+        Which rows stand in for the examples: a permutation, or a resample with repetitions.
+
+    Returns
+    -------
+    ndarray, ``[draws, len(x), len(y)]``, float64
+    """
+    grams_x = _grams(x, kernel, estimator, bandwidth)
+    grams_y = _grams(y, kernel, estimator, bandwidth)
+    hsic = _ESTIMATORS[estimator]
+    grids = []
+    for r, s in zip(np.asarray(rows_x), np.asarray(rows_y), strict=True):
+        left = [k[np.ix_(r, r)] for k in grams_x]
+        right = [k[np.ix_(s, s)] for k in grams_y]
+        xy = np.array([[hsic(k, m) for m in right] for k in left])
+        xx, yy = (np.array([hsic(k, k) for k in side]) for side in (left, right))
+        grids.append(_normalize(xy, xx, yy))
+    return np.stack(grids)
+
+
+def permutation_pvalue(observed: ArrayLike, null: ArrayLike) -> Array:
+    """``(1 + k) / (1 + K)``, k of the K null values ``[K, ...]`` reaching `observed`."""
+    null = np.asarray(null)
+    return (1 + (null >= np.asarray(observed)).sum(axis=0)) / (1 + len(null))

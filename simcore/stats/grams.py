@@ -1,0 +1,236 @@
+"""Gram matrices of many layers in memory: formed once, used by every draw."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from simcore import _C
+from simcore._inputs import check_finite
+from simcore._ops import median_squared_distances
+from simcore.cka import _Options
+
+BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
+# Layers of an entry lie together in whole registers; more would cost memory, less unaligned loads.
+LAYER_MULTIPLE = 8
+LARGEST_REGISTER = 16  # float32 entries with AVX-512
+RESULT_COPIES = 8  # of [draws, Lx, Ly], while it is being normalised
+FLOAT64_BANDWIDTH = 8.0  # as csrc/cpu/plan.h: all entries lie within 1 % of each other from here on
+_CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
+
+
+class CkaMeasure:
+    """CKA's options and what of the layers all Gram matrices need.
+
+    Parameters
+    ----------
+    X, Y : layers, as in `simcore.cka_grid`
+    options : dict
+        ``kernel``, ``estimator`` and ``bandwidth`` of `simcore.cka_grid`.
+    max_memory : int or None
+
+    Attributes
+    ----------
+    x, y : list of tensors ``[n, p_i]``; y is empty where Y is None
+    dtype : torch.dtype
+        What is computed in: float64 as soon as one layer is, or for a nearly constant RBF kernel.
+    """
+
+    def __init__(self, X: object, Y: object, options: dict, max_memory: int | None) -> None:
+        unknown = sorted(set(options) - set(_CKA_OPTIONS))
+        if unknown:
+            raise TypeError(
+                f"{unknown[0]}: wanted kernel, estimator or bandwidth as options of measure 'cka'"
+            )
+        checked = _Options(
+            **{**_CKA_OPTIONS, **options},
+            method="auto",
+            precision="highest",
+            max_memory=max_memory,
+        )
+        self.kernel, self.estimator = checked.kernel, checked.estimator
+        self.bandwidth, self.max_memory = checked.bandwidth, checked.max_memory
+        self.x, self.y, self.from_numpy = checked.layers(X, Y)  # type: ignore[arg-type]
+        self.x, self.y = [t.detach() for t in self.x], [t.detach() for t in self.y]
+        layers = self.x + self.y
+        wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
+        double = wide or any(t.dtype == torch.float64 for t in layers)
+        self.dtype = torch.float64 if double else torch.float32
+        self.n = len(self.x[0])
+        if self.kernel == "rbf":
+            self.medians = median_squared_distances(self.x, self.y)
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The layers of the grid's columns."""
+        return self.y or self.x
+
+    @property
+    def first_column(self) -> int:
+        """Where the layers of the columns start among x, then y."""
+        return len(self.x) if self.y else 0
+
+    def features(self, layer: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Centred columns ``[n, p]`` in the compute dtype over `scale`, and that.
+
+        The first row goes first: a constant column then becomes exactly zero, and a large offset
+        costs no digits. CKA is blind to the scale, by default the largest entry, which keeps
+        squares of Gram entries in range.
+        """
+        x = layer.double()
+        x = x - x[:1]
+        x -= x.mean(0)
+        if scale is None:
+            largest = x.abs().max()
+            scale = torch.where(largest > 0, largest, 1.0)
+        x /= scale
+        return x.to(self.dtype), scale
+
+    def gram(self, layer: Tensor, index: int) -> Tensor:
+        """Gram matrix ``[n, n]`` of centred features, not yet centred itself; zero if undefined.
+
+        `index` counts x, then y. The RBF kernel comes minus its value at the median distance, to
+        which every estimator is blind: float32 then keeps the digits of the differences.
+        """
+        if self.kernel == "linear":
+            x, _ = self.features(layer)
+            return x @ x.T
+        median = self.medians[index]
+        if not median > 0:
+            return torch.zeros(self.n, self.n, dtype=self.dtype)
+        # Distances in units of the median: any scale of the features is in range.
+        x, _ = self.features(layer, median.sqrt())
+        lengths = x.double().square().sum(1).to(self.dtype)
+        k = x @ x.T
+        k.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).fill_diagonal_(0)
+        shift = torch.tensor(-0.5 / self.bandwidth**2, dtype=torch.float64).exp()
+        return k.mul_(-0.5 / self.bandwidth**2).exp_().sub_(shift.to(self.dtype))
+
+    def centred_gram(self, layer: Tensor, index: int) -> Tensor:
+        """``H K H`` (biased) or the U-centred K (unbiased), ``[n, n]``.
+
+        With either, HSIC is a plain inner product, of reordered matrices too (U-centring: Szekely
+        and Rizzo 2014, *Partial distance correlation*, definition 2).
+        """
+        k = self.gram(layer, index)
+        n = self.n
+        if self.estimator == "biased":
+            if self.kernel == "linear":
+                return k  # of centred features
+            rows = k.mean(1, dtype=torch.float64)
+            offset = rows - rows.mean() / 2
+        else:
+            k.fill_diagonal_(0)
+            rows = k.sum(1, dtype=torch.float64) / (n - 2)
+            offset = rows - rows.sum() / (2 * (n - 1))
+        k -= offset.to(self.dtype)[:, None]
+        k -= offset.to(self.dtype)
+        return k.fill_diagonal_(0) if self.estimator == "unbiased" else k
+
+
+class GramStore:
+    """Gram matrices of some layers, ``[n, n, layers]``: an entry's layers lie together.
+
+    Attributes
+    ----------
+    grams : Tensor ``[n, n, padded]``
+        Layers from ``count`` on are zero.
+    norms : Tensor ``[count]``, float64
+        ``sum_ij K_ij^2``.
+    """
+
+    def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
+        self.measure = measure
+        self.form = measure.centred_gram if centred else measure.gram
+        self.grams = torch.empty(measure.n, measure.n, padded(size), dtype=measure.dtype)
+        self.norms = torch.empty(0, dtype=torch.float64)
+
+    @property
+    def count(self) -> int:
+        """Layers held."""
+        return len(self.norms)
+
+    def load(self, layers: list[Tensor], first: int) -> None:
+        """Replace what is held; `first` counts x, then y."""
+        norms = torch.zeros(len(layers), dtype=torch.float64)
+        self.grams[:, :, len(layers) :] = 0
+        for place, layer in enumerate(layers):
+            k = self.form(layer, first + place)
+            self.grams[:, :, place] = k
+            for row in range(0, len(k), BLOCK_ROWS):
+                norms[place] += k[row : row + BLOCK_ROWS].square().sum(dtype=torch.float64)
+        self.norms = norms
+
+
+def padded(count: int) -> int:
+    """`count` layers in whole registers."""
+    return -(-count // LAYER_MULTIPLE) * LAYER_MULTIPLE
+
+
+def blocks_of_stores(
+    measure: CkaMeasure, *, centred: bool, extra: Callable[[int], int], advice: str
+) -> Iterator[tuple[slice, slice, GramStore, GramStore]]:
+    """All blocks of the grid whose Gram matrices fit into memory at the same time.
+
+    One block where everything fits. Else layers of the columns are formed once, and those of the
+    rows anew for every block of columns.
+
+    Parameters
+    ----------
+    extra : function
+        Bytes that the caller takes beside the Gram matrices, for a number of layers per block.
+    advice : str
+        What to do instead when not even the smallest block fits, for the message.
+
+    Yields
+    ------
+    rows, columns : slice
+    x, y : GramStore
+        Valid until the next block.
+    """
+    count_x, count_y = len(measure.x), len(measure.columns)
+    size = _block_size(measure, extra, advice)
+    check_finite(measure.x, "X")
+    check_finite(measure.y, "Y")
+    y = GramStore(measure, min(size, count_y), centred=centred)
+    if not measure.y and size >= count_x:
+        y.load(measure.x, 0)
+        yield slice(0, count_x), slice(0, count_x), y, y
+        return
+    x = GramStore(measure, min(size, count_x), centred=centred)
+    for j in range(0, count_y, size):
+        columns = slice(j, min(j + size, count_y))
+        y.load(measure.columns[columns], measure.first_column + j)
+        for i in range(0, count_x, size):
+            rows = slice(i, min(i + size, count_x))
+            x.load(measure.x[rows], i)
+            yield rows, columns, x, y
+
+
+def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -> int:
+    n, item = measure.n, measure.dtype.itemsize
+    widest = max(layer.shape[1] for layer in measure.x + measure.y)
+    # Beside the stores: a layer in float64 twice and in the compute dtype, one Gram matrix, a
+    # block of its rows.
+    fixed = n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
+    limit = _C.memory_bound(measure.max_memory)
+    count_x, count_y = len(measure.x), len(measure.columns)
+
+    def needed(size: int) -> int:
+        size_x, size_y = padded(min(size, count_x)), padded(min(size, count_y))
+        shared = not measure.y and size >= count_x
+        grams = (size_y if shared else size_x + size_y) * n * n * item
+        # Of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
+        columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
+        products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
+        return fixed + grams + products + extra(size)
+
+    size = padded(max(count_x, count_y))
+    while size > LAYER_MULTIPLE and needed(size) > limit:
+        size -= LAYER_MULTIPLE
+    if needed(size) > limit:
+        raise ValueError(
+            f"max_memory: wanted at least {needed(size)} bytes to hold Gram matrices of n = {n} "
+            f"rows, got {limit}; {advice}"
+        )
+    return size

@@ -1,0 +1,138 @@
+"""The measures that statistics are taken of: by name or any function of two lists of layers."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import simcore
+from simcore._inputs import Array, Layers, as_layer_pair, check_choice
+from simcore._progress import counted
+from simcore.basis import Basis, bases
+
+MEASURES = (
+    "cka",
+    "cca",
+    "svcca",
+    "pwcca",
+    "linreg",
+    "procrustes",
+    "rsa",
+    "neuronsim",
+    "mixedsim",
+)
+# Those that take bases, and of them those that truncate (with the default) or keep X as it is.
+DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
+TRUNCATED = {"svcca": 0.99, "pwcca": None}
+EXPLAINED = ("linreg", "mixedsim")
+Measure = str | Callable[..., Any]
+
+
+def check_count(value: object, name: str) -> int:
+    """`value` if it is a positive integer, else a ValueError naming the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: wanted a positive integer, got {value!r}")
+    return int(value)
+
+
+def generator(seed: object) -> np.random.Generator:
+    """A generator of its own: neither reads nor moves any global state."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed: wanted an integer from 0 on, got {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def check_measure(measure: Measure) -> None:
+    """A ValueError or TypeError for what is neither a known name nor a function."""
+    if isinstance(measure, str):
+        check_choice(measure, "measure", MEASURES)
+    elif not callable(measure):
+        raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
+
+
+class GridMeasure:
+    """Any measure as a function of row indices on both sides.
+
+    Parameters
+    ----------
+    measure : str or function
+        ``f(X, Y, **options)`` gets two lists of tensors and gives a grid ``[len(X), len(Y)]``.
+    permuted : bool
+        Only permutations of Y will be asked for: layers of the CCA family are decomposed once.
+    """
+
+    def __init__(
+        self,
+        measure: Measure,
+        X: Layers,
+        Y: Layers | None,
+        options: dict,
+        max_memory: int | None,
+        *,
+        permuted: bool = False,
+    ) -> None:
+        name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
+        x, y, self.from_numpy = as_layer_pair(X, Y, 2, f"resampling of {name}")
+        self.n, self.dtype = len(x[0]), x[0].dtype
+        self.x: list[Tensor] | list[Basis] = x
+        self.y: list[Tensor] | list[Basis] = y or x
+        self.options = dict(options)
+        self.function: Callable[..., Any]
+        if isinstance(measure, str):
+            self.function = getattr(simcore, f"{measure}_grid")
+            self.options["max_memory"] = max_memory
+            if permuted and measure in DECOMPOSED:
+                self._decompose(measure, x, y)
+        else:
+            self.function = measure
+
+    def _decompose(self, name: str, x: list[Tensor], y: list[Tensor]) -> None:
+        """Bases in place of layers; what truncates or scales them has then been applied."""
+        cut_x = cut_y = None
+        basis_options: dict[str, Any] = {"max_memory": self.options["max_memory"]}
+        if name in TRUNCATED:
+            cut_x = cut_y = self.options.get("truncation", TRUNCATED[name])
+            if isinstance(cut_x, Sequence) and y:
+                cut_x, cut_y = cut_x[: len(x)], cut_x[len(x) :]
+            self.options["truncation"] = None
+        if name == "svcca":
+            basis_options["standardize"] = self.options.pop("standardize", False)
+        self.y = bases(y or x, truncation=cut_y, **basis_options)
+        if name not in EXPLAINED:
+            self.x = bases(x, truncation=cut_x, **basis_options) if y else self.y
+
+    def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
+        """The grid for layers whose rows are those of the indices (None: as they are)."""
+        grid = self.function(_take(self.x, rows_x), _take(self.y, rows_y), **self.options)
+        grid = torch.as_tensor(grid, dtype=torch.float64)
+        wanted = (len(self.x), len(self.y))
+        if tuple(grid.shape) != wanted:
+            raise ValueError(f"measure: wanted a grid {wanted}, got shape {tuple(grid.shape)}")
+        return grid
+
+    def draws(self, rows: np.ndarray, label: str, progress: bool, *, paired: bool) -> Tensor:
+        """Grids ``[draws, Lx, Ly]`` of every draw of rows of Y, and of X alike if `paired`.
+
+        What the measure warns about is the same for every draw: only the first one may.
+        """
+        grids = []
+        with warnings.catch_warnings():
+            for index in counted(rows, label, progress):
+                grids.append(self(index if paired else None, index))
+                warnings.simplefilter("ignore", UserWarning)
+        return torch.stack(grids)
+
+
+def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
+    if rows is None:
+        return layers
+    index = torch.from_numpy(rows).long()
+    return [layer.permute(index) if isinstance(layer, Basis) else layer[index] for layer in layers]
+
+
+def as_array(values: Tensor, from_numpy: bool) -> Array:
+    """As the inputs came."""
+    return values.numpy() if from_numpy else values

@@ -1,0 +1,278 @@
+"""Permutation tests of similarity grids."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, Layers, check_choice
+from simcore._ops import gram_power_sums, hsic_terms, permuted_gram_products
+from simcore._progress import progress_bar
+from simcore.cka import normalise, warn_undefined
+from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
+from simcore.stats.measures import (
+    GridMeasure,
+    Measure,
+    as_array,
+    check_count,
+    check_measure,
+    generator,
+)
+from simcore.stats.moments import (
+    Invariants,
+    PowerSums,
+    dense_invariants,
+    linear_invariants,
+    moment,
+    pearson3_tail,
+    stack,
+)
+
+# A permutation that changes nothing (of equal rows, say) gives the observed value in another order
+# of summation: so many units in the last place count as equal.
+TIE_EPS = 64
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """What `permutation_test` finds, all ``[len(X), len(Y)]`` float64 unless said otherwise.
+
+    Attributes
+    ----------
+    observed : array
+        The measure itself.
+    pvalue : array
+        Probability of a value at least as large if the rows of X and Y are unrelated.
+    null_mean, null_std : array
+        Of the permutation distribution; ``null_std`` divides by the number of draws.
+    calibrated : array
+        ``(observed - null_mean) / (1 - null_mean)``: 0 for unrelated layers, 1 for equal ones.
+    null : array ``[permutations, len(X), len(Y)]`` or None
+        The drawn values, with ``return_null=True``.
+    null_skewness : array or None
+        With ``method="moments"``; ``nan`` where all permutations give the same value, as for n = 2.
+    """
+
+    observed: Array
+    pvalue: Array
+    null_mean: Array
+    null_std: Array
+    calibrated: Array
+    null: Array | None = None
+    null_skewness: Array | None = None
+
+
+def permutation_test(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    measure: Measure = "cka",
+    permutations: int = 200,
+    method: str = "permutation",
+    seed: int = 0,
+    return_null: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> PermutationTest:
+    """Test every layer pair for similarity beyond what unrelated rows would show.
+
+    The rows of Y are permuted against those of X, all layers of Y by the same permutation. The test
+    is one-sided: large values of the measure are evidence.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
+    measure : str or function
+        "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim" or "mixedsim", or
+        a function ``f(X, Y, **options)`` of two lists of tensors that gives a grid
+        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once and reuses it; the
+        CCA family, linreg, procrustes and mixedsim decompose every layer once.
+    permutations : int
+        Draws K. The smallest possible p-value is ``1 / (K + 1)``.
+    method : {"permutation", "moments"}
+        ``moments`` (CKA only) draws nothing: exact mean, variance and skewness of the permutation
+        distribution, and the tail of the Pearson type III distribution that has them.
+        ``permutations`` and ``seed`` are then unused. Far in the tail the p-value is an
+        extrapolation, and can be 0.
+    seed : int
+        Of the permutations. Global random states are neither read nor changed.
+    return_null : bool
+        Keep the drawn values; not with ``moments``.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. With
+        ``permutation`` CKA holds Gram matrices: all layers' if they fit, else blocks of 8 or more
+        layers of either side, those of X being formed again for every block of Y. ``moments`` holds
+        one at most, for the linear kernel with ``p < n`` none (that one, and p x p, not bounded).
+    progress : bool
+        Show a progress bar on stderr.
+    **options
+        Of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
+
+    Returns
+    -------
+    PermutationTest
+        With ``permutation``, p-values are ``(1 + k) / (1 + K)`` for k null values that reach the
+        observed one (up to rounding). ``nan`` in row and column of a layer without variance, with
+        one warning.
+
+    Raises
+    ------
+    TypeError
+        A measure that is neither name nor function, an option that the measure does not have, or
+        layers as in `simcore.cka_grid`.
+    ValueError
+        An unknown name, a count or seed that is none, layers as in `simcore.cka_grid`,
+        ``moments`` with another measure or with ``return_null``, or a `max_memory` that not even 8
+        layers' Gram matrices fit into.
+
+    References
+    ----------
+    p-values: Phipson and Smyth 2010, *Permutation p-values should never be zero*. Moments:
+    Kazi-Aoual et al. 1995; Josse, Pages and Husson 2008; derived in `simcore.stats.moments`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import stats
+    >>> x = torch.randn(3, 100, 16, generator=torch.Generator().manual_seed(0))
+    >>> result = stats.permutation_test(x, permutations=99)
+    >>> result.pvalue.diagonal()
+    tensor([0.0100, 0.0100, 0.0100], dtype=torch.float64)
+    """
+    check_measure(measure)
+    check_choice(method, "method", ("permutation", "moments"))
+    draws = check_count(permutations, "permutations")
+    rng = generator(seed)
+    if method == "moments":
+        if measure != "cka":
+            raise ValueError(f"measure: wanted 'cka' for method 'moments', got {measure!r}")
+        if return_null:
+            raise ValueError("return_null: wanted False for method 'moments', which draws nothing")
+        return _by_moments(CkaMeasure(X, Y, options, max_memory), progress)
+    if measure == "cka":
+        cka = CkaMeasure(X, Y, options, max_memory)
+        values = _cka_values(cka, _permutations(rng, cka.n, draws), progress)
+        return _summary(values, cka.dtype, return_null, cka.from_numpy)
+    grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
+    rows = _permutations(rng, grid.n, draws)
+    values = grid.draws(rows, "permutation_test", progress, paired=False)
+    return _summary(values, grid.dtype, return_null, grid.from_numpy)
+
+
+def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
+    """``[1 + draws, n]`` int32: the rows as they are, then permutations of them."""
+    rows = np.tile(np.arange(n, dtype=np.int32), (1 + draws, 1))
+    rng.permuted(rows[1:], axis=1, out=rows[1:])
+    return rows
+
+
+@torch.no_grad()
+def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
+    """CKA ``[draws, Lx, Ly]`` for each reordering of Y's rows."""
+    draws, (count_x, count_y) = len(rows), (len(measure.x), len(measure.columns))
+    values = torch.empty(draws, count_x, count_y, dtype=torch.float64)
+    norms_x = torch.empty(count_x, dtype=torch.float64)
+    norms_y = torch.empty(count_y, dtype=torch.float64)
+    held = RESULT_COPIES * values.nbytes + 2 * rows.nbytes
+    stores = blocks_of_stores(
+        measure,
+        centred=True,
+        extra=lambda size: held,
+        advice="pass fewer layers, or use method='moments'",
+    )
+    with progress_bar("permutation_test", progress):
+        for i, j, x, y in stores:
+            products = permuted_gram_products(x.grams, y.grams, torch.from_numpy(rows))
+            values[:, i, j] = products[:, : x.count, : y.count]
+            norms_x[i], norms_y[j] = x.norms, y.norms
+    warn_undefined("permutation_test", norms_x, norms_y if measure.y else None)
+    return normalise(values, norms_x, norms_y)
+
+
+def _summary(
+    values: Tensor, dtype: torch.dtype, return_null: bool, from_numpy: bool
+) -> PermutationTest:
+    """The observed grid is ``values[0]``, computed as the null values are."""
+    observed, null = values[0], values[1:]
+    ties = _rounding(observed, dtype)
+    reached = (null >= observed - ties).sum(0)
+    pvalue = (1 + reached.double()) / (1 + len(null))
+    pvalue[observed.isnan()] = float("nan")
+    return _result(
+        from_numpy,
+        observed=observed,
+        pvalue=pvalue,
+        null_mean=null.mean(0),
+        null_std=null.std(0, correction=0),
+        null=null if return_null else None,
+    )
+
+
+def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
+    return TIE_EPS * torch.finfo(dtype).eps * values.abs()
+
+
+@torch.no_grad()
+def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
+    n, count_x = measure.n, len(measure.x)
+    form = _linear_terms if measure.kernel == "linear" else _rbf_terms
+    with progress_bar("permutation_test", progress):
+        terms, found = form(measure)
+    warn_undefined("permutation_test", terms[1], terms[2] if measure.y else None)
+    observed = normalise(*terms)
+    x, y = stack(found[:count_x]), stack(found[measure.first_column :])
+    scale = torch.sqrt(x.norm[:, None] * y.norm)
+    # For n = 2 the variance is 0, and by rounding less.
+    std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
+    skewness = moment(x.third, y.third, 3, n) / std**3
+    mean = x.trace[:, None] * y.trace / (n - 1) / scale
+    std = std / scale
+    undefined = torch.where(observed.isnan(), float("nan"), 0.0)
+    constant = std <= _rounding(mean, measure.dtype)  # every permutation gives the observed value
+    tail = pearson3_tail((observed - mean) / std, skewness)
+    skewness = torch.where(constant, float("nan"), skewness)
+    return _result(
+        measure.from_numpy,
+        observed=observed,
+        pvalue=torch.where(constant, 1.0, tail) + undefined,
+        null_mean=mean + undefined,
+        null_std=std + undefined,
+        null_skewness=skewness + undefined,
+    )
+
+
+def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+    """HSIC terms, and invariants of all layers, x then y."""
+    *terms, squares, cubes, exponents = gram_power_sums(
+        measure.x, measure.y, measure.estimator, measure.max_memory
+    )
+    found = []
+    for index, layer in enumerate(measure.x + measure.y):
+        x, scale = measure.features(layer)
+        units = torch.exp2(exponents[index]) / scale  # of the operator's features in those of x
+        lengths = x.double().square().sum(1)
+        sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
+        found.append(linear_invariants(x, sums, measure.estimator))
+    return tuple(terms), found
+
+
+def _rbf_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+    options = ("rbf", measure.estimator, measure.bandwidth, "auto", measure.max_memory)
+    terms = hsic_terms(measure.x, measure.y, *options)
+    layers = enumerate(measure.x + measure.y)
+    return terms, [dense_invariants(measure.centred_gram(t, i)) for i, t in layers]
+
+
+def _result(
+    from_numpy: bool, *, observed: Tensor, null_mean: Tensor, **others: Tensor | None
+) -> PermutationTest:
+    calibrated = (observed - null_mean) / (1 - null_mean)
+    grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
+    arrays: dict[str, Any] = {
+        name: None if grid is None else as_array(grid, from_numpy) for name, grid in grids.items()
+    }
+    return PermutationTest(**arrays)
