@@ -14,12 +14,13 @@ from typing import Any
 from simlab import baselines
 from simlab.console import out
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract, load_representations
+from simlab.extract import ExtractOptions, extract
 from simlab.files import read_json, write_json
 from simlab.finetune import Recipe, finetune, read_evaluation
 from simlab.grids import ESTIMATORS, cka_rows
 from simlab.jobs import Outcome
 from simlab.models import ModelSource, resolve
+from simlab.representations import load_representations
 from simlab.results import ResultRow, ensure_results, read_results
 from simlab.runtime import versions
 from simlab.tasks import Task, TaskOptions, load_task

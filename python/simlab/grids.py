@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.extract import Representations, load_representations, require_same_examples
 from simlab.jobs import Outcome
+from simlab.representations import Representations, load_representations, require_same_examples
 from simlab.results import ResultRow, ensure_results
 
 if TYPE_CHECKING:

@@ -71,6 +71,19 @@ class Examples:
         """SHA-256 over ids and texts alone: what a representation depends on."""
         return hash_json([self.ids, self.texts, self.pairs])
 
+    def head(self, count: int) -> Examples:
+        """Return the first `count` examples.
+
+        Raises
+        ------
+        UserError
+            There are fewer.
+        """
+        if not 1 <= count <= len(self):
+            raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
+        pairs = self.pairs[:count] if self.pairs is not None else None
+        return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count])
+
 
 @dataclass(frozen=True)
 class Task:

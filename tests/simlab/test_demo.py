@@ -8,8 +8,8 @@ import time
 import pytest
 from tinymodels import COLUMNS, LAYERS
 
-from simlab.extract import load_representations
 from simlab.finetune import read_evaluation
+from simlab.representations import load_representations
 from simlab.results import MAJORITY, TRUNCATION, read_results
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tinymodels import COLUMNS, save_tiny_model
 
-from simlab.extract import load_representations
+from simlab.representations import load_representations
 from simlab.results import as_xarray, read_results
 
 COMMANDS = ("demo", "finetune", "extract", "grid", "truncate", "plot")
@@ -119,7 +119,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
         ((model, reviews), ("--text-column", "'text'", "body, verdict")),
         ((model, tmp_path / "none.csv"), ("none.csv", "no such file")),
         ((model, reviews, *COLUMNS, "--split", "dev"), ("--split dev", "heldout")),
-        ((model, reviews, *COLUMNS, "--kind", "mean"), ("--kind mean", "cls")),
+        ((model, reviews, *COLUMNS, "--kind", "sum"), ("--kind sum", "cls")),
         ((empty, reviews, *COLUMNS), ("empty", "config.json")),
         ((tmp_path / "none", reviews, *COLUMNS), ("no such folder",)),
         ((model, reviews, *COLUMNS, "--max-length", "2"), ("--max-length",)),
