@@ -169,6 +169,13 @@ def require_same_examples(x: Representations, y: Representations) -> None:
         raise UserError(f"{names}: wanted the same rows, found other texts under the same ids")
 
 
+def describe(folder: Path) -> str:
+    """What a folder holds, in a few words."""
+    manifest = read_json(folder / MANIFEST)
+    what = " heads" if manifest["kind"] == ATTENTION else ""
+    return f"{manifest['layers']} layers of {manifest['n']:,} x {manifest['widths'][-1]}{what}"
+
+
 def _first_difference(x: list[str], y: list[str]) -> str:
     same = len(x) == len(y) and set(x) == set(y)
     what = "the same ids in another order" if same else f"{len(x)} and {len(y)} different ids"
