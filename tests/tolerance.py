@@ -24,6 +24,8 @@ ORACLE_MEDIAN = 1e-5
 # At n > 4096 the median of the RBF kernel may come from a sample of 10^6 pairs or more. The pairs
 # share 10^3 rows, so its relative standard error is near 1 / sqrt(10^3).
 SAMPLED_MEDIAN = 0.05
+# What users are promised for the other measures of float32 layers of ordinary scale.
+FLOAT32_MEASURE = 1e-4
 # A float32 layer compared with itself, where the measure says 1.
 FLOAT32_SELF = 1e-5
 # Rows of word-level attention, float32 sums of a softmax over sub-words, still sum to 1.
