@@ -30,6 +30,12 @@ struct Grid {
   }
 };
 
+// Centres all layers; y empty: x with itself. Throws std::invalid_argument naming the layer that
+// holds NaN or infinity.
+template <typename T>
+Grid<T> make_grid(int64_t n, const std::vector<LayerView>& x, const std::vector<LayerView>& y,
+                  const Runtime& rt);
+
 // Sums over example pairs, unscaled: sums are those of centred entries times 2^-exponent.
 struct GridSums {
   std::vector<double> offdiag;  // [L, L], upper triangle of wanted pairs; sum_{i != j} K_ij L_ij

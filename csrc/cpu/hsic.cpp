@@ -3,40 +3,11 @@
 
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <string>
 
 #include "cpu/grid.h"
 
 namespace simcore::cpu {
 namespace {
-
-std::string layer_name(int64_t index, int64_t count_x) {
-  return index < count_x ? "X[" + std::to_string(index) + "]"
-                         : "Y[" + std::to_string(index - count_x) + "]";
-}
-
-template <typename T>
-Grid<T> make_grid(const HsicProblem& problem, const Runtime& rt) {
-  Grid<T> grid;
-  grid.n = problem.n;
-  grid.count_x = int64_t(problem.x.size());
-  grid.symmetric = problem.y.empty();
-  grid.layers = problem.x;
-  grid.layers.insert(grid.layers.end(), problem.y.begin(), problem.y.end());
-  grid.centring.resize(grid.layers.size());
-  parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
-    grid.centring[l] = make_centring<T>(grid.layers[l], grid.n);
-  });
-  for (int64_t l = 0; l < grid.count(); l++) {
-    const int64_t bad = grid.centring[l].nonfinite;
-    if (bad > 0)
-      throw std::invalid_argument(layer_name(l, grid.count_x) + ": wanted finite values, got " +
-                                  std::to_string(bad) + " NaN or infinite of " +
-                                  std::to_string(grid.n * grid.layers[l].width));
-  }
-  return grid;
-}
 
 double dot(const double* a, const double* b, int64_t n) {
   double sums[8] = {};
@@ -129,7 +100,7 @@ HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem
 
 template <typename T>
 HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
-  const Grid<T> grid = make_grid<T>(problem, rt);
+  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
   if (plan.method == Method::feature)
     return assemble(grid, feature_sums(grid, plan, rt), problem, rt);
   if (problem.kernel == KernelKind::linear)

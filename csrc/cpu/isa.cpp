@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "cpu/spectral.h"
+
 namespace simcore::cpu {
 
-#define SIMCORE_DECLARE_ISA(isa) \
-  namespace isa {                \
-  IsaTable<float> table_f32();   \
-  IsaTable<double> table_f64();  \
+#define SIMCORE_DECLARE_ISA(isa)  \
+  namespace isa {                 \
+  IsaTable<float> table_f32();    \
+  IsaTable<double> table_f64();   \
+  SpectralTable table_spectral(); \
   }
 
 SIMCORE_DECLARE_ISA(generic)
@@ -24,6 +27,7 @@ namespace {
 struct Candidate {
   IsaTable<float> f32;
   IsaTable<double> f64;
+  SpectralTable spectral;
 };
 
 // Widest first.
@@ -32,12 +36,12 @@ std::vector<Candidate> available() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    found.push_back({avx512::table_f32(), avx512::table_f64()});
+    found.push_back({avx512::table_f32(), avx512::table_f64(), avx512::table_spectral()});
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("f16c"))
-    found.push_back({avx2::table_f32(), avx2::table_f64()});
+    found.push_back({avx2::table_f32(), avx2::table_f64(), avx2::table_spectral()});
 #endif
-  found.push_back({generic::table_f32(), generic::table_f64()});
+  found.push_back({generic::table_f32(), generic::table_f64(), generic::table_spectral()});
   return found;
 }
 
@@ -70,6 +74,8 @@ template <>
 const IsaTable<double>& isa_table<double>() {
   return chosen().f64;
 }
+
+const SpectralTable& spectral_table() { return chosen().spectral; }
 
 const char* isa_name() { return chosen().f32.name; }
 

@@ -1,5 +1,6 @@
 // Inner loops for avx2: 256-bit vectors; 12 accumulators of the 16 registers.
 #include "cpu/isa.h"
+#include "cpu/spectral.h"
 
 #if defined(__x86_64__)
 
@@ -15,10 +16,14 @@
 
 namespace simcore::cpu::avx2 {
 
+// clang-format off: the second builds on the first
 #include "cpu/isa_impl.h"
+#include "cpu/isa_spectral.h"
+// clang-format on
 
 IsaTable<float> table_f32() { return make_table<float>("avx2"); }
 IsaTable<double> table_f64() { return make_table<double>("avx2"); }
+SpectralTable table_spectral() { return make_spectral_table(); }
 
 }  // namespace simcore::cpu::avx2
 

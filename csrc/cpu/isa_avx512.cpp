@@ -1,5 +1,6 @@
 // Inner loops for avx512: 512-bit vectors; 24 accumulators of the 32 registers.
 #include "cpu/isa.h"
+#include "cpu/spectral.h"
 
 #if defined(__x86_64__)
 
@@ -16,10 +17,14 @@
 
 namespace simcore::cpu::avx512 {
 
+// clang-format off: the second builds on the first
 #include "cpu/isa_impl.h"
+#include "cpu/isa_spectral.h"
+// clang-format on
 
 IsaTable<float> table_f32() { return make_table<float>("avx512"); }
 IsaTable<double> table_f64() { return make_table<double>("avx512"); }
+SpectralTable table_spectral() { return make_spectral_table(); }
 
 }  // namespace simcore::cpu::avx512
 

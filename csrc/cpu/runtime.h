@@ -27,13 +27,20 @@ struct Runtime {
 
 // Runs task(index, thread) for every index in [0, count), handed out one by one. Each index must
 // write to places of its own: then the result does not depend on the order or on the threads.
+// At most `threads` of the runtime's threads take part, those numbered from 0 on.
 template <typename Task>
-void parallel_tasks(const Runtime& rt, int64_t count, const Task& task) {
+void parallel_tasks(const Runtime& rt, int64_t count, int threads, const Task& task) {
   if (count <= 0) return;
   std::atomic<int64_t> next{0};
   rt.on_threads([&](int thread) {
+    if (thread >= threads) return;
     for (int64_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) task(i, thread);
   });
+}
+
+template <typename Task>
+void parallel_tasks(const Runtime& rt, int64_t count, const Task& task) {
+  parallel_tasks(rt, count, rt.threads, task);
 }
 
 }  // namespace simcore::cpu

@@ -1,0 +1,38 @@
+// Nuclear norms of the cross-products of all layer pairs on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/layer.h"
+#include "cpu/runtime.h"
+
+namespace simcore::cpu {
+
+struct NuclearProblem {
+  int64_t n = 0;
+  std::vector<LayerView> x;
+  std::vector<LayerView> y;  // empty: x with itself
+};
+
+struct NuclearResult {
+  std::vector<double> xy;      // [Lx, Ly] ||Xc_i^T Yc_j||_*
+  std::vector<double> norm_x;  // [Lx] ||Xc_i||_F
+  std::vector<double> norm_y;  // [Ly]
+};
+
+// Bytes that one thread needs beyond the inputs.
+int64_t nuclear_workspace(const NuclearProblem& problem);
+
+// Throws std::invalid_argument naming the layer that holds NaN or infinity. `threads`: how many of
+// the runtime's may work at once.
+NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Runtime& rt);
+
+// sqrt(x) = sum_j weight[j] * x / (x + shift[j]) for x in [lowest, 1], lowest = 1e-14, to a
+// relative 1e-9; below it the absolute error is 1e-8 at most.
+struct RationalRoot {
+  std::vector<double> shift, weight;  // [kPoles]
+};
+RationalRoot rational_root();
+
+}  // namespace simcore::cpu
