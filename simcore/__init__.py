@@ -12,8 +12,18 @@ from importlib.metadata import version as _version
 
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
 from simcore._C import build_info
+from simcore.attention import attention_grid, distributed_attention
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.minibatch import MinibatchCKA
 
 __version__ = _version("simcore")
-__all__ = ["MinibatchCKA", "__version__", "build_info", "cka_grid", "hsic_grid", "plan_cka"]
+__all__ = [
+    "MinibatchCKA",
+    "__version__",
+    "attention_grid",
+    "build_info",
+    "cka_grid",
+    "distributed_attention",
+    "hsic_grid",
+    "plan_cka",
+]

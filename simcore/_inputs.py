@@ -11,7 +11,19 @@ Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 
 
-def _as_tensor(layer: object, name: str) -> Tensor:
+def as_tensor(layer: object, name: str) -> Tensor:
+    """A torch tensor or numpy array as a dense floating-point tensor that shares its memory."""
+    tensor = _view_as_tensor(layer, name)
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name}: wanted a floating-point dtype, got {tensor.dtype}")
+    if tensor.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise TypeError(f"{name}: wanted float16, bfloat16, float32 or float64, got {tensor.dtype}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name}: wanted a dense tensor, got layout {tensor.layout}")
+    return tensor
+
+
+def _view_as_tensor(layer: object, name: str) -> Tensor:
     if isinstance(layer, Tensor):
         return layer
     if not isinstance(layer, np.ndarray):
@@ -58,19 +70,13 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
         raise TypeError(f"{name}: wanted a sequence of arrays, got {type(layers).__name__}")
     if len(layers) == 0:
         raise ValueError(f"{name}: wanted at least one layer, got none")
-    tensors = [_as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
+    tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
         _check_layer(tensor, f"{name}[{i}]")
     return tensors, all(isinstance(layer, np.ndarray) for layer in layers)
 
 
 def _check_layer(layer: Tensor, name: str) -> None:
-    if not layer.is_floating_point():
-        raise TypeError(f"{name}: wanted a floating-point dtype, got {layer.dtype}")
-    if layer.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        raise TypeError(f"{name}: wanted float16, bfloat16, float32 or float64, got {layer.dtype}")
-    if layer.layout != torch.strided:
-        raise TypeError(f"{name}: wanted a dense tensor, got layout {layer.layout}")
     if layer.ndim != 2:
         raise ValueError(f"{name}: wanted shape [n, p], got {tuple(layer.shape)}")
     if layer.shape[1] == 0:
@@ -122,3 +128,11 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
         wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
         raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
     return value
+
+
+def check_max_memory(max_memory: int | None) -> int:
+    """`max_memory` as the operators take it: whole bytes, 0 for the default."""
+    real = isinstance(max_memory, int | float) and 1 <= max_memory < 2**63
+    if max_memory is not None and not real:
+        raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
+    return 0 if max_memory is None else int(max_memory)

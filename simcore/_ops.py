@@ -9,6 +9,7 @@ from torch import Tensor
 from simcore import _C as _C  # loading the extension registers the operators
 
 hsic_terms = torch.ops.simcore.hsic_terms
+attention_similarity = torch.ops.simcore.attention_similarity
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -96,3 +97,16 @@ def _partners(a: int, count: int, count_x: int) -> list[int]:
 torch.library.register_autograd(
     "simcore::hsic_terms", _backward_hsic_terms, setup_context=_save_inputs
 )
+
+
+@torch.library.register_fake("simcore::attention_similarity")
+def _fake_attention_similarity(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    sentences: int,
+    measure: str,
+    causal: bool,
+    max_memory: int,
+) -> Tensor:
+    shape = (len(x) // sentences, len(y or x) // sentences)
+    return x[0].new_empty(shape, dtype=torch.float64)

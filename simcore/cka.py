@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C
-from simcore._inputs import Array, Layers, as_layer_pair, check_choice
+from simcore._inputs import Array, Layers, as_layer_pair, check_choice, check_max_memory
 from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 
@@ -31,13 +31,10 @@ class _Options:
         check_choice(precision, "precision", ("highest", "high", "medium"))
         if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
             raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
-        real = isinstance(max_memory, int | float) and 1 <= max_memory < 2**63
-        if max_memory is not None and not real:
-            raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
+        self.max_memory = check_max_memory(max_memory)
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
         self.bandwidth = float(bandwidth)
-        self.max_memory = 0 if max_memory is None else int(max_memory)
 
     def layers(self, x: Layers, y: Layers | None) -> tuple[list[Tensor], list[Tensor], bool]:
         reason = f"the {self.estimator} estimator"

@@ -71,3 +71,48 @@ def exact(tensors: list[torch.Tensor] | None) -> list[np.ndarray] | None:
     if tensors is None:
         return None
     return [tensor.detach().to(torch.float64).numpy() for tensor in tensors]
+
+
+def attention(
+    words: tuple[int, ...],
+    heads: tuple[int, ...],
+    dtype: torch.dtype = torch.float64,
+    *,
+    seed: int = 0,
+) -> list[list[torch.Tensor]]:
+    """Attention of layers with ``heads`` heads to sentences of ``words`` words, ``[H, t, t]`` each.
+
+    Heads share a pattern and differ in noise and sharpness. Weights below a hundredth of the
+    largest are exact zeros, as in windowed or sparse attention; the last word of every head of
+    the first layer attends uniformly, which is a constant row.
+    """
+    generator = np.random.default_rng([seed, *words, *heads])
+    patterns = [np.random.default_rng(t).standard_normal((t, t)) for t in words]
+    layers = []
+    for index, count in enumerate(heads):
+        layer = []
+        for pattern in patterns:
+            noise = generator.standard_normal((count, *pattern.shape))
+            weights = np.exp(np.arange(1, count + 1)[:, None, None] * (pattern + 0.7 * noise))
+            weights[weights < weights.max(axis=-1, keepdims=True) / 100] = 0
+            if index == 0:
+                weights[:, -1] = 1
+            weights /= weights.sum(axis=-1, keepdims=True)
+            layer.append(torch.from_numpy(weights).to(dtype))
+        layers.append(layer)
+    return layers
+
+
+def exact_attention(layers: list[list[torch.Tensor]]) -> list[list[np.ndarray]]:
+    """`exact` for attention."""
+    return [exact(layer) for layer in layers]
+
+
+def padded(layer: list[torch.Tensor], fill: float = float("nan")) -> torch.Tensor:
+    """One layer's sentences as a batch ``[S, H, T, T]``, with ``fill`` beyond their lengths."""
+    longest = max(sentence.shape[1] for sentence in layer)
+    batch = layer[0].new_full((len(layer), layer[0].shape[0], longest, longest), fill)
+    for s, sentence in enumerate(layer):
+        t = sentence.shape[1]
+        batch[s, :, :t, :t] = sentence
+    return batch

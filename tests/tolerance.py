@@ -16,6 +16,8 @@ NAIVE_FACTOR = 2
 EPS_FACTOR = 16
 # Independent of any naive implementation: what users are promised for CKA in float32.
 FLOAT32_CKA_ABSOLUTE = 1e-5
+# The same for similarities of attention, which lie in [-1, 1] or near it.
+FLOAT32_ATTENTION_ABSOLUTE = 1e-6
 # What tests/oracle/README.md states: double precision, an epsilon in one implementation of CCA, and
 # another median in the RBF kernel.
 ORACLE = 1e-8
@@ -84,6 +86,15 @@ def assert_float32_cka(result, reference) -> None:
     """Fail when a CKA of float32 inputs breaks the absolute promise."""
     error = max_error(result, reference)
     assert error <= FLOAT32_CKA_ABSOLUTE, f"max error {error:.3g} > {FLOAT32_CKA_ABSOLUTE}"
+
+
+def assert_attention(result, reference, dtype: torch.dtype) -> None:
+    """Fail when similarities of attention break float64's tolerance or float32's promise."""
+    if dtype == torch.float64:
+        return assert_close(result, reference, dtype)
+    error = max_error(result, reference)
+    assert error <= FLOAT32_ATTENTION_ABSOLUTE, f"{error:.3g} > {FLOAT32_ATTENTION_ABSOLUTE}"
+    return None
 
 
 def assert_same(result, other, dtype: torch.dtype) -> None:

@@ -13,7 +13,8 @@
 
 namespace simcore::cpu {
 
-constexpr int kMaxPanels = 3;  // panels side by side in one micro-kernel call
+constexpr int kMaxPanels = 3;             // panels side by side in one micro-kernel call
+constexpr int64_t kMaxPairColumns = 256;  // of one call of pair_sums, which sums in T
 
 template <typename T>
 struct IsaTable {
@@ -47,6 +48,15 @@ struct IsaTable {
   // for end - begin more); returns how many were appended and adds those below lo to *below.
   int64_t (*select)(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
                     T* out, int64_t* below);
+
+  // out[k] = source[k * stride] as T, k < count.
+  void (*load)(const void* source, DType dtype, int64_t stride, int64_t count, T* out);
+
+  // sums[r] += sum_k term(p[k], q[r * q_stride + k]) for r < rows; length is a multiple of width
+  // and at most kMaxPairColumns. One per AttentionMeasure: with m = p + q, m log m (0 at 0; p, q >=
+  // 0); p q; (p - q)^2.
+  void (*pair_sums[3])(const T* p, const T* q, int64_t q_stride, int64_t rows, int64_t length,
+                       double* sums);
 };
 
 // The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;

@@ -7,8 +7,8 @@
 //           or in T as their header says. Lanes never mix, so the order of the sum over k is the
 //           plain one and equal for every position of a row in a panel: identical layers give
 //           bit-identical entries.
-// No include guard and no includes: the target pragma of the including file must cover templates
-// of ours only, never the standard library's.
+// No include guard and no includes but its own parts: the target pragma of the including file must
+// cover templates of ours only, never the standard library's.
 
 constexpr int kLoadBlock = 64;  // columns that are converted and centred at a time, kept in L1
 
@@ -242,9 +242,20 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
   return kept;
 }
 
+#include "cpu/isa_attention_impl.h"
+
 template <typename T>
 IsaTable<T> make_table(const char* name) {
-  return {name,         kWidth<T>,       kMr<T>,        {micro<T, 1>, micro<T, 2>, micro<T, 3>},
-          pack_rows<T>, pack_columns<T>, pack_plain<T>, rbf<T>,
-          select<T>};
+  return {
+      name,
+      kWidth<T>,
+      kMr<T>,
+      {micro<T, 1>, micro<T, 2>, micro<T, 3>},
+      pack_rows<T>,
+      pack_columns<T>,
+      pack_plain<T>,
+      rbf<T>,
+      select<T>,
+      load<T>,
+      {pair_sums<T, MixtureTerm>, pair_sums<T, ProductTerm>, pair_sums<T, SquaredDifferenceTerm>}};
 }

@@ -32,17 +32,26 @@ const char* method_name(cpu::Method method) {
   return method == cpu::Method::gram ? "gram" : "feature";
 }
 
+AttentionMeasure parse_attention_measure(const std::string& name) {
+  if (name == "js") return AttentionMeasure::js;
+  if (name == "pearson") return AttentionMeasure::pearson;
+  TORCH_CHECK_VALUE(name == "frobenius", "measure: wanted 'js', 'pearson' or 'frobenius', got '",
+                    name, "'");
+  return AttentionMeasure::frobenius;
+}
+
+cpu::DType dtype_of(const at::Tensor& layer) {
+  switch (layer.scalar_type()) {
+    case at::kHalf: return cpu::DType::f16;
+    case at::kBFloat16: return cpu::DType::bf16;
+    case at::kFloat: return cpu::DType::f32;
+    case at::kDouble: return cpu::DType::f64;
+    default: TORCH_CHECK_TYPE(false, "wanted a floating-point layer, got ", layer.scalar_type());
+  }
+}
+
 cpu::LayerView layer_view(const at::Tensor& layer) {
-  const auto dtype = [&] {
-    switch (layer.scalar_type()) {
-      case at::kHalf: return cpu::DType::f16;
-      case at::kBFloat16: return cpu::DType::bf16;
-      case at::kFloat: return cpu::DType::f32;
-      case at::kDouble: return cpu::DType::f64;
-      default: TORCH_CHECK_TYPE(false, "wanted a floating-point layer, got ", layer.scalar_type());
-    }
-  }();
-  return {layer.const_data_ptr(), dtype, layer.size(1), layer.stride(0), layer.stride(1)};
+  return {layer.const_data_ptr(), dtype_of(layer), layer.size(1), layer.stride(0), layer.stride(1)};
 }
 
 cpu::Runtime torch_runtime() {

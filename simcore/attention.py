@@ -1,0 +1,291 @@
+"""Similarity of attention: heads pair by pair, layers by their best heads, or as a representation.
+
+A layer's attention is a list of ``[H, t_s, t_s]`` arrays, one a sentence, or one padded
+``[S, H, T, T]`` batch with ``lengths``: row i holds the weights that word i gives to all words.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, as_tensor, check_choice, check_max_memory
+from simcore._ops import attention_similarity
+from simcore._progress import progress_bar
+
+Attention = Sequence[Array] | Array  # of one layer
+Lengths = Sequence[int] | Array
+MEASURES = ("js", "pearson", "frobenius")
+
+
+def _as_lengths(lengths: Lengths | None) -> list[int] | None:
+    if lengths is None:
+        return None
+    values = lengths.tolist() if isinstance(lengths, Tensor | np.ndarray) else list(lengths)
+    for i, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"lengths[{i}]: wanted a whole number of words, got {value!r}")
+    return [int(value) for value in values]
+
+
+def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
+    """Views ``[H, t_s, t_s]`` into a padded batch; what lies beyond a length is in none of them."""
+    count, _, rows, columns = batch.shape
+    if rows != columns:
+        raise ValueError(f"{name}: wanted shape [S, H, T, T], got {tuple(batch.shape)}")
+    if lengths is None:
+        return list(batch)
+    if len(lengths) != count:
+        raise ValueError(
+            f"lengths: wanted {count}, one for each sentence of {name}, got {len(lengths)}"
+        )
+    for i, t in enumerate(lengths):
+        if not 1 <= t <= rows:
+            raise ValueError(f"lengths[{i}]: wanted 1 to {rows} words as in {name}, got {t}")
+    return [sentence[:, :t, :t] for sentence, t in zip(batch, lengths, strict=True)]
+
+
+def _as_sentences(
+    layer: Attention, name: str, lengths: list[int] | None
+) -> tuple[list[Tensor], bool]:
+    """One layer as a list of ``[H, t_s, t_s]`` views, checked, and whether it came as numpy."""
+    if isinstance(layer, Tensor | np.ndarray):
+        if layer.ndim != 4:
+            raise ValueError(
+                f"{name}: wanted a list of [H, t, t] arrays or one padded [S, H, T, T], "
+                f"got shape {tuple(layer.shape)}"
+            )
+        from_numpy = isinstance(layer, np.ndarray)
+        names = [name] * len(layer)
+        sentences = _unpad(as_tensor(layer, name), name, lengths)
+    elif isinstance(layer, Sequence) and not isinstance(layer, str):
+        from_numpy = all(isinstance(sentence, np.ndarray) for sentence in layer)
+        names = [f"{name}[{s}]" for s in range(len(layer))]
+        sentences = [as_tensor(s, label) for s, label in zip(layer, names, strict=True)]
+    else:
+        raise TypeError(
+            f"{name}: wanted a list of [H, t, t] arrays or one padded [S, H, T, T], "
+            f"got {type(layer).__name__}"
+        )
+    if not sentences:
+        raise ValueError(f"{name}: wanted at least one sentence, got none")
+    for sentence, label in zip(sentences, names, strict=True):
+        _check_sentence(sentence, label, sentences[0].shape[0], names[0])
+    return sentences, from_numpy
+
+
+def _check_sentence(sentence: Tensor, name: str, heads: int, first: str) -> None:
+    shape = tuple(sentence.shape)
+    if sentence.device.type != "cpu":
+        raise ValueError(f"{name}: wanted device cpu, got {sentence.device}")
+    if sentence.ndim != 3 or shape[1] != shape[2]:
+        raise ValueError(f"{name}: wanted shape [H, t, t], got {shape}")
+    if 0 in shape:
+        raise ValueError(f"{name}: wanted at least one head and one word, got shape {shape}")
+    if shape[0] != heads:
+        raise ValueError(f"{name}: wanted {heads} heads as in {first}, got {shape[0]}")
+
+
+def _as_attention(
+    layers: Sequence[Attention] | Array, name: str, lengths: list[int] | None
+) -> tuple[list[list[Tensor]], bool]:
+    """All layers as lists of views, and whether all came as numpy."""
+    if isinstance(layers, Tensor | np.ndarray) and layers.ndim != 5:
+        raise ValueError(
+            f"{name}: wanted a list of layers or one [L, S, H, T, T] array, "
+            f"got shape {tuple(layers.shape)}"
+        )
+    if not isinstance(layers, Tensor | np.ndarray | Sequence):
+        raise TypeError(f"{name}: wanted a sequence of layers, got {type(layers).__name__}")
+    if len(layers) == 0:
+        raise ValueError(f"{name}: wanted at least one layer, got none")
+    checked = [_as_sentences(layer, f"{name}[{i}]", lengths) for i, layer in enumerate(layers)]
+    return [sentences for sentences, _ in checked], all(numpy for _, numpy in checked)
+
+
+def _check_same_sentences(layers: list[list[Tensor]], name: str, words: list[int]) -> None:
+    for i, layer in enumerate(layers):
+        if len(layer) != len(words):
+            raise ValueError(
+                f"{name}[{i}]: wanted {len(words)} sentences as in A[0], got {len(layer)}"
+            )
+        for s, (sentence, t) in enumerate(zip(layer, words, strict=True)):
+            if sentence.shape[1] != t:
+                raise ValueError(
+                    f"{name}[{i}]: wanted {t} words in sentence {s} as in A[0], "
+                    f"got {sentence.shape[1]}"
+                )
+
+
+def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attention] | Array) -> None:
+    if lengths is not None and not any(isinstance(a, Tensor | np.ndarray) for a in layers):
+        raise ValueError(
+            f"lengths: wanted None where no layer is padded, got {len(lengths)} lengths"
+        )
+
+
+def attention_grid(
+    A: Sequence[Attention] | Array,
+    B: Sequence[Attention] | Array | None = None,
+    *,
+    measure: str = "js",
+    causal: bool = False,
+    lengths: Lengths | None = None,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Similarity of attention of all layer pairs, by their most similar heads.
+
+    For layers a and b the mean over the heads of a of the maximum over the heads of b of a
+    head-to-head similarity; asymmetric. All heads of all layers are compared in one pass over the
+    words, and nothing of the size heads x heads x words is ever held.
+
+    Parameters
+    ----------
+    A, B : sequence of layers
+        A layer is a list of ``[H, t_s, t_s]`` arrays, one for each sentence, or one padded
+        ``[S, H, T, T]`` array with `lengths`. All layers hold the same sentences with the same
+        t_s; H may differ between layers. torch tensors or numpy arrays; float16, bfloat16, float32
+        or float64 (computed in float32, everything in float64 as soon as one layer is; in float32
+        results are good to 1e-6, for weights below 1e18). Rows need not sum to 1. Any strides,
+        read-only and memory-mapped arrays included; never modified. ``B=None`` compares A with
+        itself at half the cost.
+    measure : {"js", "pearson", "frobenius"}
+        ``js``: 1 - mean over all words of the Jensen-Shannon divergence of the two rows (natural
+        logarithm, 0 log 0 = 0). ``pearson``: mean over all words of the correlation of the two
+        rows; constant rows, such as those of one-word sentences, count 0. ``frobenius``: 1 - mean
+        over sentences of the Frobenius norm of the difference.
+    causal : bool
+        Only weights on words j <= i count, and rows are made to sum to 1 again; what stands above
+        the diagonal is never read. The correlation of ``pearson`` runs over all words, with zeros
+        above the diagonal.
+    lengths : sequence of int, ``[S]``, optional
+        Words of every sentence of the padded layers; weights beyond are never read. Default: all T.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory, of
+        which at most 16 MB and two float64 for every pair of heads are taken.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(A), len(B)]``, float64
+        numpy if all inputs are numpy, else a torch tensor. At most 1, which a layer has with itself
+        (but for ``pearson`` with constant rows). It has no derivative.
+
+    Raises
+    ------
+    TypeError
+        A layer or sentence that is no array, or whose dtype is not floating point; lengths that
+        are no whole numbers.
+    ValueError
+        No layers, sentences, heads or words; different sentences; arrays that are not square;
+        lengths beyond T; NaN or infinite weights, or negative ones for ``js`` (layer and count);
+        an unknown option; a `max_memory` that one row of every head does not fit into.
+
+    References
+    ----------
+    Wu et al. 2020, *Similarity analysis of contextual word representation models*, section 3.4 and
+    appendix A.4.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import attention_grid
+    >>> layers = torch.randn(3, 10, 4, 7, 7).softmax(dim=-1)  # 3 layers, 10 sentences, 4 heads
+    >>> grid = attention_grid(layers)
+    >>> grid.shape, bool(grid.diagonal().eq(1).all())
+    (torch.Size([3, 3]), True)
+    """
+    check_choice(measure, "measure", MEASURES)
+    limit = check_max_memory(max_memory)
+    words = _as_lengths(lengths)
+    layers_a, numpy_a = _as_attention(A, "A", words)
+    layers_b, numpy_b = ([], True) if B is None else _as_attention(B, "B", words)
+    _check_lengths_are_used(words, [*A, *(() if B is None else B)])
+    first = [sentence.shape[1] for sentence in layers_a[0]]
+    _check_same_sentences(layers_a, "A", first)
+    _check_same_sentences(layers_b, "B", first)
+    flat_a, flat_b = ([s for layer in side for s in layer] for side in (layers_a, layers_b))
+    with progress_bar("attention_grid", progress):
+        grid: Tensor = attention_similarity(
+            flat_a, flat_b, len(first), measure, bool(causal), limit
+        )
+    return grid.numpy() if numpy_a and numpy_b else grid
+
+
+def distributed_attention(
+    layer: Attention, *, lengths: Lengths | None = None, causal: bool = False
+) -> Array:
+    """A layer's attention as a representation: word pairs are examples, heads are neurons.
+
+    What the CKA and CCA grids compare when whole layers of heads are to be compared, rather than
+    single heads.
+
+    Parameters
+    ----------
+    layer : list of ``[H, t_s, t_s]`` arrays, or one padded ``[S, H, T, T]`` array
+        As one layer of `attention_grid`.
+    lengths : sequence of int, ``[S]``, optional
+        As in `attention_grid`.
+    causal : bool
+        Leave out the word pairs with j > i, which causal heads mask; rows are made to sum to 1
+        again over the others.
+
+    Returns
+    -------
+    array ``[pairs, H]``, float64
+        The pairs (i, j) of the first sentence, row by row, then of the second, and so on; numpy if
+        all inputs are numpy, else a torch tensor. ``pairs`` is the sum of t_s^2, or of
+        t_s (t_s + 1) / 2 for causal attention.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `attention_grid`; negative weights are fine.
+
+    References
+    ----------
+    Wu et al. 2020, section 3.5.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import cka_grid, distributed_attention
+    >>> layers = torch.randn(3, 10, 4, 7, 7).softmax(dim=-1)  # 3 layers, 10 sentences, 4 heads
+    >>> cka_grid([distributed_attention(layer) for layer in layers]).shape
+    torch.Size([3, 3])
+    """
+    words = _as_lengths(lengths)
+    sentences, from_numpy = _as_sentences(layer, "layer", words)
+    _check_lengths_are_used(words, [layer])
+    counted = [_counted_pairs(sentence.shape[1], causal) for sentence in sentences]
+    sizes = [len(rows) for rows, _ in counted]
+    weights = torch.empty(sum(sizes), sentences[0].shape[0], dtype=torch.float64)
+    bad = 0
+    for sentence, pairs, block in zip(sentences, counted, weights.split(sizes), strict=True):
+        block.copy_(sentence[:, *pairs].T)
+        bad += block.numel() - int(block.isfinite().sum())
+        if causal:
+            _renormalise_rows(block, pairs[0])
+    if bad:
+        raise ValueError(
+            f"layer: wanted finite values, got {bad} NaN or infinite of {weights.numel()}"
+        )
+    return weights.numpy() if from_numpy else weights
+
+
+def _counted_pairs(words: int, causal: bool) -> tuple[Tensor, Tensor]:
+    """Rows i and columns j of the word pairs of one sentence, row by row."""
+    if causal:
+        rows, columns = torch.tril_indices(words, words)
+        return rows, columns
+    pair = torch.arange(words * words)
+    return pair // words, pair % words
+
+
+def _renormalise_rows(block: Tensor, rows: Tensor) -> None:
+    """Divide the weights ``[pairs, H]`` of every word by their sum; no sum, no weights."""
+    totals = block.new_zeros(int(rows[-1]) + 1, block.shape[1]).index_add_(0, rows, block)[rows]
+    block.copy_(torch.where(totals > 0, block / totals, 0.0))
