@@ -13,17 +13,32 @@ from importlib.metadata import version as _version
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
 from simcore._C import build_info
 from simcore.attention import attention_grid, distributed_attention
+from simcore.basis import Basis, bases
+from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.minibatch import MinibatchCKA
+from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
+from simcore.rsa import rsa_grid
 
 __version__ = _version("simcore")
 __all__ = [
+    "Basis",
     "MinibatchCKA",
     "__version__",
     "attention_grid",
+    "bases",
     "build_info",
+    "cca_grid",
     "cka_grid",
     "distributed_attention",
     "hsic_grid",
+    "linreg_grid",
+    "localization_score",
+    "mixedsim_grid",
+    "neuronsim_grid",
     "plan_cka",
+    "procrustes_grid",
+    "pwcca_grid",
+    "rsa_grid",
+    "svcca_grid",
 ]

@@ -131,8 +131,19 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
 
 
 def check_max_memory(max_memory: int | None) -> int:
-    """`max_memory` as the operators take it: whole bytes, 0 for the default."""
+    """`max_memory` in bytes as the operators take it: 0 stands for the default."""
     real = isinstance(max_memory, int | float) and 1 <= max_memory < 2**63
     if max_memory is not None and not real:
         raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
     return 0 if max_memory is None else int(max_memory)
+
+
+def check_finite(layers: Sequence[Tensor], name: str) -> None:
+    """A ValueError naming the first layer that holds NaN or infinity, and how many."""
+    for i, layer in enumerate(layers):
+        finite = int(torch.isfinite(layer).sum())
+        if finite < layer.numel():
+            raise ValueError(
+                f"{name}[{i}]: wanted finite values, got {layer.numel() - finite} NaN or infinite "
+                f"of {layer.numel()}"
+            )

@@ -10,6 +10,11 @@ from simcore import _C as _C  # loading the extension registers the operators
 
 hsic_terms = torch.ops.simcore.hsic_terms
 attention_similarity = torch.ops.simcore.attention_similarity
+principal_components = torch.ops.simcore.principal_components
+nuclear_norms = torch.ops.simcore.nuclear_norms
+best_partners = torch.ops.simcore.best_partners
+explained_shares = torch.ops.simcore.explained_shares
+pwcca = torch.ops.simcore.pwcca
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -26,6 +31,52 @@ def _fake_hsic_terms(
     shapes = ((rows, columns), (rows,), (columns,))
     xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
     return xy, xx, yy
+
+
+@torch.library.register_fake("simcore::principal_components")
+def _fake_principal_components(
+    x: Sequence[Tensor], standardize: bool
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    u, s, vt = [], [], []
+    for layer in x:
+        n, p = layer.shape
+        dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
+        u.append(layer.new_empty((n, min(n, p)), dtype=dtype))
+        s.append(layer.new_empty((min(n, p),), dtype=torch.float64))
+        vt.append(layer.new_empty((min(n, p), p), dtype=dtype))
+    return u, s, vt
+
+
+@torch.library.register_fake("simcore::nuclear_norms")
+def _fake_nuclear_norms(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = len(x), len(y) or len(x)
+    xy, norm_x, norm_y = (
+        x[0].new_empty(shape, dtype=torch.float64)
+        for shape in ((rows, columns), (rows,), (columns,))
+    )
+    return xy, norm_x, norm_y
+
+
+@torch.library.register_fake("simcore::best_partners")
+def _fake_best_partners(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, Tensor]:
+    shape = (sum(layer.shape[1] for layer in x), len(y) or len(x))
+    return x[0].new_empty(shape, dtype=torch.float64), x[0].new_empty(shape, dtype=torch.int64)
+
+
+@torch.library.register_fake("simcore::explained_shares")
+def _fake_explained_shares(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
+    return x[0].new_empty((sum(layer.shape[1] for layer in x), len(y)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::pwcca")
+def _fake_pwcca(
+    u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
+) -> Tensor:
+    return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

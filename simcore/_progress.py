@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from simcore import _C
@@ -30,14 +30,18 @@ class _Bar:
 
 
 @contextmanager
-def progress_bar(label: str, enabled: bool) -> Iterator[None]:
-    """Show on stderr how far the operators called inside have come, if `enabled`."""
+def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
+    """Show on stderr how far the operators called inside have come, if `enabled`.
+
+    Gives a function that takes the finished share, for loops around operators that do not report.
+    """
     if not enabled:
-        yield
+        yield lambda share: None
         return
-    _C.set_progress(_Bar(label))
+    bar = _Bar(label)
+    _C.set_progress(bar)
     try:
-        yield
+        yield bar
     finally:
         _C.set_progress(None)
         sys.stderr.write("\n")

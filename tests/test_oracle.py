@@ -47,8 +47,8 @@ MEASURES = {
     "attention_distributed_cca.mean": Measure("cca_grid", inputs="distributed"),
     "attention_distributed_cca.pwcca": Measure("pwcca_grid", inputs="distributed"),
 }
-# What the compiled operators serve so far; the twins serve all.
-OPERATORS = ("cka_grid",)
+# What the package serves so far; the twins serve all.
+OPERATORS = ("cka_grid", "cca_grid", "svcca_grid", "pwcca_grid", "neuronsim_grid", "mixedsim_grid")
 CASES = [("twin", key) for key in MEASURES] + [
     ("op", key) for key, measure in MEASURES.items() if measure.function in OPERATORS
 ]

@@ -28,7 +28,7 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256;  // examples, or columns of M, per packed chunk
+constexpr int64_t kDepth = 512;  // examples, or columns of M, per packed chunk
 constexpr int64_t kBlock = 64;   // >= kMaxPanels * width for every instruction set
 
 struct Sizes {

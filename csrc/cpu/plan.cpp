@@ -184,11 +184,13 @@ int64_t free_memory() {
   return int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2;
 }
 
+int64_t memory_bound(int64_t max_memory) { return max_memory > 0 ? max_memory : free_memory() / 4; }
+
 Plan make_plan(const PlanRequest& request) {
   const Sizes sizes(request);
   Plan plan;
   plan.float64 = in_float64(request);
-  plan.max_memory = request.max_memory > 0 ? request.max_memory : free_memory() / 4;
+  plan.max_memory = memory_bound(request.max_memory);
   plan.flops_gram = gram_flops(sizes);
   plan.flops_feature = feature_flops(sizes, request);
   if (request.method == Method::feature && sizes.rbf)

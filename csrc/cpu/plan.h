@@ -44,6 +44,9 @@ Plan make_plan(const PlanRequest& request);
 // MemAvailable of /proc/meminfo where that exists, else free pages.
 int64_t free_memory();
 
+// The bound in force: max_memory itself, or a quarter of what is free for 0.
+int64_t memory_bound(int64_t max_memory);
+
 int64_t round_up(int64_t value, int64_t multiple);
 
 // What a Buffer of so many bytes takes: large ones come in whole huge pages.

@@ -11,26 +11,6 @@
 namespace simcore {
 namespace {
 
-// simcore/_inputs.py words these for users; here they keep a direct call of the operator safe.
-void check_layers(at::TensorList layers, const char* name, int64_t n) {
-  for (size_t i = 0; i < layers.size(); i++) {
-    const at::Tensor& layer = layers[i];
-    TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
-                      layer.sizes());
-    TORCH_CHECK_VALUE(layer.size(0) == n, name, "[", i, "]: wanted ", n, " rows, got ",
-                      layer.size(0));
-    TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
-    TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
-                     "]: wanted a floating-point dtype, got ", layer.scalar_type());
-  }
-}
-
-at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
-  at::Tensor result = at::empty(shape, at::kDouble);
-  std::copy(values.begin(), values.end(), result.mutable_data_ptr<double>());
-  return result;
-}
-
 cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method method,
                               int64_t max_memory, int threads) {
   cpu::PlanRequest request;
@@ -50,9 +30,8 @@ cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method metho
 std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
     at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
     double bandwidth, c10::string_view method, int64_t max_memory) {
-  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
   cpu::HsicProblem problem;
-  problem.n = x[0].dim() == 2 ? x[0].size(0) : 0;
+  problem.n = rows_of(x);
   check_layers(x, "X", problem.n);
   check_layers(y, "Y", problem.n);
   problem.kernel = parse_kernel(std::string(kernel));
@@ -62,8 +41,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
                     min_examples(problem.estimator), " rows for the ", std::string(estimator),
                     " estimator, got ", problem.n);
   TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
-  for (const at::Tensor& layer : x) problem.x.push_back(layer_view(layer));
-  for (const at::Tensor& layer : y) problem.y.push_back(layer_view(layer));
+  problem.x = layer_views(x);
+  problem.y = layer_views(y);
 
   const cpu::Runtime runtime = torch_runtime();
   try {

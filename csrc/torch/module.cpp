@@ -75,4 +75,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   simcore::bind_plan(m);
   simcore::bind_progress(m);
   m.def("build_info", simcore::build_info);
+  m.def("memory_bound", simcore::cpu::memory_bound, pybind11::arg("max_memory"),
+        "The bytes that a bound of 0 (a quarter of the free memory) or more stands for.");
 }

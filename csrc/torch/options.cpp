@@ -1,5 +1,6 @@
 #include "torch/options.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -52,6 +53,38 @@ cpu::DType dtype_of(const at::Tensor& layer) {
 
 cpu::LayerView layer_view(const at::Tensor& layer) {
   return {layer.const_data_ptr(), dtype_of(layer), layer.size(1), layer.stride(0), layer.stride(1)};
+}
+
+std::vector<cpu::LayerView> layer_views(at::TensorList layers) {
+  std::vector<cpu::LayerView> views;
+  for (const at::Tensor& layer : layers) views.push_back(layer_view(layer));
+  return views;
+}
+
+void check_layers(at::TensorList layers, const char* name, int64_t n) {
+  for (size_t i = 0; i < layers.size(); i++) {
+    const at::Tensor& layer = layers[i];
+    TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
+                      layer.sizes());
+    TORCH_CHECK_VALUE(layer.size(0) == n, name, "[", i, "]: wanted ", n, " rows, got ",
+                      layer.size(0));
+    TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
+    TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
+                     "]: wanted a floating-point dtype, got ", layer.scalar_type());
+  }
+}
+
+int64_t rows_of(at::TensorList x) {
+  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
+  TORCH_CHECK_VALUE(x[0].dim() == 2, "X[0]: wanted shape [n, p], got ", x[0].sizes());
+  TORCH_CHECK_VALUE(x[0].size(0) > 0, "X[0]: wanted at least 1 row, got 0");
+  return x[0].size(0);
+}
+
+at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
+  at::Tensor result = at::empty(shape, at::kDouble);
+  std::copy(values.begin(), values.end(), result.mutable_data_ptr<double>());
+  return result;
 }
 
 cpu::Runtime torch_runtime() {

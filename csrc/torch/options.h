@@ -20,6 +20,13 @@ const char* method_name(cpu::Method method);
 
 cpu::DType dtype_of(const at::Tensor& layer);
 cpu::LayerView layer_view(const at::Tensor& layer);
+std::vector<cpu::LayerView> layer_views(at::TensorList layers);
+
+// simcore/_inputs.py words these for users; here they keep a direct call of an operator safe.
+void check_layers(at::TensorList layers, const char* name, int64_t n);
+int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
+
+at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
 
 // ATen's intra-op threads; progress and Ctrl-C through progress.h.
 cpu::Runtime torch_runtime();

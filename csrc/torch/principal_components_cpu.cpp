@@ -11,7 +11,6 @@
 //           SVD itself. Columns of U whose singular value is lost are not orthonormal.
 // Twin      simcore/reference/cca.py:svd
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -37,14 +36,16 @@ struct Centred {
   int exponent = 0;
 };
 
-Centred centre(const at::Tensor& layer, bool standardize) {
+Centred centre(const at::Tensor& layer, bool standardize, int64_t index) {
   at::Tensor x = layer.to(at::kDouble);
   // A mean of equal numbers may be off by a rounding error, which the rank rule would see.
   const at::Tensor constant = (x == x[0]).all(0);
   const double peak = x.abs().max().item<double>();
   int exponent = 0;
+  TORCH_CHECK_VALUE(std::isfinite(peak), "X[", index,
+                    "]: wanted finite values, got NaN or infinite");
   if (peak > 0) std::frexp(peak, &exponent);
-  x = at::ldexp(x, at::scalar_tensor(-exponent, at::kInt));
+  x = x * std::ldexp(1.0, -exponent);
   x = x - x.mean(0);
   x = (x - x.mean(0)).masked_fill_(constant, 0.0);
   if (!standardize) return {x, exponent};
@@ -62,31 +63,27 @@ Decomposition by_eigenvalues(const at::Tensor& x) {
   return {vectors, s, inverse.index({Slice(), None}) * vectors.t().mm(x)};
 }
 
-Decomposition decompose(const at::Tensor& layer, bool standardize) {
-  const Centred x = centre(layer, standardize);
+Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index) {
+  const Centred x = centre(layer, standardize, index);
   const at::ScalarType dtype = layer.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   Decomposition d;
   if (dtype == at::kDouble)
     std::tie(d.u, d.s, d.vt) = at::linalg_svd(x.values, /*full_matrices=*/false);
   else
     d = by_eigenvalues(x.values);
-  d.s = at::ldexp(d.s, at::scalar_tensor(x.exponent, at::kInt));
+  d.s = d.s * std::ldexp(1.0, x.exponent);
   return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
 }
 
 std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
 principal_components_cpu(at::TensorList layers, bool standardize) {
-  for (size_t i = 0; i < layers.size(); i++) {
-    check_layer(layers[i], "X", i);
-    TORCH_CHECK_VALUE(layers[i].size(0) > 0, "X[", i, "]: wanted at least 1 row, got 0");
-  }
+  check_layers(layers, "X", rows_of(layers));
   std::vector<at::Tensor> u(layers.size()), s(layers.size()), vt(layers.size());
-  at::parallel_for(0, int64_t(layers.size()), 1, [&](int64_t begin, int64_t end) {
-    const at::NoGradGuard no_grad;  // thread-local
-    for (int64_t l = begin; l < end; l++) {
-      Decomposition d = decompose(layers[l], standardize);
-      u[l] = d.u, s[l] = d.s, vt[l] = d.vt;
-    }
+  const cpu::Runtime runtime = torch_runtime();
+  cpu::parallel_tasks(runtime, int64_t(layers.size()), [&](int64_t l, int) {
+    const at::NoGradGuard no_grad;  // of this thread
+    Decomposition d = decompose(layers[l], standardize, l);
+    u[l] = d.u, s[l] = d.s, vt[l] = d.vt;
   });
   return {u, s, vt};
 }

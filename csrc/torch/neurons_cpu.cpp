@@ -1,0 +1,67 @@
+// simcore::best_partners and simcore::explained_shares on the CPU: checks and the calls into
+// csrc/cpu.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <stdexcept>
+#include <tuple>
+
+#include "cpu/neurons.h"
+#include "torch/options.h"
+
+namespace simcore {
+namespace {
+
+cpu::NeuronProblem problem_of(at::TensorList x, at::TensorList y) {
+  cpu::NeuronProblem problem;
+  problem.n = rows_of(x);
+  check_layers(x, "X", problem.n);
+  check_layers(y, "Y", problem.n);
+  problem.x = layer_views(x);
+  problem.y = layer_views(y);
+  return problem;
+}
+
+int64_t total_width(at::TensorList x) {
+  int64_t width = 0;
+  for (const at::Tensor& layer : x) width += layer.size(1);
+  return width;
+}
+
+std::tuple<at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
+                                                     int64_t max_memory) {
+  const cpu::NeuronProblem problem = problem_of(x, y);
+  const cpu::Runtime runtime = torch_runtime();
+  const int64_t columns = int64_t(y.empty() ? x.size() : y.size());
+  try {
+    const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+    const cpu::Partners found = cpu::best_partners(problem, plan, runtime);
+    at::Tensor partner = at::empty({total_width(x), columns}, at::kLong);
+    std::copy(found.partner.begin(), found.partner.end(), partner.mutable_data_ptr<int64_t>());
+    return {to_tensor(found.best, {total_width(x), columns}), partner};
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+at::Tensor explained_shares_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
+  TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
+  const cpu::NeuronProblem problem = problem_of(x, y);
+  const cpu::Runtime runtime = torch_runtime();
+  try {
+    const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+    return to_tensor(cpu::explained_shares(problem, plan, runtime),
+                     {total_width(x), int64_t(y.size())});
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("best_partners", best_partners_cpu);
+  m.impl("explained_shares", explained_shares_cpu);
+}
+
+}  // namespace simcore

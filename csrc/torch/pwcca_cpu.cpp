@@ -1,0 +1,115 @@
+// simcore::pwcca on the CPU: projection-weighted CCA of all pairs, pairs side by side.
+//
+// Math      M = U_x^T U_y = P diag(rho) R^T; weights of x: a_i = sum_j |p_i^T (diag(s) V^T)_j|,
+// since
+//           U_x^T Xc = diag(s) V^T; value sum(a rho) / sum(a) (Morcos et al. 2018).
+// Plan      float32: eigenvectors P of M M^T on the smaller side, M^T P = R diag(rho) column by
+//           column, so that both directions of a pair come from one decomposition. Where a rho is
+//           below kSmallest of the largest, R would be rounding: that pair takes the SVD. float64
+//           always does, because M M^T halves the digits.
+// Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
+// Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
+// Twin      simcore/reference/cca.py:pwcca
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <vector>
+
+#include "cpu/plan.h"
+#include "torch/options.h"
+
+namespace simcore {
+namespace {
+
+constexpr double kSmallest = 1e-3;
+
+// Canonical directions as rows [c, k], rho [c].
+struct Canonical {
+  at::Tensor x, y, rho;
+};
+
+Canonical by_svd(const at::Tensor& m) {
+  const auto [p, rho, rt] = at::linalg_svd(m, /*full_matrices=*/false);
+  return {p.t(), rt, rho.clamp_max(1.0).to(at::kDouble)};
+}
+
+// m [k_x, k_y] with k_x <= k_y.
+Canonical by_eigenvectors(const at::Tensor& m) {
+  const at::Tensor p = std::get<1>(at::linalg_eigh(m.mm(m.t()))).t();
+  const at::Tensor r = p.mm(m);
+  const at::Tensor rho = r.norm(2, 1).to(at::kDouble);
+  if (rho.min().item<double>() < kSmallest * rho.max().item<double>()) return by_svd(m);
+  return {p, r / rho.to(r.scalar_type()).unsqueeze(1), rho.clamp_max(1.0)};
+}
+
+Canonical canonical(const at::Tensor& m) {
+  if (m.scalar_type() == at::kDouble) return by_svd(m);
+  if (m.size(0) <= m.size(1)) return by_eigenvectors(m);
+  const Canonical swapped = by_eigenvectors(m.t());
+  return {swapped.y, swapped.x, swapped.rho};
+}
+
+double weighted_mean(const at::Tensor& directions, const at::Tensor& rho,
+                     const at::Tensor& weighted) {
+  const at::Tensor a = directions.mm(weighted).abs().sum(1, false, at::kDouble);
+  const double total = a.sum().item<double>();
+  if (!(total > 0)) return std::numeric_limits<double>::quiet_NaN();
+  return a.dot(rho).item<double>() / total;
+}
+
+// Threads that max_memory has room for: per thread the decomposition's few k x k matrices and one
+// k x p product.
+int affordable_threads(at::TensorList u, at::TensorList weighted, int64_t max_memory, int threads) {
+  int64_t k = 1, p = 1;
+  for (const at::Tensor& basis : u) k = std::max(k, basis.size(1));
+  for (const at::Tensor& components : weighted) p = std::max(p, components.size(1));
+  const int64_t bytes = 8 * (10 * k * k + 2 * k * p), bound = cpu::memory_bound(max_memory);
+  TORCH_CHECK_VALUE(bytes <= bound, "max_memory: wanted at least ", bytes, " bytes, got ", bound);
+  return int(std::min<int64_t>(threads, bound / bytes));
+}
+
+at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
+                     int64_t max_memory) {
+  const int64_t n = rows_of(u_x);
+  check_layers(u_x, "u_x", n);
+  check_layers(u_y, "u_y", n);
+  TORCH_CHECK_VALUE(weighted_x.size() == u_x.size(), "weighted_x: wanted ", u_x.size(),
+                    " tensors, got ", weighted_x.size());
+  for (size_t i = 0; i < u_x.size(); i++)
+    TORCH_CHECK_VALUE(weighted_x[i].dim() == 2 && weighted_x[i].size(0) == u_x[i].size(1),
+                      "weighted_x[", i, "]: wanted ", u_x[i].size(1), " rows, got shape ",
+                      weighted_x[i].sizes());
+  const bool symmetric = u_y.empty();
+  const at::TensorList columns = symmetric ? u_x : u_y;
+  const int64_t rows = int64_t(u_x.size()), across = int64_t(columns.size());
+  at::Tensor result = at::empty({rows, across}, at::kDouble);
+  auto out = result.accessor<double, 2>();
+  cpu::Runtime runtime = torch_runtime();
+  const int threads = affordable_threads(u_x, weighted_x, max_memory, runtime.threads);
+
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = symmetric ? i : 0; j < across; j++) pairs.push_back({i, j});
+  const int64_t count = int64_t(pairs.size()), batch = 8 * threads;
+  for (int64_t begin = 0; begin < count; begin += batch) {
+    const int64_t end = std::min(begin + batch, count);
+    cpu::parallel_tasks(runtime, end - begin, threads, [&](int64_t task, int) {
+      const at::NoGradGuard no_grad;  // of this thread
+      const auto [i, j] = pairs[begin + task];
+      const at::ScalarType dtype =
+          at::promote_types(u_x[i].scalar_type(), columns[j].scalar_type());
+      const Canonical c = canonical(u_x[i].to(dtype).t().mm(columns[j].to(dtype)));
+      out[i][j] = weighted_mean(c.x, c.rho, weighted_x[i].to(dtype));
+      if (symmetric && i != j) out[j][i] = weighted_mean(c.y, c.rho, weighted_x[j].to(dtype));
+    });
+    runtime.progress(double(end) / double(count));
+  }
+  return result;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(simcore, CPU, m) { m.impl("pwcca", pwcca_cpu); }
+
+}  // namespace simcore

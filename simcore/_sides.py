@@ -1,0 +1,223 @@
+"""The two sides of a grid of the CCA family: arrays or bases, checked, decomposed, and finished."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from simcore import _C
+from simcore._inputs import Array, Layers, as_layer_pair, as_layers, check_finite, check_max_memory
+from simcore.basis import Basis, Truncation, as_basis_list, decompose, per_layer_truncation
+
+LayersOrBases = Layers | Sequence[Basis]
+
+
+def centred(layer: Tensor) -> Tensor:
+    """Centred columns in float64; constant columns become exactly 0."""
+    x = layer.double()
+    first = x - x.mean(0)
+    return (first - first.mean(0)).masked_fill_((x == x[0]).all(0), 0.0)
+
+
+def columns_of(basis: Basis) -> Tensor:
+    """The vectors, or one column of zeros: the operators take no layer without columns."""
+    return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
+
+
+def warn_undefined(name: str, undefined_x: Tensor, undefined_y: Tensor | None) -> None:
+    """One warning that lists the layers whose row or column is ``nan``."""
+    layers = [f"X[{i}]" for i in undefined_x.nonzero().flatten().tolist()]
+    if undefined_y is not None:
+        layers += [f"Y[{i}]" for i in undefined_y.nonzero().flatten().tolist()]
+    if layers:
+        warnings.warn(
+            f"{name}: nan for {', '.join(layers)}: no variance", UserWarning, stacklevel=4
+        )
+
+
+def _finish(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor, from_numpy: bool) -> Array:
+    grid = grid.masked_fill(undefined_x[:, None] | undefined_y[None, :], float("nan"))
+    grid = grid.clamp(max=1.0)
+    return grid.numpy() if from_numpy else grid
+
+
+def _kept(bases: Sequence[Basis]) -> Tensor:
+    return torch.tensor([basis.kept for basis in bases], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class BasisSides:
+    """Bases of both sides; ``y`` empty: x with itself."""
+
+    x: list[Basis]
+    y: list[Basis]
+    from_numpy: bool
+
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """Components of every layer of either side, ``[Lx]`` and ``[Ly]`` float64."""
+        return _kept(self.x), _kept(self.y or self.x)
+
+    def smaller(self) -> Tensor:
+        """``c = min(k_x, k_y)`` of every pair, ``[Lx, Ly]`` float64."""
+        x, y = self.kept()
+        return torch.minimum(x[:, None], y[None, :])
+
+    def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
+        """What the operators take of either side."""
+        return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
+
+    def finish(self, grid: Tensor, name: str) -> Array:
+        """At most 1, ``nan`` with a warning for layers without variance, numpy if that came in."""
+        x, y = self.kept()
+        warn_undefined(name, x == 0, y == 0 if self.y else None)
+        return _finish(grid, x == 0, y == 0, self.from_numpy)
+
+
+@dataclass(frozen=True)
+class ExplainedSides:
+    """Layers, and the bases that explain them: those of Y, or of X itself."""
+
+    x: list[Tensor]
+    explaining: list[Basis]
+    same: bool
+    from_numpy: bool
+
+    def vectors(self) -> list[Tensor]:
+        """What the operators take of the bases."""
+        return [columns_of(basis) for basis in self.explaining]
+
+    def finish(self, grid: Tensor, name: str) -> Array:
+        """As `BasisSides.finish`."""
+        constant = torch.tensor([bool((layer == layer[0]).all()) for layer in self.x])
+        empty = _kept(self.explaining) == 0
+        warn_undefined(name, constant, None if self.same else empty)
+        return _finish(grid, constant, empty, self.from_numpy)
+
+
+def _check(x: LayersOrBases, y: LayersOrBases | None) -> bool:
+    """Same n and device on both sides, whatever they hold; whether all layers are numpy arrays."""
+    _, _, from_numpy = as_layer_pair(
+        _as_shapes(x, "X"), None if y is None else _as_shapes(y, "Y"), 2, "a basis"
+    )
+    return from_numpy
+
+
+def _as_shapes(layers: LayersOrBases, name: str) -> Layers:
+    """Bases as tensors of their shape, so that they pass the checks of layers."""
+    held = as_basis_list(layers, name)
+    return cast(Layers, layers) if held is None else [columns_of(basis) for basis in held]
+
+
+def _tensors(layers: LayersOrBases, name: str) -> list[Tensor]:
+    """Layers that are no bases."""
+    return as_layers(cast(Layers, layers), name)[0]
+
+
+def _as_bases(
+    layers: LayersOrBases,
+    name: str,
+    cuts: list[float | int | None],
+    standardize: bool,
+    bound: int,
+    progress: bool,
+) -> list[Basis]:
+    held = as_basis_list(layers, name)
+    if held is None:
+        return decompose(_tensors(layers, name), name, cuts, standardize, bound, progress)
+    if standardize:
+        raise ValueError(
+            f"standardize: wanted False, {name} holds bases, which are computed already"
+        )
+    return [basis.truncate(cut) for basis, cut in zip(held, cuts, strict=True)]
+
+
+def basis_sides(
+    x: LayersOrBases,
+    y: LayersOrBases | None,
+    *,
+    truncation: Truncation = None,
+    standardize: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> BasisSides:
+    """Bases of both sides; a sequence of counts goes over the layers of X, then of Y."""
+    from_numpy = _check(x, y)
+    cuts = per_layer_truncation(truncation, len(x) + (0 if y is None else len(y)))
+    bound = _C.memory_bound(check_max_memory(max_memory))
+    rows = _as_bases(x, "X", cuts[: len(x)], standardize, bound, progress)
+    if y is None:
+        return BasisSides(rows, [], from_numpy)
+    if as_basis_list(x, "X") is None:
+        bound -= sum(basis.nbytes for basis in rows)
+    columns = _as_bases(y, "Y", cuts[len(x) :], standardize, bound, progress)
+    return BasisSides(rows, columns, from_numpy)
+
+
+def explained_sides(
+    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
+) -> ExplainedSides:
+    """The layers of X, from their bases where it holds such, and bases of Y (or of X)."""
+    from_numpy = _check(x, y)
+    bound = _C.memory_bound(check_max_memory(max_memory))
+    other, name = (x, "X") if y is None else (y, "Y")
+    explaining = _as_bases(other, name, [None] * len(other), False, bound, progress)
+    held = as_basis_list(x, "X")
+    layers = _tensors(x, "X") if held is None else [_layer(basis) for basis in held]
+    check_finite(layers, "X")
+    return ExplainedSides(layers, explaining, y is None, from_numpy)
+
+
+def _layer(basis: Basis) -> Tensor:
+    """``vectors diag(s) components``."""
+    scaled = basis.singular_values.to(basis.vectors.dtype) * basis.vectors
+    return scaled @ basis.components
+
+
+def rotated_layers(
+    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
+) -> tuple[list[Tensor], list[Tensor], bool]:
+    """Layers up to a rotation of their neurons, with at most n columns each.
+
+    A layer wider than n, and a basis, becomes ``vectors diag(s)``, whose cross-products have the
+    same singular values.
+    """
+    from_numpy = _check(x, y)
+    bound = _C.memory_bound(check_max_memory(max_memory))
+
+    def rotate(layers: LayersOrBases, name: str) -> list[Tensor]:
+        held = as_basis_list(layers, name)
+        if held is not None:
+            return [_scores(basis) for basis in held]
+        tensors = _tensors(layers, name)
+        check_finite(tensors, name)
+        return [
+            layer
+            if layer.shape[1] <= layer.shape[0]
+            else _scores(decompose([layer], name, [None], False, bound, progress)[0])
+            for layer in tensors
+        ]
+
+    return rotate(x, "X"), [] if y is None else rotate(y, "Y"), from_numpy
+
+
+def _scores(basis: Basis) -> Tensor:
+    return columns_of(basis) * (
+        basis.singular_values.to(basis.vectors.dtype) if basis.kept else 1.0
+    )
+
+
+def warn_saturated(name: str, sides: BasisSides) -> None:
+    """CCA of a layer whose basis spans all n - 1 dimensions is 1 whatever the other layer is."""
+    n = len(sides.x[0].vectors)
+    if n > 2 and any(basis.kept >= n - 1 for basis in [*sides.x, *sides.y]):
+        warnings.warn(
+            f"{name}: a layer of n = {n} rows has n - 1 independent columns, so that its canonical "
+            "correlations are all 1; truncate, or take more rows than columns",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,264 @@
+"""Orthonormal bases of layers: the part of the CCA family that depends on one layer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from simcore import _C
+from simcore._inputs import Layers, as_layers, check_finite, check_max_memory
+from simcore._ops import principal_components
+from simcore._progress import progress_bar
+
+Truncation = float | int | Sequence[int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
+
+    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid` and `mixedsim_grid` need of a layer.
+    A list of bases may stand wherever they take layers, so that a sweep computes and saves each
+    layer's basis once; see `bases`.
+
+    Attributes
+    ----------
+    vectors : Tensor ``[n, k]``
+        Orthonormal left singular vectors of the centred layer; float64 for float64 layers, else
+        float32.
+    components : Tensor ``[k, p]``
+        Right singular vectors, one a row.
+    spectrum : Tensor ``[rank]``, float64
+        All singular values down to the numerical rank, descending; the first k belong to
+        ``vectors``.
+
+    Notes
+    -----
+    The numerical rank counts singular values above ``eps * max(n, p)`` times the largest, numpy's
+    rule for matrices; ``eps`` is float64's for float64 layers and float32's for all others.
+    """
+
+    vectors: Tensor
+    components: Tensor
+    spectrum: Tensor
+
+    @property
+    def kept(self) -> int:
+        """k, the number of components."""
+        return self.vectors.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """The numerical rank of the centred layer."""
+        return len(self.spectrum)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its tensors."""
+        return self.vectors.nbytes + self.components.nbytes + self.spectrum.nbytes
+
+    @property
+    def singular_values(self) -> Tensor:
+        """``[k]`` float64: those of the kept components."""
+        return self.spectrum[: self.kept]
+
+    def truncate(self, truncation: float | int | None) -> Basis:
+        """The leading components of this basis.
+
+        Parameters
+        ----------
+        truncation : float, int or None
+            A float is a share of the variance: the fewest components whose squared singular values
+            sum to at least that share of the spectrum's. An int is the number itself. Never more
+            components than there are.
+
+        References
+        ----------
+        Raghu et al. 2017; Wu et al. 2020, appendix A.3.
+        """
+        k = min(_components_to_keep(self.spectrum, truncation), self.kept)
+        if k == self.kept:
+            return self
+        # Copies: a view would keep all columns in memory.
+        vectors, components = self.vectors[:, :k].contiguous(), self.components[:k].clone()
+        return replace(self, vectors=vectors, components=components)
+
+    def permute(self, rows: Tensor) -> Basis:
+        """The basis of the same layer with its n rows (examples) in another order."""
+        return replace(self, vectors=self.vectors[rows])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The three tensors by name, for safetensors or `torch.save`."""
+        return {
+            "vectors": self.vectors,
+            "components": self.components,
+            "spectrum": self.spectrum,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> Basis:
+        """The inverse of `state_dict`.
+
+        Raises
+        ------
+        ValueError
+            A name is missing or unknown.
+        """
+        wanted = {"vectors", "components", "spectrum"}
+        if set(state) != wanted:
+            raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
+        return cls(**state)
+
+
+def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
+    if truncation is None:
+        return len(spectrum)
+    if isinstance(truncation, int):
+        return min(truncation, len(spectrum))
+    shares = spectrum.square().cumsum(0)
+    return int((shares < truncation * shares[-1:]).sum()) + 1 if len(spectrum) else 0
+
+
+def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
+    """`truncation` checked, one value a layer."""
+    listed = isinstance(truncation, Sequence)
+    values: list[float | int | None] = (
+        [*truncation] if isinstance(truncation, Sequence) else [truncation] * count
+    )
+    if len(values) != count:
+        raise ValueError(f"truncation: wanted one count for each of {count} layers, got {values}")
+    for value in values:
+        share = isinstance(value, float) and 0 < value <= 1
+        number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not (number or (not listed and (share or value is None))):
+            raise ValueError(
+                "truncation: wanted a share in (0, 1], a count of at least 1, or one count per "
+                f"layer, got {truncation!r}"
+            )
+    return values
+
+
+def bases(
+    X: Layers,
+    *,
+    truncation: Truncation = None,
+    standardize: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> list[Basis]:
+    """An orthonormal basis of every layer's centred columns.
+
+    Parameters
+    ----------
+    X : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations; see `simcore.cka_grid`.
+    truncation : float, int or sequence of int, optional
+        How many leading principal components to keep: a share of the variance, a count, or one
+        count per layer. Default: all, down to the numerical rank (`Basis`).
+    standardize : bool
+        Divide the columns by their standard deviation first; constant columns stay zero.
+    max_memory : int, optional
+        Bytes that bases and decompositions may take; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    list of Basis
+        A layer without variance has a basis of no vectors.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `simcore.cka_grid`; a wrong truncation; bases that do not fit into `max_memory`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import bases, svcca_grid
+    >>> saved = bases(torch.randn(3, 100, 16))
+    >>> svcca_grid(saved, truncation=0.9).shape
+    torch.Size([3, 3])
+    """
+    layers, _ = as_layers(X, "X")
+    cuts = per_layer_truncation(truncation, len(layers))
+    bound = _C.memory_bound(check_max_memory(max_memory))
+    return decompose(layers, "X", cuts, standardize, bound, progress)
+
+
+def decompose(
+    layers: list[Tensor],
+    name: str,
+    cuts: list[float | int | None],
+    standardize: bool,
+    bound: int,
+    progress: bool,
+) -> list[Basis]:
+    """`bases` of layers whose shapes are checked, ``cuts[i]`` for layer i, in ``bound`` bytes."""
+    for i, layer in enumerate(layers):
+        if len(layer) < 2:
+            raise ValueError(f"{name}[{i}]: wanted at least 2 rows for a basis, got {len(layer)}")
+    check_finite(layers, name)
+    with progress_bar(f"bases of {name}", progress) as report:
+        return _decompose(layers, cuts, standardize, bound, report)
+
+
+def _decompose(
+    layers: list[Tensor],
+    cuts: list[float | int | None],
+    standardize: bool,
+    bound: int,
+    report: Callable[[float], None],
+) -> list[Basis]:
+    """A few layers at a time: what a truncation cuts is freed before the next."""
+    result: list[Basis] = []
+    step = 2 * torch.get_num_threads()
+    taken = 0
+    for start in range(0, len(layers), step):
+        chunk = layers[start : start + step]
+        needed = taken + sum(_working_bytes(*layer.shape) for layer in chunk)
+        if needed > bound:
+            raise ValueError(
+                f"max_memory: wanted at least {needed} bytes for the bases of {start + len(chunk)} "
+                f"of {len(layers)} layers, got {bound}"
+            )
+        parts = zip(chunk, *principal_components(chunk, standardize), strict=True)
+        for cut, (layer, u, s, vt) in zip(cuts[start:], parts, strict=False):
+            rank = _numerical_rank(s, layer)
+            full = Basis(u[:, :rank], vt[:rank], s[:rank])
+            basis = full.truncate(cut)
+            # Columns beyond the rank are no basis; a copy, so that they do not stay in memory.
+            if basis is full and rank < len(s):
+                basis = replace(
+                    full, vectors=full.vectors.contiguous(), components=vt[:rank].clone()
+                )
+            result.append(basis)
+            taken += basis.nbytes
+        report((start + len(chunk)) / len(layers))
+    return result
+
+
+def _working_bytes(n: int, p: int) -> int:
+    """What one decomposition takes in float64: the centred layer, U, V and the covariance twice."""
+    return 8 * (2 * n * p + 2 * n * min(n, p) + 2 * min(n, p) * (min(n, p) + p))
+
+
+def _numerical_rank(s: Tensor, layer: Tensor) -> int:
+    dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
+    return int((s > s[0] * max(layer.shape) * torch.finfo(dtype).eps).sum())
+
+
+def as_basis_list(layers: Layers | Sequence[Basis], name: str) -> list[Basis] | None:
+    """The layers if they are `Basis` objects, None if none is; a TypeError if only some are."""
+    if not isinstance(layers, Sequence):
+        return None
+    found = [layer for layer in layers if isinstance(layer, Basis)]
+    if found and len(found) < len(layers):
+        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, Basis))
+        raise TypeError(
+            f"{name}[{i}]: wanted a Basis as others are, got {type(layers[i]).__name__}"
+        )
+    return found or None

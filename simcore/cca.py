@@ -1,0 +1,273 @@
+"""The canonical-correlation family, linear regression and Procrustes, as grids over layer pairs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, check_choice, check_max_memory
+from simcore._ops import hsic_terms, nuclear_norms, pwcca
+from simcore._progress import progress_bar
+from simcore._sides import (
+    BasisSides,
+    LayersOrBases,
+    basis_sides,
+    centred,
+    explained_sides,
+    rotated_layers,
+    warn_saturated,
+    warn_undefined,
+)
+from simcore.basis import Basis, Truncation
+
+
+def _mean_canonical(name: str, sides: BasisSides, max_memory: int | None, progress: bool) -> Array:
+    x, y = sides.vectors()
+    warn_saturated(name, sides)
+    with progress_bar(name, progress):
+        total, _, _ = nuclear_norms(x, y, check_max_memory(max_memory))
+    return sides.finish(total / sides.smaller(), name)
+
+
+def cca_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    reduction: str = "mean",
+    truncation: Truncation = None,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Mean (squared) canonical correlation of all layer pairs.
+
+    ``sum(rho) / c`` or ``sum(rho^2) / c`` with ``c = min(k_x, k_y)``, rho being the singular values
+    of ``U_x' U_y``. Every layer is decomposed once. No singular value of a pair is computed: the
+    sum is a nuclear norm, the sum of squares a Frobenius norm.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Basis`
+        Representations as in `cka_grid`, or their `bases`. ``Y=None`` compares X with itself at
+        half the cost.
+    reduction : {"mean", "r2"}
+        Mean canonical correlation, or the mean of their squares (R2 CCA).
+    truncation : float, int or sequence of int, optional
+        Leading principal components to keep per layer; see `svcca_grid`.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs, bases included; default a quarter of the
+        free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the row
+        and column of a layer without variance, with one warning. Not differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cka_grid`; fewer than 2 rows; a wrong truncation.
+
+    Warns
+    -----
+    UserWarning
+        A layer has as many independent columns as n allows (n <= p): its values are all 1.
+
+    Notes
+    -----
+    The numerical rank rule is that of `Basis`. float32 inputs: within 1e-5 of float64's values at a
+    common offset of 1000 standard deviations.
+
+    References
+    ----------
+    Ren et al. 2023, equations 3 to 6 and table 2; Raghu et al. 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import cca_grid
+    >>> x = torch.randn(3, 100, 8)
+    >>> cca_grid(x).diagonal().allclose(torch.ones(3, dtype=torch.float64))
+    True
+    """
+    check_choice(reduction, "reduction", ("mean", "r2"))
+    sides = basis_sides(X, Y, truncation=truncation, max_memory=max_memory, progress=progress)
+    if reduction == "mean":
+        return _mean_canonical("cca_grid", sides, max_memory, progress)
+    warn_saturated("cca_grid", sides)
+    x, y = sides.vectors()
+    with progress_bar("cca_grid", progress):
+        squares = _squared_products(x, y, max_memory)
+    return sides.finish(squares / sides.smaller(), "cca_grid")
+
+
+def _squared_products(x: list[Tensor], y: list[Tensor], max_memory: int | None) -> Tensor:
+    """``||Xc_i' Yc_j||_F^2`` of all pairs: HSIC without its scale; ``[Lx, Ly]``."""
+    bound = check_max_memory(max_memory)
+    xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", bound)
+    scaled: Tensor = xy * (len(x[0]) - 1.0) ** 2
+    return scaled
+
+
+def svcca_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    truncation: Truncation = 0.99,
+    standardize: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Mean canonical correlation of the layers' leading principal components (SVCCA).
+
+    Parameters, returns and errors as `cca_grid`, and:
+
+    Parameters
+    ----------
+    truncation : float, int or sequence of int
+        A float keeps the fewest components whose squared singular values sum to at least that share
+        of the total; an int keeps that many; a sequence gives one count for every layer of X, then
+        of Y.
+    standardize : bool
+        Divide the columns by their standard deviation first. The code of Wu et al. does so, their
+        text does not.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+
+    References
+    ----------
+    Raghu et al. 2017; Wu et al. 2020, appendix A.3 (svsim); Ren et al. 2023, section 3.3.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import svcca_grid
+    >>> svcca_grid(torch.randn(3, 100, 8), truncation=0.9).shape
+    torch.Size([3, 3])
+    """
+    sides = basis_sides(
+        X,
+        Y,
+        truncation=truncation,
+        standardize=standardize,
+        max_memory=max_memory,
+        progress=progress,
+    )
+    return _mean_canonical("svcca_grid", sides, max_memory, progress)
+
+
+def pwcca_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    truncation: Truncation = None,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Projection-weighted CCA of all layer pairs; asymmetric, the weights come from X.
+
+    ``sum(a_i rho_i) / sum(a_i)`` with ``a_i = sum_j |<h_i, x_j>|`` over the centred columns x_j of
+    the first layer and its canonical variates ``h_i = U_x u_i``. Both directions of a pair come
+    from one decomposition.
+
+    Parameters, returns, warnings and errors as `cca_grid`; ``truncation`` as in `svcca_grid`.
+
+    Notes
+    -----
+    Equal canonical correlations leave their variates undetermined, and with them the weights: where
+    two layers share part of their space exactly, any implementation's value depends on rounding.
+
+    References
+    ----------
+    Morcos et al. 2018; Wu et al. 2020, appendix A.3 (pwsim); Ren et al. 2023, equations 7 to 9.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import pwcca_grid
+    >>> pwcca_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 6)).shape
+    torch.Size([2, 3])
+    """
+    sides = basis_sides(X, Y, truncation=truncation, max_memory=max_memory, progress=progress)
+    warn_saturated("pwcca_grid", sides)
+    x, y = sides.vectors()
+    weighted = [_weighted_components(basis) for basis in sides.x]
+    with progress_bar("pwcca_grid", progress):
+        grid = pwcca(x, weighted, y, check_max_memory(max_memory))
+    return sides.finish(grid, "pwcca_grid")
+
+
+def _weighted_components(basis: Basis) -> Tensor:
+    """``diag(s) V'`` with the largest s as 1, which weights do not feel; zeros without variance."""
+    if not basis.kept:
+        return basis.components.new_zeros(1, basis.components.shape[1])
+    s = basis.singular_values / basis.spectrum[0]
+    return s.to(basis.components.dtype)[:, None] * basis.components
+
+
+def linreg_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Share of X's variance that the best linear map of Y explains; asymmetric.
+
+    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, returns and errors as `cca_grid`.
+
+    References
+    ----------
+    Ren et al. 2023, table 2; Kornblith et al. 2019, section 3.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import linreg_grid
+    >>> linreg_grid(torch.randn(2, 100, 8)).diagonal()
+    tensor([1., 1.], dtype=torch.float64)
+    """
+    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
+    with progress_bar("linreg_grid", progress):
+        squares = _squared_products(sides.x, sides.vectors(), max_memory)
+    total = torch.stack([centred(layer).square().sum() for layer in sides.x])
+    return sides.finish(squares / total[:, None], "linreg_grid")
+
+
+def procrustes_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Orthogonal Procrustes similarity of all layer pairs.
+
+    ``||Xc' Yc||_*`` after scaling both layers to unit Frobenius norm: 1 if and only if they agree
+    up to rotation and scale. The Procrustes distance is ``2 - 2 * procrustes_grid(...)``.
+
+    Parameters, returns and errors as `cca_grid`. With `bases`, the layers are what the bases hold.
+
+    References
+    ----------
+    Ding et al. 2021; Williams et al. 2021.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import procrustes_grid
+    >>> x = torch.randn(100, 8)
+    >>> rotation, _ = torch.linalg.qr(torch.randn(8, 8))
+    >>> bool((1 - procrustes_grid([x], [3 * x @ rotation])).abs() < 1e-5)
+    True
+    """
+    layers_x, layers_y, from_numpy = rotated_layers(X, Y, max_memory=max_memory, progress=progress)
+    with progress_bar("procrustes_grid", progress):
+        total, norm_x, norm_y = nuclear_norms(layers_x, layers_y, check_max_memory(max_memory))
+    warn_undefined("procrustes_grid", norm_x == 0, norm_y == 0 if layers_y else None)
+    grid = (total / norm_x[:, None] / norm_y[None, :]).clamp(max=1.0)
+    return grid.numpy() if from_numpy else grid

@@ -1,0 +1,203 @@
+"""Neuron-level and mixed similarity of all layer pairs (Wu et al. 2020, section 3)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, Layers, as_layer_pair, check_max_memory
+from simcore._ops import best_partners, explained_shares
+from simcore._progress import progress_bar
+from simcore._sides import LayersOrBases, explained_sides, warn_undefined
+
+
+def _mean_of_neurons(name: str, values: Tensor, widths: list[int], same: bool) -> Tensor:
+    """``[sum p_i, Ly]`` to ``[Lx, Ly]``; undefined neurons are left out, with one warning."""
+    constant = [block.isnan().all(1) for block in values.split(widths)]
+    partly = [
+        f"{int(flags.sum())} of X[{i}]"
+        for i, flags in enumerate(constant)
+        if 0 < flags.sum() < len(flags)
+    ]
+    if partly and not torch.stack([v.isnan().all() for v in values.split(widths)]).all():
+        warnings.warn(
+            f"{name}: neurons without variance are left out: {', '.join(partly)}",
+            UserWarning,
+            stacklevel=3,
+        )
+    grid = torch.stack([block.nanmean(0) for block in values.split(widths)])
+    undefined = grid.isnan()
+    warn_undefined(name, undefined.all(1), None if same else undefined.all(0) & ~undefined.all())
+    return grid
+
+
+@overload
+def neuronsim_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    return_partners: Literal[False] = ...,
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> Array: ...
+@overload
+def neuronsim_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    return_partners: Literal[True],
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> tuple[Array, list[Array], list[Array]]: ...
+def neuronsim_grid(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    return_partners: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array | tuple[Array, list[Array], list[Array]]:
+    """How well each neuron's best partner in the other layer correlates with it; asymmetric.
+
+    ``mean_k max_k' |pearson(x_k, y_k')|`` over the neurons k of X. Correlations are reduced to
+    their maxima as they are formed; no matrix of correlations is held.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations as in `cka_grid`. ``Y=None`` compares X with itself: both directions of a
+        pair come from one product.
+    return_partners : bool
+        Also return every neuron's best value and partner.
+    max_memory : int, optional
+        Bytes that may be allocated beyond inputs and results; default a quarter of what is free.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    grid : array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor. ``nan`` for layers without variance,
+        with one warning; single neurons without variance are left out and counted in a warning.
+        Not differentiable.
+    best : list of arrays ``[p_i, len(Y)]``, float64, with ``return_partners``
+        ``max_k' |pearson|`` for every neuron of every layer of X; ``nan`` where undefined.
+    partner : list of arrays ``[p_i, len(Y)]``, int64, with ``return_partners``
+        The first k' that reaches it; -1 where undefined. In a layer's comparison with itself every
+        neuron is its own partner.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cka_grid`; fewer than 2 rows.
+
+    References
+    ----------
+    Wu et al. 2020, section 3.1 and appendix A.1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import neuronsim_grid
+    >>> x = torch.randn(50, 4)
+    >>> grid, best, partner = neuronsim_grid([x], [-2 * x[:, [2, 0, 1, 3]]], return_partners=True)
+    >>> partner[0].flatten()
+    tensor([1, 2, 0, 3])
+    """
+    layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
+    with progress_bar("neuronsim_grid", progress):
+        best, partner = best_partners(layers_x, layers_y, check_max_memory(max_memory))
+    widths = [layer.shape[1] for layer in layers_x]
+    grid = _mean_of_neurons("neuronsim_grid", best, widths, not layers_y)
+    results = [grid, *best.split(widths), *partner.split(widths)]
+    if from_numpy:
+        results = [value.numpy() for value in results]
+    if not return_partners:
+        return results[0]
+    return results[0], results[1 : 1 + len(widths)], results[1 + len(widths) :]
+
+
+def mixedsim_grid(
+    X: LayersOrBases,
+    Y: LayersOrBases | None = None,
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """How well each neuron of X is a linear function of all neurons of Y; asymmetric.
+
+    ``mean_k ||U_y' x_k|| / ||x_k||`` over the centred neurons x_k: the multiple correlation of x_k
+    with Y, without any singular value of a pair.
+
+    Parameters, returns and errors as `cca_grid`; single neurons without variance are left out and
+    counted in a warning.
+
+    References
+    ----------
+    Wu et al. 2020, section 3.2 and appendix A.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import mixedsim_grid
+    >>> mixedsim_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 16)).shape
+    torch.Size([2, 3])
+    """
+    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
+    with progress_bar("mixedsim_grid", progress):
+        shares = explained_shares(sides.x, sides.vectors(), check_max_memory(max_memory))
+    empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])
+    values = shares.sqrt().clamp(max=1.0).masked_fill(empty, float("nan"))
+    widths = [layer.shape[1] for layer in sides.x]
+    grid = _mean_of_neurons("mixedsim_grid", values, widths, sides.same)
+    return grid.numpy() if sides.from_numpy else grid
+
+
+def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> Array:
+    """How much of a layer's similarity lives in single neurons: mean neuronsim minus mean svsim.
+
+    Parameters
+    ----------
+    neuronsim, svsim : array ``[layers compared with, layers]``
+        `neuronsim_grid` and `svcca_grid` of the same layers.
+    same : bool
+        Rows and columns are the same layers: a layer's comparison with itself is left out.
+
+    Returns
+    -------
+    array ``[layers]``, float64
+        Column means; ``nan`` for a layer that is compared with none. Undefined (``nan``) entries
+        are left out.
+
+    Raises
+    ------
+    ValueError
+        The grids differ in shape, or are not square with ``same``.
+
+    References
+    ----------
+    Wu et al. 2020, section 5.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simcore import localization_score
+    >>> localization_score(np.array([[1.0, 0.6], [0.8, 1.0]]), np.full((2, 2), 0.5))
+    array([0.3, 0.1])
+    """
+    grids = [torch.as_tensor(grid).double() for grid in (neuronsim, svsim)]
+    if grids[0].ndim != 2 or grids[0].shape != grids[1].shape:
+        shapes = " and ".join(str(tuple(grid.shape)) for grid in grids)
+        raise ValueError(f"neuronsim, svsim: wanted two grids of the same shape, got {shapes}")
+    if same and grids[0].shape[0] != grids[0].shape[1]:
+        raise ValueError(
+            f"neuronsim: wanted a square grid for same=True, got shape {tuple(grids[0].shape)}"
+        )
+    difference = grids[0] - grids[1]
+    if same:
+        difference = difference.fill_diagonal_(float("nan"))
+    score = difference.nanmean(0)
+    return score if isinstance(neuronsim, Tensor) else score.numpy()

@@ -1,0 +1,200 @@
+"""Representational similarity analysis as a grid over all layer pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from simcore import _C
+from simcore._inputs import (
+    Array,
+    Layers,
+    as_layer_pair,
+    check_choice,
+    check_finite,
+    check_max_memory,
+)
+from simcore._ops import hsic_terms
+from simcore._progress import progress_bar
+from simcore._sides import warn_undefined
+
+# Of correlations, whose scale is 1.
+SMALLEST_VARIANCE = 1e-14
+
+
+def rsa_grid(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    correlation: str = "pearson",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Correlation of the layers' representational dissimilarity matrices.
+
+    A dissimilarity is 1 minus the Pearson correlation of two rows (examples); grids correlate the
+    upper triangles. With ``correlation="pearson"`` no n x n matrix is formed: the correlations of
+    rows are a Gram matrix, and sums over its entries are HSIC's.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations as in `cka_grid`, p_i of at least 2.
+    correlation : {"pearson", "spearman"}
+        ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer in float64 (equal ones
+        share their mean rank) and holds the ranks of all layers.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+        ``pearson`` holds a standardised copy of every layer, ``spearman`` n^2 / 2 ranks of each.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor. ``nan`` in the row and column of a layer
+        that has a row without variance, or all of whose dissimilarities are equal, with one
+        warning. Not differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cka_grid`; fewer than 3 rows; layers or ranks that do not fit into `max_memory`.
+
+    References
+    ----------
+    Kriegeskorte et al. 2008.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import rsa_grid
+    >>> x = torch.randn(30, 8)
+    >>> float(rsa_grid([x], [2 * x + 1], correlation="spearman"))
+    1.0
+    """
+    check_choice(correlation, "correlation", ("pearson", "spearman"))
+    x, y, from_numpy = as_layer_pair(X, Y, 3, "a dissimilarity matrix")
+    for name, side in (("X", x), ("Y", y)):
+        check_finite(side, name)
+        _check_widths(side, name)
+    bound = _C.memory_bound(check_max_memory(max_memory))
+    with progress_bar("rsa_grid", progress) as report:
+        if correlation == "pearson":
+            moments = _pearson_moments(x, y, bound)
+        else:
+            moments = _spearman_moments(x, y, bound, report)
+    xy, xx, yy = moments
+    # The moments are sums of terms of size 1: below this a variance is their rounding.
+    defined_x, defined_y = xx > SMALLEST_VARIANCE, yy > SMALLEST_VARIANCE
+    warn_undefined("rsa_grid", ~defined_x, ~defined_y if y else None)
+    scale = torch.sqrt(xx[:, None] * yy[None, :])
+    defined = defined_x[:, None] & defined_y[None, :]
+    grid = torch.where(defined, xy / scale, float("nan")).clamp(-1.0, 1.0)
+    return grid.numpy() if from_numpy else grid
+
+
+def _check_widths(layers: list[Tensor], name: str) -> None:
+    for i, layer in enumerate(layers):
+        if layer.shape[1] < 2:
+            raise ValueError(f"{name}[{i}]: wanted at least 2 columns to correlate rows, got 1")
+
+
+def _check_bound(needed: int, bound: int, what: str) -> None:
+    if needed > bound:
+        raise ValueError(f"max_memory: wanted at least {needed} bytes for {what}, got {bound}")
+
+
+def _standard_rows(layer: Tensor) -> Tensor:
+    """Rows of mean 0 and length 1 in float64; ``nan`` for a constant row."""
+    x = layer.double()
+    constant = (x == x[:, :1]).all(1, keepdim=True)
+    x = x / x.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    x = x - x.mean(1, keepdim=True)
+    x = x - x.mean(1, keepdim=True)
+    return (x / x.norm(dim=1, keepdim=True)).masked_fill(constant, float("nan"))
+
+
+def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Covariances and variances of the off-diagonal correlations of rows.
+
+    With standardised rows z_i = m + c_i, m their mean, the correlations are
+    ``K_ij = c_i'c_j + u_i + u_j``, ``u_i = c_i'm + m'm / 2``. Rows of ``c c'`` sum to 0, so the sum
+    of products of two layers' K is that of their ``c c'`` (HSIC), plus terms in u alone, minus the
+    diagonals, which are 1.
+    """
+    layers = x + y
+    n = len(x[0])
+    elements = sum(layer.numel() * (8 if layer.dtype == torch.float64 else 4) for layer in layers)
+    _check_bound(2 * elements, bound, "standardised copies of the layers")
+    centred, rows, undefined = [], [], []
+    for layer in layers:
+        z = _standard_rows(layer)
+        undefined.append(bool(z.isnan().any()))
+        mean = z.mean(0)
+        c = (z - mean).nan_to_num_(nan=0.0)
+        rows.append(c @ mean + 0.5 * mean.dot(mean))
+        centred.append(c if layer.dtype == torch.float64 else c.float())
+    u = torch.stack(rows)
+    total = u.mean(1)
+    count_x = len(x)
+    products = hsic_terms(
+        centred[:count_x], centred[count_x:], "linear", "biased", 1.0, "auto", bound - elements
+    )
+    deviations = u - total[:, None]
+    missing = torch.where(torch.tensor(undefined), float("nan"), 0.0)
+
+    def moment(product: Tensor, v: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        full = (n - 1.0) ** 2 * product + 2 * n * v + 4.0 * n * n * a * b - n
+        means = (2 * n * a - 1) * (2 * n * b - 1) / (n - 1)
+        result: Tensor = (full - n * means) / (n * (n - 1.0))
+        return result
+
+    first, second = slice(0, count_x), slice(count_x, None) if y else slice(0, count_x)
+    xy = moment(
+        products[0],
+        deviations[first] @ deviations[second].T,
+        total[first, None],
+        total[None, second],
+    )
+    squares = deviations.square().sum(1)
+    xx = moment(products[1], squares[first], total[first], total[first]) + missing[first]
+    yy = moment(products[2], squares[second], total[second], total[second]) + missing[second]
+    return xy, xx, yy
+
+
+def _spearman_moments(
+    x: list[Tensor], y: list[Tensor], bound: int, report: Callable[[float], None]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Covariances and variances of the ranks of dissimilarities, ranks being scaled to [0, 1]."""
+    layers = x + y
+    n = len(x[0])
+    pairs = n * (n - 1) // 2
+    _check_bound(8 * (len(layers) * pairs + 5 * n * n), bound, "ranks of all dissimilarities")
+    upper = torch.triu_indices(n, n, 1)
+    ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
+    for i, layer in enumerate(layers):
+        z = _standard_rows(layer)
+        # 1 - r, and ranks of r would only change the sign of both sides.
+        ranks[i] = _mean_ranks((z @ z.T)[upper[0], upper[1]]) / pairs
+        ranks[i] -= ranks[i].mean()
+        report((i + 1) / len(layers))
+    first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks
+    return (
+        first @ second.T / pairs,
+        first.square().mean(1),
+        second.square().mean(1),
+    )
+
+
+def _mean_ranks(values: Tensor) -> Tensor:
+    """Ranks from 1 on, equal values sharing the mean of theirs; ``nan`` if a value is."""
+    if bool(values.isnan().any()):
+        return torch.full_like(values, float("nan"))
+    ordered, order = values.sort()
+    _, counts = torch.unique_consecutive(ordered, return_counts=True)
+    last = counts.cumsum(0).double()
+    shared = (last - (counts - 1) / 2).repeat_interleave(counts)
+    return torch.empty_like(values).index_copy_(0, order, shared)
