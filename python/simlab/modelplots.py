@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_INCHES = 3.7
+_PANEL_INCHES = 4.0
 _MOST_COLUMNS = 3
 _MOST_TICKS = 24
 _NOTE = "At the side X, below Y. White lines part the models."
@@ -106,8 +106,8 @@ def _label_layers(axis: Axes, layers: Sequence[Layer]) -> None:
         axis.axhline(edge, color="white", linewidth=1.8)
         axis.axvline(edge, color="white", linewidth=1.8)
     models = [model for model, _ in blocks]
-    axis.set_xticks(ticks, names, fontsize=5.5)
-    axis.set_yticks(ticks, names, fontsize=5.5)
+    axis.set_xticks(ticks, names, fontsize=5)
+    axis.set_yticks(ticks, names, fontsize=5)
     axis.tick_params(length=0, pad=1.5)
     outer = (axis.secondary_xaxis(-0.05), axis.secondary_yaxis(-0.06))
     outer[0].set_xticks(centres, models)
