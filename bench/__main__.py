@@ -1,5 +1,5 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import cka
+from bench import attention, cka, harness, measures
 
-cka.main()
+harness.main({"cka": cka.JOBS, "attention": attention.JOBS, "measures": measures.JOBS}, __doc__)

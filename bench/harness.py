@@ -1,28 +1,37 @@
 """One harness for grids at scale: fair timing, peak memory, the floor, and rows of results.
 
+A suite is a module of this package with a `Job` class and a table of jobs; `main` is their command.
+
 All contestants of a job take turns, round after round, so that a noisy minute of the machine hits
 them alike; the matrix-product and copy rates that define the floor take their turn too.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
+import functools
 import json
 import os
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bench.peak import ROOT
+from bench.peak import ROOT, in_subprocess, peak_during
 
 RESULTS = Path(__file__).parent / "results"
 Function = Callable[[], object]
 
+MB = 2**20
+THREADS = 2
 MM_SIZES = (2048, 4096)
 COPY_BYTES = 256 * 2**20
 
@@ -175,3 +184,129 @@ def table(rows: list[Row]) -> str:
 def parse_last_line(output: str) -> dict[str, float]:
     """The JSON object on the last line of a subprocess: peers may print before it."""
     return json.loads(output.strip().splitlines()[-1])
+
+
+class Job(ABC):
+    """What contestants compete on; suites derive frozen dataclasses from it.
+
+    ``contestants`` is a function of the suite's module that gives objects with a method ``run``
+    by name: "ours", and formulas that were compiled under names that begin so.
+    ``timed=False`` measures memory and error only.
+    """
+
+    contestants: Callable[[], Mapping[str, Any]]
+    timed: bool
+
+    @abstractmethod
+    def data(self) -> Tensor:
+        """The input, the same on every call."""
+
+    @abstractmethod
+    def tiny(self) -> Job:
+        """The same job on an input that costs nothing."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Job:
+        """The same job on a smaller input."""
+
+    @abstractmethod
+    def error(self, grid: np.ndarray, x: Tensor, contestant: Any) -> float:
+        """Largest difference to float64, over a sample of layers."""
+
+    @abstractmethod
+    def floor_flops(self) -> float:
+        """The fewest floating-point operations that give the result."""
+
+
+def measure(job: Job, name: str) -> dict[str, float]:
+    """Peak memory beyond the inputs and error of one contestant, in this very process."""
+    torch.set_num_threads(THREADS)
+    contestant = job.contestants()[name]
+    # Libraries and threads are started before the meter; a compiler's memory, which is not the
+    # formula's, needs the very shapes for that.
+    contestant.run((job if name.startswith("compiled") else job.tiny()).data())
+    x = job.data()
+    found: list[object] = []
+    peak = peak_during(lambda: found.append(contestant.run(x)))
+    grid = torch.as_tensor(found[0]).double().numpy()
+    return {"peak_bytes": peak, "max_error": job.error(grid, x, contestant)}
+
+
+def _expression(suite: str, job: Job) -> str:
+    """Python that makes the same job where the suite's module is imported."""
+    values = {field.name: getattr(job, field.name) for field in fields(job)}  # type: ignore[arg-type]
+    arguments = [
+        f"{key}={suite}.{value.__name__}" if callable(value) else f"{key}={value!r}"
+        for key, value in values.items()
+    ]
+    return f"{suite}.{type(job).__name__}({', '.join(arguments)})"
+
+
+def measure_apart(suite: str, job: Job, name: str) -> dict[str, float]:
+    """`measure` in a process of its own, where nothing ran before."""
+    code = (
+        f"import json; from bench import harness, {suite};"
+        f"print(json.dumps(harness.measure({_expression(suite, job)}, {name!r})))"
+    )
+    return parse_last_line(in_subprocess(code, timeout=3600))
+
+
+def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
+    """All contestants of a job, timed in turn, with memory and error measured apart."""
+    torch.set_num_threads(THREADS)
+    contestants = job.contestants()
+    apart = {name: measure_apart(suite, job, name) for name in contestants}
+    x = job.data()
+    timings: dict[str, Timing] = {}
+    rates = floor = None
+    if job.timed:
+        turns = {name: functools.partial(c.run, x) for name, c in contestants.items()}
+        timings = interleave({**rate_contestants(), **turns}, repeats)
+        rates = Rates.of(timings)
+        floor = job.floor_flops() / rates.flops_per_second
+    rows = []
+    for name in contestants:
+        timing = timings.get(name)
+        rows.append(
+            Row(
+                job=label,
+                contestant=name,
+                over_floor=timing and timing.median / floor,
+                times_ours=timing and timing.median / timings["ours"].median,
+                peak_mb=apart[name]["peak_bytes"] / MB,
+                max_error=apart[name]["max_error"],
+                median_s=timing and timing.median,
+                quartile_1_s=timing and timing.quartile_1,
+                quartile_3_s=timing and timing.quartile_3,
+                repeats=timing.repeats if timing else 0,
+                floor_s=floor,
+                floor_gflop=job.floor_flops() / 1e9,
+                mm_gflops=rates and rates.flops_per_second / 1e9,
+                copy_gbs=rates and rates.copied_bytes_per_second / 1e9,
+                inputs_mb=x.nbytes / MB,
+            )
+        )
+    return rows
+
+
+def main(
+    suites: Mapping[str, Mapping[str, Job]], description: str, arguments: list[str] | None = None
+) -> None:
+    """The command of one or more suites, ``{module name: jobs}``."""
+    labels = [label for jobs in suites.values() for label in jobs]
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--job", action="append", choices=labels, help="one or more; default all")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--scale", type=float, default=1.0, help="shrink the input, for a trial")
+    parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
+    parser.add_argument("--list", action="store_true", help="name the jobs and stop")
+    options = parser.parse_args(arguments)
+    for suite, jobs in suites.items():
+        for label, job in jobs.items():
+            if options.list:
+                print(f"{label:12} {job}")
+            elif label in (options.job or labels):
+                rows = run(suite, label, job.scaled(options.scale), options.repeats)
+                print(table(rows), flush=True)
+                if not options.dry_run and options.scale == 1:
+                    print(append(rows, suite).relative_to(ROOT))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench import cka, formulas, peer
+from bench import cka, formulas, harness, peer
 from simcore import MinibatchCKA, cka_grid
 
 SMALL = cka.Job(6, 256, 96, cka._linear)
@@ -32,7 +32,7 @@ FORMULAS = {
 
 @pytest.fixture(scope="module")
 def x():
-    torch.set_num_threads(cka.THREADS)
+    torch.set_num_threads(harness.THREADS)
     return SMALL.data()
 
 

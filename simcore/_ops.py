@@ -9,12 +9,12 @@ from torch import Tensor
 from simcore import _C as _C  # loading the extension registers the operators
 
 hsic_terms = torch.ops.simcore.hsic_terms
-attention_similarity = torch.ops.simcore.attention_similarity
 principal_components = torch.ops.simcore.principal_components
 nuclear_norms = torch.ops.simcore.nuclear_norms
 best_partners = torch.ops.simcore.best_partners
 explained_shares = torch.ops.simcore.explained_shares
 pwcca = torch.ops.simcore.pwcca
+attention_similarity = torch.ops.simcore.attention_similarity
 
 
 @torch.library.register_fake("simcore::hsic_terms")

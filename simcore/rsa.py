@@ -20,8 +20,8 @@ from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 from simcore._sides import warn_undefined
 
-# Of correlations, whose scale is 1.
-SMALLEST_VARIANCE = 1e-14
+# Covariances [Lx, Ly] and variances [Lx], [Ly].
+Moments = tuple[Tensor, Tensor, Tensor]
 
 
 def rsa_grid(
@@ -87,13 +87,19 @@ def rsa_grid(
         else:
             moments = _spearman_moments(x, y, bound, report)
     xy, xx, yy = moments
-    # The moments are sums of terms of size 1: below this a variance is their rounding.
-    defined_x, defined_y = xx > SMALLEST_VARIANCE, yy > SMALLEST_VARIANCE
+    defined_x, defined_y = _defined(xx, x), _defined(yy, y or x)
     warn_undefined("rsa_grid", ~defined_x, ~defined_y if y else None)
     scale = torch.sqrt(xx[:, None] * yy[None, :])
     defined = defined_x[:, None] & defined_y[None, :]
     grid = torch.where(defined, xy / scale, float("nan")).clamp(-1.0, 1.0)
     return grid.numpy() if from_numpy else grid
+
+
+def _defined(variances: Tensor, layers: list[Tensor]) -> Tensor:
+    """Which variances, in units of a mean squared, are more than rounding (and no ``nan``)."""
+    single = torch.tensor([layer.dtype != torch.float64 for layer in layers])
+    eps = torch.where(single, torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps)
+    return variances > 16 * eps
 
 
 def _check_widths(layers: list[Tensor], name: str) -> None:
@@ -107,78 +113,75 @@ def _check_bound(needed: int, bound: int, what: str) -> None:
         raise ValueError(f"max_memory: wanted at least {needed} bytes for {what}, got {bound}")
 
 
-def _standard_rows(layer: Tensor) -> Tensor:
-    """Rows of mean 0 and length 1 in float64; ``nan`` for a constant row."""
+def _centred_rows(layer: Tensor) -> tuple[Tensor, Tensor]:
+    """``c_i = z_i`` minus their mean for standardised rows z_i, and ``a_i = c_i'c_i / 2``; float64.
+
+    The dissimilarity of two rows is ``|z_i - z_j|^2 / 2 = a_i + a_j - c_i'c_j``: small numbers make
+    small ones, however close to 1 all correlations are. ``nan`` for a constant row.
+    """
     x = layer.double()
     constant = (x == x[:, :1]).all(1, keepdim=True)
     x = x / x.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     x = x - x.mean(1, keepdim=True)
     x = x - x.mean(1, keepdim=True)
-    return (x / x.norm(dim=1, keepdim=True)).masked_fill(constant, float("nan"))
+    z = (x / x.norm(dim=1, keepdim=True)).masked_fill(constant, float("nan"))
+    c = z - z.mean(0)
+    return c, 0.5 * c.square().sum(1)
 
 
-def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Covariances and variances of the off-diagonal correlations of rows.
+def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
+    """Covariances and variances of the dissimilarities, each layer's in units of its mean.
 
-    With standardised rows z_i = m + c_i, m their mean, the correlations are
-    ``K_ij = c_i'c_j + u_i + u_j``, ``u_i = c_i'm + m'm / 2``. Rows of ``c c'`` sum to 0, so the sum
-    of products of two layers' K is that of their ``c c'`` (HSIC), plus terms in u alone, minus the
-    diagonals, which are 1.
+    With c_i and a_i of `_centred_rows`, rows of ``c c'`` sum to 0, so the sum over i, j of products
+    of two layers' dissimilarities ``a_i + a_j - c_i'c_j`` is that of their ``c c'``, which is HSIC,
+    plus terms in a alone.
     """
     layers = x + y
     n = len(x[0])
     elements = sum(layer.numel() * (8 if layer.dtype == torch.float64 else 4) for layer in layers)
     _check_bound(2 * elements, bound, "standardised copies of the layers")
-    centred, rows, undefined = [], [], []
+    centred, halves = [], []
     for layer in layers:
-        z = _standard_rows(layer)
-        undefined.append(bool(z.isnan().any()))
-        mean = z.mean(0)
-        c = (z - mean).nan_to_num_(nan=0.0)
-        rows.append(c @ mean + 0.5 * mean.dot(mean))
+        c, a = _centred_rows(layer)
+        scale = a.mean().sqrt()
+        c = (c / scale).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        halves.append(a / scale.square())
         centred.append(c if layer.dtype == torch.float64 else c.float())
-    u = torch.stack(rows)
-    total = u.mean(1)
-    count_x = len(x)
-    products = hsic_terms(
-        centred[:count_x], centred[count_x:], "linear", "biased", 1.0, "auto", bound - elements
+    count = len(x)
+    xy, xx, yy = hsic_terms(
+        centred[:count], centred[count:], "linear", "biased", 1.0, "auto", bound - elements
     )
-    deviations = u - total[:, None]
-    missing = torch.where(torch.tensor(undefined), float("nan"), 0.0)
+    v = torch.stack(halves) - 1.0
+    first, second = v[:count], v[count:] if y else v
 
-    def moment(product: Tensor, v: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        full = (n - 1.0) ** 2 * product + 2 * n * v + 4.0 * n * n * a * b - n
-        means = (2 * n * a - 1) * (2 * n * b - 1) / (n - 1)
-        result: Tensor = (full - n * means) / (n * (n - 1.0))
-        return result
+    def moment(hsic: Tensor, products: Tensor) -> Tensor:
+        total = (n - 1.0) ** 2 * hsic + 2.0 * n * products - 4.0 * n * n / (n - 1.0)
+        return total / (n * (n - 1.0))
 
-    first, second = slice(0, count_x), slice(count_x, None) if y else slice(0, count_x)
-    xy = moment(
-        products[0],
-        deviations[first] @ deviations[second].T,
-        total[first, None],
-        total[None, second],
+    return (
+        moment(xy, first @ second.T),
+        moment(xx, first.square().sum(1)),
+        moment(yy, second.square().sum(1)),
     )
-    squares = deviations.square().sum(1)
-    xx = moment(products[1], squares[first], total[first], total[first]) + missing[first]
-    yy = moment(products[2], squares[second], total[second], total[second]) + missing[second]
-    return xy, xx, yy
 
 
 def _spearman_moments(
     x: list[Tensor], y: list[Tensor], bound: int, report: Callable[[float], None]
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Moments:
     """Covariances and variances of the ranks of dissimilarities, ranks being scaled to [0, 1]."""
     layers = x + y
     n = len(x[0])
     pairs = n * (n - 1) // 2
-    _check_bound(8 * (len(layers) * pairs + 5 * n * n), bound, "ranks of all dissimilarities")
+    _check_bound(8 * (len(layers) * pairs + 6 * n * n), bound, "ranks of all dissimilarities")
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):
-        z = _standard_rows(layer)
-        # 1 - r, and ranks of r would only change the sign of both sides.
-        ranks[i] = _mean_ranks((z @ z.T)[upper[0], upper[1]]) / pairs
+        c, a = _centred_rows(layer)
+        sums = a[upper[0]] + a[upper[1]]
+        values = sums - (c @ c.T)[upper[0], upper[1]]
+        # Equal rows: what rounding leaves of their 0 would break ties.
+        values[values < 16 * torch.finfo(torch.float64).eps * sums] = 0.0
+        ranks[i] = _mean_ranks(values) / pairs
         ranks[i] -= ranks[i].mean()
         report((i + 1) / len(layers))
     first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks

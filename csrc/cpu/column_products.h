@@ -78,10 +78,8 @@ class ColumnProducts {
     const int64_t w = isa_.width, chunks = (grid_.n + plan_.depth - 1) / plan_.depth;
     parallel_tasks(rt_, chunks, [&](int64_t chunk, int) {
       const int64_t row = chunk * plan_.depth, rows = std::min(plan_.depth, grid_.n - row);
-      for (int64_t c = 0; c < left.columns; c += w)
-        isa_.pack_columns(grid_.layers[left.layer], grid_.centring[left.layer], row, rows,
-                          left.column + c, std::min(w, left.columns - c),
-                          left_.data() + c * grid_.n + row * w);
+      isa_.pack_columns(grid_.layers[left.layer], grid_.centring[left.layer], row, rows,
+                        left.column, left.columns, left_.data() + row * w, grid_.n * w);
     });
   }
 
@@ -91,11 +89,11 @@ class ColumnProducts {
     std::fill(product, product + plan_.tile_rows * plan_.tile_cols, 0.0);
     for (int64_t row = 0; row < grid_.n; row += plan_.depth) {
       const int64_t depth = std::min(plan_.depth, grid_.n - row);
-      for (int64_t c = 0; c < round_up(right.columns, unit_); c += w)
-        isa_.pack_columns(grid_.layers[right.layer], grid_.centring[right.layer], row, depth,
-                          right.column + std::min(c, right.columns),
-                          std::clamp<int64_t>(right.columns - c, 0, w),
-                          scratch.right.data() + c * depth);
+      isa_.pack_columns(grid_.layers[right.layer], grid_.centring[right.layer], row, depth,
+                        right.column, right.columns, scratch.right.data(), depth * w);
+      // The micro-kernel takes whole groups of panels.
+      std::fill(scratch.right.data() + round_up(right.columns, w) * depth,
+                scratch.right.data() + round_up(right.columns, unit_) * depth, T(0));
       add_product(left.columns, right.columns, row, depth, scratch);
     }
   }
@@ -109,10 +107,7 @@ class ColumnProducts {
         isa_.micro[kMaxPanels - 1](left_.data() + i / w * w * grid_.n + row * w + i % w,
                                    scratch.right.data() + j * depth, w * depth, depth, block, unit_,
                                    false);
-        for (int64_t r = 0; r < isa_.mr; r++) {
-          double* out = scratch.product.data() + (i + r) * tile + j;
-          for (int64_t c = 0; c < unit_; c++) out[c] += double(block[r * unit_ + c]);
-        }
+        isa_.add_block(block, isa_.mr, unit_, scratch.product.data() + i * tile + j, tile);
       }
   }
 

@@ -102,10 +102,8 @@ class ContractionSlot {
       for (int64_t i = b.i_begin * w; i < b.i_end * w; i += isa.mr) {
         isa.micro[b.panels - 1](packed_.data() + i / w * panel + i % w,
                                 packed_.data() + b.j * panel, panel, depth, block, columns, false);
-        for (int64_t r = 0; r < isa.mr; r++) {
-          double* out = sums_.data() + (i + r) * plan.size() + b.j * w;
-          for (int64_t c = 0; c < columns; c++) out[c] += double(block[r * columns + c]);
-        }
+        isa.add_block(block, isa.mr, columns, sums_.data() + i * plan.size() + b.j * w,
+                      plan.size());
       }
     }
   }

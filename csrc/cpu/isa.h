@@ -27,15 +27,20 @@ struct IsaTable {
   void (*micro[kMaxPanels])(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c,
                             int64_t c_stride, bool accumulate);
 
+  // out[i][j] += block[i][j] of a [rows, cols] block, cols a multiple of width: sums of products in
+  // T go on in float64.
+  void (*add_block)(const T* block, int64_t rows, int64_t cols, double* out, int64_t out_stride);
+
   // Centres rows [row, row + rows) (rows <= width, the rest is zero) over all columns into one
   // panel [layer.width][width]; norms[width] gets each row's squared length.
   void (*pack_rows)(const LayerView& layer, const Centring<T>& centring, int64_t row, int64_t rows,
                     T* panel, double* norms);
 
-  // Centres columns [col, col + cols) (cols <= width) of rows [row, row + rows) into one panel
-  // [rows][width]: the operand of the feature form, where the depth runs over examples.
+  // Centres columns [col, col + cols) of rows [row, row + rows) into panels [rows][width], which
+  // start panel_stride entries apart; the last one's missing columns are zero. The operand of
+  // products whose depth runs over examples.
   void (*pack_columns)(const LayerView& layer, const Centring<T>& centring, int64_t row,
-                       int64_t rows, int64_t col, int64_t cols, T* panel);
+                       int64_t rows, int64_t col, int64_t cols, T* panels, int64_t panel_stride);
 
   // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
   void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);

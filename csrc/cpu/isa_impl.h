@@ -55,6 +55,13 @@ void micro(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c, int64_
     }
 }
 
+// The lanes' conversion is what this needs the instruction set for.
+template <typename T>
+void add_block(const T* block, int64_t rows, int64_t cols, double* out, int64_t out_stride) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) out[i * out_stride + j] += double(block[i * cols + j]);
+}
+
 inline float widen(float x) { return x; }
 inline double widen(double x) { return x; }
 inline float widen(Float16 x) { return static_cast<float>(x); }
@@ -155,15 +162,37 @@ void pack_rows(const LayerView& layer, const Centring<T>& centring, int64_t row,
   }
 }
 
+// One register of centred entries, from `row` on.
+template <typename T, typename Source>
+inline void centre_register(const Source* row, const T* hi, const T* lo, T scale, T* out) {
+  for (int j = 0; j < kWidth<T>; j++) out[j] = (T(widen(row[j])) * scale - hi[j]) - lo[j];
+}
+
 template <typename T>
 void pack_columns(const LayerView& layer, const Centring<T>& centring, int64_t row, int64_t rows,
-                  int64_t col, int64_t cols, T* panel) {
-  constexpr int w = kWidth<T>;
+                  int64_t col, int64_t cols, T* panels, int64_t panel_stride) {
+  constexpr int64_t w = kWidth<T>, together = 4;
   with_source(layer, [&](const auto* data) {
-    for (int64_t i = 0; i < rows; i++, panel += w) {
-      load_centred(data + (row + i) * layer.row_stride, layer.col_stride, centring, col, cols,
-                   panel);
-      for (int64_t j = cols; j < w; j++) panel[j] = 0;
+    data += row * layer.row_stride;
+    int64_t k = 0;
+    // Several registers of a row at a time: a row is a page or so away from the next.
+    for (; layer.col_stride == 1 && k + together * w <= cols; k += together * w) {
+      const T* hi = centring.mean_hi.data() + col + k;
+      const T* lo = centring.mean_lo.data() + col + k;
+      T* out = panels + k / w * panel_stride;
+      for (int64_t i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int64_t q = 0; q < together; q++)
+          centre_register<T>(data + i * layer.row_stride + col + k + q * w, hi + q * w, lo + q * w,
+                             centring.scale, out + q * panel_stride + i * w);
+    }
+    for (; k < cols; k += w) {
+      const int64_t count = cols - k < w ? cols - k : w;
+      T* out = panels + k / w * panel_stride;
+      for (int64_t i = 0; i < rows; i++, out += w) {
+        load_centred(data + i * layer.row_stride, layer.col_stride, centring, col + k, count, out);
+        for (int64_t j = count; j < w; j++) out[j] = 0;
+      }
     }
   });
 }
@@ -251,6 +280,7 @@ IsaTable<T> make_table(const char* name) {
       kWidth<T>,
       kMr<T>,
       {micro<T, 1>, micro<T, 2>, micro<T, 3>},
+      add_block<T>,
       pack_rows<T>,
       pack_columns<T>,
       pack_plain<T>,

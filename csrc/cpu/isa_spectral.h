@@ -224,38 +224,59 @@ inline void reduce_to_band(double* a, int64_t size, double* storage, double* ban
   }
 }
 
-// One register of shifts; ring: [kBand][kBand + 1][4] registers w, w', l, l' of the last columns.
-inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, DVec* ring) {
+// What later columns need of a column of L D: w = L D, l = L, and their derivatives by the shift.
+struct BandEntry {
+  DVec w, slope_w, l, slope_l;
+};
+
+// Entries d and d + 1 of column i without the diagonal's shift; columns[k] is column i - k.
+inline void band_column(const double* band, const BandEntry* const* columns, int64_t reach,
+                        int64_t d, DVec* value, DVec* slope) {
+  DVec sum0 = DVec{} + band[d], sum1 = DVec{} + band[d + 1];
+  DVec from_l0{}, from_l1{}, from_w0{}, from_w1{};
+  const auto add = [&](int64_t k) {
+    const BandEntry& left = columns[k][k];
+    const BandEntry& first = columns[k][k + d];
+    sum0 -= left.l * first.w;
+    from_l0 += left.slope_l * first.w;
+    from_w0 += left.l * first.slope_w;
+    return &first + 1;
+  };
+  const int64_t both = reach < kBand - d - 1 ? reach : kBand - d - 1;
+  for (int64_t k = 1; k <= both; k++) {
+    const BandEntry& left = columns[k][k];
+    const BandEntry& second = *add(k);
+    sum1 -= left.l * second.w;
+    from_l1 += left.slope_l * second.w;
+    from_w1 += left.l * second.slope_w;
+  }
+  if (reach > both) add(both + 1);
+  value[d] = sum0, value[d + 1] = sum1;
+  slope[d] = -(from_l0 + from_w0), slope[d + 1] = -(from_l1 + from_w1);
+}
+
+// One register of shifts; ring: [kBand][kBand + 1] entries of the last kBand columns.
+inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, BandEntry* ring) {
   constexpr int64_t length = kBand + 1;
-  const auto slot = [&](int64_t column) { return ring + column % kBand * length * 4; };
-  DVec trace{};
-  DVec value[length], slope[length];
+  const BandEntry* columns[length];
+  DVec trace{}, value[length + 1], slope[length + 1];
   for (int64_t i = 0; i < size; i++) {
-    for (int64_t d = 0; d < length; d++) {
-      DVec sum = DVec{} + band[i * length + d], from_l{}, from_w{};
-      const int64_t reach = i < kBand - d ? i : kBand - d;
-      for (int64_t k = 1; k <= reach; k++) {
-        const DVec* l = slot(i - k) + 4 * k;
-        const DVec* w = slot(i - k) + 4 * (k + d);
-        sum -= l[2] * w[0];
-        from_l += l[3] * w[0];
-        from_w += l[2] * w[1];
-      }
-      value[d] = sum;
-      slope[d] = -(from_l + from_w);
-    }
+    const int64_t known = i < kBand ? i : kBand;
+    for (int64_t k = 1; k <= known; k++) columns[k] = ring + (i - k) % kBand * length;
+    for (int64_t d = 0; d + 1 < length; d += 2)
+      band_column(band + i * length, columns, known < kBand - d ? known : kBand - d, d, value,
+                  slope);
+    value[kBand] = DVec{} + band[i * length + kBand];
+    slope[kBand] = DVec{};
     value[0] += shift;
     slope[0] += 1.0;
     const DVec inverse = 1.0 / value[0];
     const DVec rate = slope[0] * inverse;
     trace += rate;
-    DVec* out = slot(i);
+    BandEntry* out = ring + i % kBand * length;
     for (int64_t d = 1; d < length; d++) {
       const DVec l = value[d] * inverse;
-      out[4 * d] = value[d];
-      out[4 * d + 1] = slope[d];
-      out[4 * d + 2] = l;
-      out[4 * d + 3] = slope[d] * inverse - l * rate;
+      out[d] = {value[d], slope[d], l, slope[d] * inverse - l * rate};
     }
   }
   return trace;
@@ -263,7 +284,7 @@ inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, DVec* 
 
 inline void resolvent_traces(const double* band, int64_t size, const double* shifts,
                              double* traces) {
-  DVec ring[kBand * (kBand + 1) * 4];
+  BandEntry ring[kBand * (kBand + 1)];
   for (int64_t s = 0; s < kPoles; s += kW)
     store(traces + s, resolvent_trace(band, size, load(shifts + s), ring));
 }

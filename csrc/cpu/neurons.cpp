@@ -47,7 +47,8 @@ Norms column_norms(const Grid<T>& grid, const Plan& plan, const Runtime& rt) {
       double squares[kMaxUnit] = {};
       for (int64_t row = 0; row < grid.n; row += plan.depth) {
         const int64_t rows = std::min(plan.depth, grid.n - row);
-        isa.pack_columns(grid.layers[l], grid.centring[l], row, rows, c, columns, panel);
+        isa.pack_columns(grid.layers[l], grid.centring[l], row, rows, c, columns, panel,
+                         plan.depth * isa.width);
         for (int64_t i = 0; i < rows; i++)
           for (int64_t k = 0; k < columns; k++)
             squares[k] += double(panel[i * isa.width + k]) * double(panel[i * isa.width + k]);

@@ -28,20 +28,24 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kDepth = 512;  // examples, or columns of M, per packed chunk
-constexpr int64_t kBlock = 64;   // >= kMaxPanels * width for every instruction set
+constexpr int64_t kDepth = 512;      // examples, or columns of M, per product in float
+constexpr int64_t kExamples = 2048;  // packed at a time of the smaller layer
+constexpr int64_t kBlock = 64;       // >= kMaxPanels * width for every instruction set
 
 struct Sizes {
   int64_t small, large;  // columns of the two layers
   int64_t stride;        // of M's rows
   int64_t size;          // of A
 
-  Sizes(int64_t p, int64_t q)
+  int64_t examples;  // packed at a time
+
+  Sizes(int64_t n, int64_t p, int64_t q)
       : small(std::min(p, q)),
         large(std::max(p, q)),
         stride(round_up(large, std::max<int64_t>(kMaxPanels * isa_table<float>().width, kBand))),
-        size(round_up(small, kBand)) {}
-  int64_t left() const { return round_up(small, isa_table<float>().width) * kDepth; }
+        size(round_up(small, kBand)),
+        examples(std::min(n, kExamples)) {}
+  int64_t left() const { return round_up(small, isa_table<float>().width) * examples; }
   int64_t right() const { return kMaxPanels * isa_table<float>().width * kDepth; }
 };
 
@@ -71,40 +75,38 @@ struct Workspace {
 
 // c[mr, columns] += the micro-kernel's product, in float64.
 template <typename T>
-void add_block(const IsaTable<T>& isa, const T* left, const T* right, int64_t depth, double* c,
-               int64_t c_stride) {
+void add_product(const IsaTable<T>& isa, const T* left, const T* right, int64_t depth, double* c,
+                 int64_t c_stride) {
   const int64_t unit = kMaxPanels * isa.width;
   alignas(64) T block[kBlock * kBlock];
   isa.micro[kMaxPanels - 1](left, right, isa.width * depth, depth, block, unit, false);
-  for (int64_t r = 0; r < isa.mr; r++)
-    for (int64_t k = 0; k < unit; k++) c[r * c_stride + k] += double(block[r * unit + k]);
+  isa.add_block(block, isa.mr, unit, c, c_stride);
 }
 
-void pack(const LayerView& layer, const Centring<float>& centring, int64_t row, int64_t rows,
-          int64_t begin, int64_t columns, float* panels) {
-  const IsaTable<float>& isa = isa_table<float>();
-  for (int64_t c = 0; c < columns; c += isa.width) {
-    const int64_t left = std::clamp<int64_t>(layer.width - begin - c, 0, isa.width);
-    isa.pack_columns(layer, centring, row, rows, left > 0 ? begin + c : 0, left, panels + c * rows);
-  }
-}
-
-// M = a^T b, a having the fewer columns.
+// M = a^T b, a having the fewer columns. Columns of M outside, depth inside: a strip of M stays in
+// cache while its products are added up.
 void multiply(const Grid<float>& grid, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
   const IsaTable<float>& isa = isa_table<float>();
-  const int64_t unit = kMaxPanels * isa.width, rows = round_up(s.small, isa.mr);
+  const int64_t unit = kMaxPanels * isa.width, rows_of_m = round_up(s.small, isa.mr);
   double* m = w.product.data();
   std::fill(m, m + s.size * s.stride, 0.0);
-  for (int64_t row = 0; row < grid.n; row += kDepth) {
-    const int64_t depth = std::min(kDepth, grid.n - row);
-    pack(grid.layers[a], grid.centring[a], row, depth, 0, round_up(s.small, isa.width),
-         w.left.data());
-    for (int64_t j = 0; j < s.stride; j += unit) {
-      pack(grid.layers[b], grid.centring[b], row, depth, j, unit, w.right.data());
-      for (int64_t i = 0; i < rows; i += isa.mr)
-        add_block(isa, w.left.data() + i / isa.width * isa.width * depth + i % isa.width,
-                  w.right.data(), depth, m + i * s.stride + j, s.stride);
-    }
+  for (int64_t begin = 0; begin < grid.n; begin += kExamples) {
+    const int64_t examples = std::min(kExamples, grid.n - begin);
+    isa.pack_columns(grid.layers[a], grid.centring[a], begin, examples, 0, s.small, w.left.data(),
+                     isa.width * examples);
+    for (int64_t j = 0; j < s.large; j += unit)
+      for (int64_t row = 0; row < examples; row += kDepth) {
+        const int64_t depth = std::min(kDepth, examples - row);
+        const int64_t columns = std::min(s.large - j, unit);
+        isa.pack_columns(grid.layers[b], grid.centring[b], begin + row, depth, j, columns,
+                         w.right.data(), isa.width * depth);
+        std::fill(w.right.data() + round_up(columns, isa.width) * depth,
+                  w.right.data() + unit * depth, 0.0f);
+        for (int64_t i = 0; i < rows_of_m; i += isa.mr)
+          add_product(isa,
+                      w.left.data() + (i / isa.width * examples + row) * isa.width + i % isa.width,
+                      w.right.data(), depth, m + i * s.stride + j, s.stride);
+      }
   }
 }
 
@@ -122,8 +124,8 @@ void square(const Sizes& s, Workspace& w) {
                      w.packed.data() + i * depth);
     for (int64_t j = 0; j < s.size; j += unit)
       for (int64_t i = j; i < s.size; i += isa.mr)
-        add_block(isa, w.packed.data() + i / width * width * depth + i % width,
-                  w.packed.data() + j * depth, depth, a + i * s.size + j, s.size);
+        add_product(isa, w.packed.data() + i / width * width * depth + i % width,
+                    w.packed.data() + j * depth, depth, a + i * s.size + j, s.size);
   }
 }
 
@@ -148,7 +150,7 @@ double scaled_panels(const double* a, int64_t size, double* panels) {
 double nuclear_norm(const Grid<float>& grid, const RationalRoot& root, int64_t a, int64_t b,
                     Workspace& w) {
   if (grid.layers[a].width > grid.layers[b].width) std::swap(a, b);
-  const Sizes s(grid.layers[a].width, grid.layers[b].width);
+  const Sizes s(grid.n, grid.layers[a].width, grid.layers[b].width);
   multiply(grid, a, b, s, w);
   square(s, w);
   const double norm = scaled_panels(w.square.data(), s.size, w.product.data());
@@ -188,11 +190,11 @@ std::vector<Pair> wanted_pairs(const Grid<float>& grid) {
   return pairs;
 }
 
-Sizes widest(const std::vector<LayerView>& x, const std::vector<LayerView>& y) {
+Sizes widest(const NuclearProblem& problem) {
   int64_t width = 1;
-  for (const auto* side : {&x, &y})
+  for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& layer : *side) width = std::max(width, layer.width);
-  return Sizes(width, width);
+  return Sizes(problem.n, width, width);
 }
 
 }  // namespace
@@ -223,7 +225,7 @@ RationalRoot rational_root() {
 }
 
 int64_t nuclear_workspace(const NuclearProblem& problem) {
-  return Workspace::bytes(widest(problem.x, problem.y));
+  return Workspace::bytes(widest(problem));
 }
 
 NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Runtime& rt) {
@@ -234,7 +236,7 @@ NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Ru
   parallel_tasks(rt, grid.count(), [&](int64_t l, int) { norms[l] = frobenius_norm(grid, l); });
   std::vector<std::unique_ptr<Workspace>> workspaces;
   for (int t = 0; t < threads; t++)
-    workspaces.push_back(std::make_unique<Workspace>(widest(problem.x, problem.y)));
+    workspaces.push_back(std::make_unique<Workspace>(widest(problem)));
 
   const int64_t count = int64_t(pairs.size()), batch = 16 * threads;
   for (int64_t begin = 0; begin < count; begin += batch) {

@@ -1,4 +1,4 @@
-// Every operator of simcore, in one page. Implementations: *_cpu.cpp; fake kernels and
+// Every operator of simcore, in one page. Implementations: <name>_cpu.cpp; fake kernels and
 // derivatives: simcore/_ops.py; twins: simcore/reference/.
 #include <torch/library.h>
 
@@ -9,13 +9,6 @@ TORCH_LIBRARY(simcore, m) {
   m.def(
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
       "int max_memory) -> (Tensor xy, Tensor xx, Tensor yy)");
-
-  // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
-  // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
-  // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.
-  m.def(
-      "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
-      "int max_memory) -> Tensor");
 
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
   // with r = min(n, p); standardize divides the columns by their standard deviation.
@@ -40,4 +33,11 @@ TORCH_LIBRARY(simcore, m) {
   // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
   // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
   m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
+
+  // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
+  // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
+  // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.
+  m.def(
+      "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
+      "int max_memory) -> Tensor");
 }

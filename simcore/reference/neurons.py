@@ -96,11 +96,15 @@ def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = T
 def dissimilarities(x: ArrayLike) -> Array:
     """``1 - pearson`` between all pairs of rows, the upper triangle as a vector.
 
-    ``nan`` throughout for a row without variance.
+    As ``|z_i - z_j|^2 / 2`` of standardised rows, which is the same number without the rounding of
+    ``1 - r`` for r near 1. ``nan`` for a row without variance.
     """
     x = np.asarray(x, np.float64)
-    with np.errstate(invalid="ignore"):
-        return 1 - correlations(x.T, x.T)[np.triu_indices(len(x), 1)]
+    x = x - x.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    z = np.divide(x, norms, out=np.full_like(x, np.nan), where=norms > 0)
+    rows = [np.square(z[i] - z[i + 1 :]).sum(axis=1) / 2 for i in range(len(z))]
+    return np.concatenate(rows)
 
 
 def ranks(values: Array) -> Array:

@@ -91,13 +91,16 @@ void packs_match_plain_loops() {
             CHECK_NEAR(norms[r], norm, kRounding<T> * (1 + norm));
           }
         }
-        const int64_t col = width / 2, cols = std::min(w, width - col);
-        std::vector<T> panel((n - 1) * w, T(-1));
-        isa.pack_columns(layer.view, c, 1, n - 1, col, cols, panel.data());
-        for (int64_t i = 0; i < n - 1; i++)
-          for (int64_t j = 0; j < w; j++)
-            CHECK_NEAR(double(panel[i * w + j]), j < cols ? centred(layer, c, i + 1, col + j) : 0,
-                       kRounding<T>);
+        // From the middle on, and all but the first: a rest alone, or several panels and a rest.
+        for (const int64_t col : {width / 2, int64_t(width > 1)}) {
+          const int64_t cols = width - col, padded = (cols + w - 1) / w * w, stride = n * w + 3;
+          std::vector<T> panels(padded / w * stride, T(-1));
+          isa.pack_columns(layer.view, c, 1, n - 1, col, cols, panels.data(), stride);
+          for (int64_t i = 0; i < n - 1; i++)
+            for (int64_t j = 0; j < padded; j++)
+              CHECK_NEAR(double(panels[j / w * stride + i * w + j % w]),
+                         j < cols ? centred(layer, c, i + 1, col + j) : 0, kRounding<T>);
+        }
       }
 }
 
@@ -158,6 +161,74 @@ void select_keeps_what_lies_between() {
     CHECK_NEAR(double(kept[i]), double(wanted[i]), kRounding<T>);
 }
 
+// x log x of single numbers, where no other term hides an error.
+template <typename T>
+void mixture_terms_match_log(double tolerance) {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int exponents = sizeof(T) == 8 ? 300 : 37;
+  std::mt19937 generator(9);
+  std::uniform_real_distribution<double> exponent(-exponents, 20), near_one(-1e-3, 1e-3);
+  std::vector<T> p(isa.width), q(isa.width);
+  for (int i = 0; i < 20000; i++) {
+    const double x = i % 4 == 0   ? 1 + near_one(generator)
+                     : i % 4 == 1 ? std::exp(near_one(generator) * 1e3)
+                                  : std::pow(10.0, exponent(generator));
+    p[i % isa.width] = q[i % isa.width] = T(x / 2);
+    const double m = 2 * double(p[i % isa.width]);
+    if (m == 1) continue;
+    double sum = 0;
+    isa.pair_sums[0](p.data(), q.data(), isa.width, 1, isa.width, &sum);
+    CHECK_NEAR(sum / (m * std::log(m)), 1, tolerance);
+    p[i % isa.width] = q[i % isa.width] = 0;
+  }
+  std::fill(p.begin(), p.end(), T(0));
+  std::fill(q.begin(), q.end(), T(0));
+  double sum = 0;
+  isa.pair_sums[0](p.data(), q.data(), isa.width, 1, isa.width, &sum);
+  CHECK(sum == 0);
+}
+
+template <typename T>
+void pair_sums_match_plain_loops() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t rows = 3;
+  for (int64_t length = 0; length <= simcore::cpu::kMaxPairColumns; length += isa.width) {
+    check::context = std::string(isa.name) + ", length " + std::to_string(length);
+    const int64_t stride = length + 5;
+    std::vector<T> p = random<T>(length, 10), q = random<T>(rows * stride, 11);
+    for (T& value : p) value = std::fabs(value);
+    for (T& value : q) value = std::fabs(value);
+    std::vector<double> wanted(3 * rows, 0.5), got = wanted;
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t k = 0; k < length; k++) {
+        const double a = double(p[k]), b = double(q[r * stride + k]), m = a + b;
+        wanted[r] += m * std::log(m);
+        wanted[rows + r] += a * b;
+        wanted[2 * rows + r] += (a - b) * (a - b);
+      }
+    for (int measure = 0; measure < 3; measure++)
+      isa.pair_sums[measure](p.data(), q.data(), stride, rows, length, &got[measure * rows]);
+    for (int64_t r = 0; r < 3 * rows; r++)
+      CHECK_NEAR(got[r], wanted[r], 100 * kRounding<T>);  // of sums of up to 256 numbers near 1
+  }
+}
+
+template <typename T>
+void load_converts_all_types() {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    for (const int64_t stride : {1, 3, -2}) {
+      const int64_t count = 37, first = stride < 0 ? (1 - count) * stride : 0;
+      std::vector<unsigned char> storage(count * 3 * naive::bytes_of(dtype));
+      std::vector<double> wanted;
+      for (int64_t k = 0; k < count; k++)
+        wanted.push_back(naive::store(storage, dtype, first + k * stride, 0.1 * double(k) - 1));
+      std::vector<T> got(count);
+      isa_table<T>().load(storage.data() + first * naive::bytes_of(dtype), dtype, stride, count,
+                          got.data());
+      for (int64_t k = 0; k < count; k++) CHECK(got[k] == T(wanted[k]));
+    }
+}
+
 }  // namespace
 
 TEST(micro_kernels) {
@@ -180,6 +251,22 @@ TEST(rbf_entries) {
 TEST(median_selection) {
   select_keeps_what_lies_between<float>();
   select_keeps_what_lies_between<double>();
+}
+
+// float32: what isa_attention_impl.h states, and half a unit in the last place of the product.
+TEST(mixture_terms) {
+  mixture_terms_match_log<float>(2.1e-7);
+  mixture_terms_match_log<double>(1e-15);
+}
+
+TEST(sums_over_pairs_of_rows) {
+  pair_sums_match_plain_loops<float>();
+  pair_sums_match_plain_loops<double>();
+}
+
+TEST(loading) {
+  load_converts_all_types<float>();
+  load_converts_all_types<double>();
 }
 
 TEST(the_forced_instruction_set_is_used) {

@@ -1,0 +1,127 @@
+"""The measures beyond CKA as one composes them from plain torch, every layer decomposed once.
+
+All take a stack ``[L, n, p]`` and give ``[L, L]`` in the dtype of the input, centring first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+SHARE = 0.99
+
+
+def centred(x: Tensor) -> Tensor:
+    return x - x.mean(dim=1, keepdim=True)
+
+
+def basis(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
+    """``U [n, k]`` and ``diag(s) V' [k, p]`` of a centred layer by one eigh of its covariance."""
+    values, vectors = torch.linalg.eigh(c.T @ c)
+    values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
+    eps = torch.finfo(c.dtype).eps
+    keep = int((values.sqrt() > values[0].sqrt() * max(c.shape) * eps).sum())
+    if share is not None:
+        keep = min(keep, int((values.cumsum(0) < share * values.sum()).sum()) + 1)
+    s, v = values[:keep].sqrt(), vectors[:, :keep]
+    return c @ v / s, s[:, None] * v.T
+
+
+def _pairs(count: int, pair: Callable[[int, int], tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    """A grid from both directions of every unordered pair; 1 on the diagonal."""
+    grid = torch.eye(count, dtype=x.dtype)
+    for i in range(count):
+        for j in range(i + 1, count):
+            grid[i, j], grid[j, i] = pair(i, j)
+    return grid
+
+
+def svcca(x: Tensor, share: float | None = SHARE) -> Tensor:
+    """One svdvals for every unordered pair."""
+    bases = [basis(c, share)[0] for c in centred(x)]
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        mean = torch.linalg.svdvals(bases[i].T @ bases[j]).mean()
+        return mean, mean
+
+    return _pairs(len(x), pair, x)
+
+
+def pwcca(x: Tensor) -> Tensor:
+    """One svd for every unordered pair, weights of both directions from it."""
+    bases = [basis(c, None) for c in centred(x)]
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        (a, weighted_a), (b, weighted_b) = bases[i], bases[j]
+        u, rho, vt = torch.linalg.svd(a.T @ b, full_matrices=False)
+        of_a, of_b = (u.T @ weighted_a).abs().sum(1), (vt @ weighted_b).abs().sum(1)
+        return of_a @ rho / of_a.sum(), of_b @ rho / of_b.sum()
+
+    return _pairs(len(x), pair, x)
+
+
+def procrustes(x: Tensor) -> Tensor:
+    """One svdvals for every unordered pair of layers of unit norm."""
+    layers = [c / c.norm() for c in centred(x)]
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        total = torch.linalg.svdvals(layers[i].T @ layers[j]).sum()
+        return total, total
+
+    return _pairs(len(x), pair, x)
+
+
+def neuronsim(x: Tensor) -> Tensor:
+    """One correlation matrix for every unordered pair, reduced both ways."""
+    c = centred(x)
+    z = c / c.norm(dim=1, keepdim=True)
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        strength = (z[i].T @ z[j]).abs_()
+        return strength.amax(1).mean(), strength.amax(0).mean()
+
+    return _pairs(len(x), pair, x)
+
+
+def mixedsim(x: Tensor) -> Tensor:
+    """One product for every ordered pair."""
+    c = centred(x)
+    bases = [basis(layer, None)[0] for layer in c]
+    norms = c.norm(dim=1)
+    return torch.stack(
+        [
+            torch.stack([((q.T @ c[i]).norm(dim=0) / norms[i]).mean() for q in bases])
+            for i in range(len(x))
+        ]
+    )
+
+
+def linreg(x: Tensor) -> Tensor:
+    """One product for every ordered pair."""
+    c = centred(x)
+    bases = [basis(layer, None)[0] for layer in c]
+    return torch.stack(
+        [
+            torch.stack([(q.T @ layer).square().sum() for q in bases]) / layer.square().sum()
+            for layer in c
+        ]
+    )
+
+
+def bare_unordered(x: Tensor) -> Tensor:
+    """Nothing but one product for every unordered pair; gives no measure."""
+    for i in range(len(x)):
+        for j in range(i + 1, len(x)):
+            x[i].T @ x[j]
+    return torch.full((len(x), len(x)), float("nan"))
+
+
+def bare_ordered(x: Tensor) -> Tensor:
+    """One decomposition a layer, and one product for every ordered pair; gives no measure."""
+    bases = [basis(c, None)[0] for c in centred(x)]
+    for q in bases:
+        for layer in x:
+            q.T @ layer
+    return torch.full((len(x), len(x)), float("nan"))

@@ -1,0 +1,136 @@
+"""The table of the CCA family and the neuron level: ours, plain torch, bare products, the floor.
+
+    python -m bench.measures --job svcca13 --repeats 5
+    python -m bench.measures --list
+
+Data: ``X_l = X_(l-1) + 0.5 noise``, or 28 layers of MiniLM with its top 0, 2, 4 and 6 layers
+initialised anew; float32, two threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench import harness, minilm
+from bench import measure_formulas as formulas
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something that gives a grid."""
+
+    run: Callable[[Tensor], object]
+
+
+def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str, Contestant]:
+    import simcore
+
+    ours = {"ours": getattr(simcore, f"{measure}_grid"), "torch": getattr(formulas, measure)}
+    return {name.replace("_", " "): Contestant(run) for name, run in {**ours, **others}.items()}
+
+
+def _svcca() -> dict[str, Contestant]:
+    return _contestants("svcca")
+
+
+def _pwcca() -> dict[str, Contestant]:
+    return _contestants("pwcca")
+
+
+def _procrustes() -> dict[str, Contestant]:
+    return _contestants("procrustes")
+
+
+def _neuronsim() -> dict[str, Contestant]:
+    return _contestants("neuronsim", bare_products=formulas.bare_unordered)
+
+
+def _mixedsim() -> dict[str, Contestant]:
+    return _contestants("mixedsim", bare_products=formulas.bare_ordered)
+
+
+def _linreg() -> dict[str, Contestant]:
+    return _contestants("linreg", bare_products=formulas.bare_ordered)
+
+
+def _drifting(job: Job) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(job.layers, job.n, job.p, generator=generator)
+    for i in range(1, job.layers):
+        x[i] = x[i - 1] + 0.5 * x[i]
+    return x
+
+
+def _minilm(job: Job) -> Tensor:
+    return minilm.representations(job.n)[: job.layers, :, : job.p].clone()
+
+
+@dataclass(frozen=True)
+class Job(harness.Job):
+    """One measure on one input."""
+
+    measure: str
+    layers: int
+    n: int
+    p: int
+    contestants: Callable[[], dict[str, Contestant]] = field(repr=False)
+    source: Callable[[Job], Tensor] = field(default=_drifting, repr=False)
+    timed: bool = True
+
+    def data(self) -> Tensor:
+        return self.source(self)
+
+    def tiny(self) -> Job:
+        return replace(self, layers=2, n=64, p=8, source=_drifting)
+
+    def scaled(self, factor: float) -> Job:
+        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
+
+    def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
+        """Against the twin, first and last layer; nan for what gives no measure."""
+        from simcore import reference
+
+        pick = [0, self.layers - 1]
+        layers = [x[i].double().numpy() for i in pick]
+        ranked = {} if self.measure in ("procrustes", "neuronsim") else {"eps": EPS}
+        want = getattr(reference, f"{self.measure}_grid")(layers, **ranked)
+        return float(np.abs(grid[np.ix_(pick, pick)] - want).max())
+
+    def floor_flops(self) -> float:
+        """Matrix products and decompositions at full rank, each unordered pair once.
+
+        n p^2 for a covariance, 2 n p^2 for a product or a basis, 9 p^3 for eigenvectors, 8/3 p^3
+        for singular values, 22 p^3 for singular vectors (Golub & Van Loan, table 8.6.1).
+        """
+        n, p, count = self.n, self.p, self.layers
+        pairs = count * (count - 1) / 2
+        product, decompositions = 2 * n * p**2, count * (3 * n * p**2 + 9 * p**3)
+        return {
+            "svcca": decompositions + pairs * (product + 8 / 3 * p**3),
+            "pwcca": decompositions + pairs * (product + 22 * p**3),
+            "procrustes": pairs * (product + 8 / 3 * p**3),
+            "neuronsim": pairs * product,
+            "mixedsim": decompositions + count**2 * product,
+            "linreg": decompositions + count**2 * product,
+        }[self.measure]
+
+
+JOBS = {
+    "svcca13": Job("svcca", 13, 1600, 768, _svcca),
+    "svcca_minilm28": Job("svcca", 28, 1600, 384, _svcca, _minilm),
+    "pwcca13": Job("pwcca", 13, 1600, 768, _pwcca),
+    "procrustes13": Job("procrustes", 13, 1600, 768, _procrustes),
+    "neuronsim13": Job("neuronsim", 13, 1600, 768, _neuronsim),
+    "mixedsim13": Job("mixedsim", 13, 1600, 768, _mixedsim),
+    "linreg13": Job("linreg", 13, 1600, 768, _linreg),
+}
+
+if __name__ == "__main__":
+    harness.main({"measures": JOBS}, __doc__)

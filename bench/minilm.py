@@ -1,0 +1,45 @@
+"""Real representations to benchmark with: MiniLM on movie reviews, in four stages of training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+RESET = (0, 2, 4, 6)  # top layers that are initialised anew, one model each
+
+
+def representations(count: int) -> Tensor:
+    """Masked means of ``count`` sentences at all 7 layers of four models, ``[28, count, 384]``.
+
+    Computed once a machine (a minute) and kept beside the model in the user's cache.
+    """
+    from simlab.assets import cache_folder
+
+    path = cache_folder() / f"bench-minilm-{count}.pt"
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        torch.save(torch.cat([_model_layers(top, count) for top in RESET]), partial)
+        partial.rename(path)
+    layers: Tensor = torch.load(path)
+    return layers
+
+
+def _model_layers(top: int, count: int) -> Tensor:
+    from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
+    from simlab.models import load_encoder, load_tokenizer, resolve
+    from simlab.tasks import load_task
+
+    source = resolve("minilm")
+    tokenizer, encoder = load_tokenizer(source), load_encoder(source)
+    torch.manual_seed(top)
+    for layer in encoder.encoder.layer[len(encoder.encoder.layer) - top :]:
+        layer.apply(encoder._init_weights)
+    examples = load_task("rt").split("train")
+    encoded = encode(tokenizer, examples, DEFAULT_MAX_LENGTH)[:count]
+    layers = torch.empty(len(encoder.encoder.layer) + 1, count, encoder.config.hidden_size)
+    with torch.inference_mode():
+        for rows, batch in batches(tokenizer, encoded, 64, "cpu"):
+            hidden = torch.stack(encoder(**batch, output_hidden_states=True).hidden_states)
+            mask = batch["attention_mask"][None, :, :, None]
+            layers[:, rows] = (hidden * mask).sum(2) / mask.sum(2)
+    return layers
