@@ -34,6 +34,14 @@ STANDARD_ERRORS = 5
 PEARSON3_TAIL = 0.03
 GAMMA_TAIL = 1e-8  # two libraries' incomplete gamma functions
 FLOAT32_MOMENTS = 1e-3  # relative, of standard deviation and skewness
+# What users are promised for the other measures of float32 layers of ordinary scale.
+FLOAT32_MEASURE = 1e-4
+# A float32 layer compared with itself, where the measure says 1.
+FLOAT32_SELF = 1e-5
+# Rows of word-level attention, float32 sums of a softmax over sub-words, still sum to 1.
+ATTENTION_ROW_SUM = 1e-5
+# Hidden states of one example in another batch: float32 sums in another order.
+BATCHED_STATES = 5e-6
 
 
 def as_float64(values) -> np.ndarray:

@@ -6,13 +6,15 @@ Data flows one way, and every arrow is a file on disk::
          |                           |
          +---------extract-----------+--> representations/<name>/   (safetensors + manifest)
                                      |               |
-                                  truncate        grids (simcore)
+                                  truncate        grids (simcore), localization
                                      |               |
                                      +--> results/*.parquet --plots--> figures/
 
 The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
-`results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `files` and `jobs`
-make each step atomic and resumable, `assets` installs the offline model and data.
+`localization`, `results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `words`
+and `kinds` say what the rows of a representation are, `representations` how they lie on disk,
+`measures` what a grid can compute. `files` and `jobs` make each step atomic and resumable,
+`assets` installs the offline model and data.
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """

@@ -10,7 +10,7 @@ import numpy as np
 from simlab.errors import UserError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
 
     from simlab.tasks import Examples
 
@@ -27,10 +27,20 @@ def encode(
     list of dict
         Per example ``input_ids``, ``attention_mask`` and whatever else the tokenizer makes.
     """
-    limit = min(max_length, tokenizer.model_max_length)
     second = list(examples.pairs) if examples.pairs is not None else None
-    columns = tokenizer(list(examples.texts), second, truncation=True, max_length=limit)
-    return [{name: column[row] for name, column in columns.items()} for row in range(len(examples))]
+    limit = token_limit(tokenizer, max_length)
+    return per_example(tokenizer(list(examples.texts), second, truncation=True, max_length=limit))
+
+
+def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
+    """The tokens kept per example: `max_length`, or fewer if the model takes fewer."""
+    return min(max_length, tokenizer.model_max_length)
+
+
+def per_example(columns: BatchEncoding) -> list[dict[str, Any]]:
+    """One dict per example from the tokenizer's one dict of columns."""
+    count = len(columns["input_ids"])
+    return [{name: column[row] for name, column in columns.items()} for row in range(count)]
 
 
 def batches(

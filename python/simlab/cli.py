@@ -13,7 +13,9 @@ import typer
 from typer.exceptions import TyperException
 
 from simlab.errors import UserError
+from simlab.measures import help_lines
 
+KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
 USAGE_ERROR, INTERRUPTED = 2, 130
 
 app = typer.Typer(
@@ -134,7 +136,11 @@ def extract(
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Representation folder to write.")],
     split: Annotated[str, typer.Option(help="`heldout` or `train`.")] = "heldout",
-    kind: Annotated[str, typer.Option(help="`cls`: position 0 of every layer.")] = "cls",
+    kind: Annotated[str, typer.Option(help=f"What a row is: {KINDS_HELP}.")] = "cls",
+    words: Annotated[
+        str, typer.Option(help="Words as the `tokenizer` cuts them, or between `spaces`.")
+    ] = "tokenizer",
+    limit: Annotated[int | None, typer.Option(min=1, help="The first examples only.")] = None,
     label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Fine-tuning seed to note; of the weights if random.")
@@ -152,53 +158,107 @@ def extract(
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write the representations of every layer, embedding output first, with example ids.
+    """Write the representations of every layer, embedding output first, with row ids.
 
     Example: `simcore extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1`
+
+    Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
+    --out runs/reps/words`
     """
-    from simlab import console, models, tasks
+    from simlab import console, models, representations, tasks
     from simlab import extract as step
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     random_seed = (seed or 0) if random_init else None
-    options = step.ExtractOptions(kind, split, max_length, batch_size, random_seed)
+    options = step.ExtractOptions(
+        kind, split, max_length, batch_size, random_seed, words=words, limit=limit
+    )
     with _continues(f"of {out}"):
         loaded = tasks.load_task(task, task_options)
         outcome = step.extract(
             models.resolve(model), loaded, out, options, label=label, seed=seed, replace=overwrite
         )
-    widths = step.load_representations(out).manifest["widths"]
     console.out.print(
-        f"{out}: {len(widths)} layers of {len(loaded.split(split)):,} x {widths[-1]} "
-        f"({_when(outcome.skipped, outcome.seconds)})"
+        f"{out}: {representations.describe(out)} ({_when(outcome.skipped, outcome.seconds)})"
     )
 
 
-@app.command()
+@app.command(epilog="\n\n".join(["Measures:", *help_lines()]))
 def grid(
-    x: Annotated[Path, typer.Argument(help="Representation folder: the rows of the grid.")],
-    y: Annotated[Path | None, typer.Argument(help="The columns; left out: x itself.")] = None,
-    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")] = ...,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="X and Y, representation folders: the rows and the columns; or X."),
+    ],
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
+    measure: Annotated[str, typer.Option(help="One of the names below.")] = "cka",
     comparison: Annotated[
-        str | None, typer.Option(help="Name of the grid, e.g. FT-ORIG; default: both labels.")
+        str | None, typer.Option(help="Name of the grid, e.g. FT-ORIG; default: the labels.")
     ] = None,
-    estimator: Annotated[str, typer.Option(help="`biased`, `unbiased` or `both`.")] = "both",
-    kernel: Annotated[str, typer.Option(help="`linear` or `rbf`.")] = "linear",
-    bandwidth: Annotated[float, typer.Option(help="RBF width in medians.")] = 1.0,
+    joint: Annotated[
+        bool, typer.Option("--joint", help="All layers of all FOLDERS in one grid.")
+    ] = False,
+    estimator: Annotated[str | None, typer.Option(help="`biased`, `unbiased`, `both`.")] = None,
+    kernel: Annotated[str | None, typer.Option(help="`linear` or `rbf`.")] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="RBF width in medians.")] = None,
+    reduction: Annotated[str | None, typer.Option(help="`mean` or `r2`.")] = None,
+    truncation: Annotated[
+        str | None, typer.Option(help="Components kept: share of variance (0.99) or count (20).")
+    ] = None,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Columns of unit variance first.")
+    ] = False,
+    correlation: Annotated[str | None, typer.Option(help="`pearson` or `spearman`.")] = None,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Attention: the lower triangle alone counts.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Compare every layer of X with every layer of Y with CKA.
+    """Compare every layer of X with every layer of Y.
 
     Example: `simcore grid runs/reps/ft-1 runs/reps/orig --comparison FT-ORIG
     --out runs/results/ft-orig.parquet`
+
+    Example: `simcore grid runs/reps/words-* --joint --measure svcca --truncation 0.95
+    --out runs/results/svcca.parquet`
     """
     from simlab import console, grids
 
-    options = grids.GridOptions(estimator, kernel, bandwidth)
+    options = {
+        "estimator": estimator,
+        "kernel": kernel,
+        "bandwidth": bandwidth,
+        "reduction": reduction,
+        "truncation": _number(truncation),
+        "standardize": standardize or None,
+        "correlation": correlation,
+        "causal": causal or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     with _continues(f"of {out}"):
-        outcome = grids.write_grid(x, y or x, out, comparison, options, replace=overwrite)
+        outcome = grids.write_grid(
+            folders, out, comparison, measure, given, joint=joint, replace=overwrite
+        )
+    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
+
+
+@app.command()
+def localize(
+    results: Annotated[
+        list[Path], typer.Argument(help="Results files with joint grids, or folders of them.")
+    ],
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Localization score of every layer, from stored joint grids of neuronsim and svcca.
+
+    Example: `simcore localize runs/results --out runs/results/localization.parquet`
+    """
+    from simlab import console, localization
+
+    with _continues(f"of {out}"):
+        outcome = localization.write_localization(results, out, replace=overwrite)
     console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
 
 
@@ -296,6 +356,16 @@ def _quoted(argument: str) -> str:
     import shlex
 
     return shlex.quote(argument)
+
+
+def _number(text: str | None) -> int | float | str | None:
+    """An integer is a count, another number a share; what is no number is refused further on."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _when(skipped: bool, seconds: float) -> str:

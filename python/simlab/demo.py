@@ -1,4 +1,7 @@
-"""The main job on real input, offline: Phang et al.'s figure 1 and truncation for one encoder.
+"""The main job on real input, offline, for one encoder before and after fine-tuning.
+
+Phang et al.'s figure 1 and truncation from the CLS vectors of all held-out examples, and Wu et
+al.'s figures 1, 3 and 7 from the words and the attention of some of them.
 
 Every step is a job of its own (`jobs.run_job`), so an interrupted demo continues where it was
 and a finished one answers at once.
@@ -8,19 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from simlab import baselines
 from simlab.console import out
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract, load_representations
+from simlab.extract import ExtractOptions, extract
 from simlab.files import read_json, write_json
 from simlab.finetune import Recipe, finetune, read_evaluation
-from simlab.grids import ESTIMATORS, cka_rows
+from simlab.grids import grid_rows
 from simlab.jobs import Outcome
+from simlab.kinds import ATTENTION
+from simlab.localization import NEEDED, write_localization
+from simlab.measures import MEASURES, settings
 from simlab.models import ModelSource, resolve
-from simlab.results import ResultRow, ensure_results, read_results
+from simlab.representations import MANIFEST, load_representations
+from simlab.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.runtime import versions
 from simlab.tasks import Task, TaskOptions, load_task
 from simlab.truncate import truncation_rows
@@ -39,6 +47,13 @@ GRIDS = (
     ("RANDOM-RANDOM", "random", "random"),
 )
 SEEDS = (1, 2)
+# The joint grids: all layers of these models against each other. A word is its last sub-word, as
+# in Wu et al.; 200 sentences have thousands of words.
+MODELS = ("orig", *(f"ft-{seed}" for seed in SEEDS))
+JOINT_COMPARISON = "ORIG + FT"
+JOINT_MEASURES = ("neuronsim", "svcca", "pwcca", "mixedsim", "attention-js")
+WORD_KIND = "word-last"
+WORD_SENTENCES = 200
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,15 @@ class DemoConfig:
     task: str = "rt"
     task_options: TaskOptions = field(default_factory=TaskOptions)
     recipe: Recipe = field(default_factory=Recipe)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model, its name in the results and the seed of its weights or fine-tuning."""
+
+    source: ModelSource
+    label: str
+    seed: int | None
 
 
 class Run:
@@ -116,13 +140,17 @@ def run_demo(folder: Path, config: DemoConfig) -> None:
 def _run_steps(run: Run) -> None:
     _say(1, f"fine-tune {run.source.name} on {run.task.name} with seeds 1 and 2, and baselines")
     _finetune_all(run)
+    sentences = _word_sentences(run)
     _say(2, f"extract every layer's CLS for {len(run.task.heldout):,} held-out examples")
     _extract_all(run)
     _say(3, "compare layers with CKA, biased and unbiased")
     _compare_all(run)
-    _say(4, "truncate: every layer straight to the head, nothing trained")
+    _say(4, f"compare words and attention of {sentences:,} examples: {', '.join(JOINT_MEASURES)}")
+    _extract_words(run)
+    _compare_jointly(run)
+    _say(5, "truncate: every layer straight to the head, nothing trained")
     _truncate_all(run)
-    _say(5, "draw the figures")
+    _say(6, "draw the figures")
     files = _plot_all(run)
     run.manifest["status"] = "finished"
     run.save()
@@ -130,7 +158,7 @@ def _run_steps(run: Run) -> None:
 
 
 def _say(step: int, what: str) -> None:
-    out.print(f"[bold]\\[{step}/5][/bold] {what}")
+    out.print(f"[bold]\\[{step}/6][/bold] {what}")
 
 
 def _checkpoints(run: Run) -> dict[str, Recipe]:
@@ -172,32 +200,77 @@ def _baseline_rows(run: Run) -> Iterable[ResultRow]:
 
 
 def _extract_all(run: Run) -> None:
-    folder = run.folder / "representations"
     options = ExtractOptions(max_length=run.config.recipe.max_length)
-    random = replace(options, random_init_seed=0)
-    jobs = [("orig", run.source, options, "ORIG", None)]
+    for name, model in _models(run).items():
+        _extract_one(run, name, model, options)
+    random = _Model(run.source, "RANDOM", 0)
+    _extract_one(run, "random", random, replace(options, random_init_seed=0))
+
+
+def _extract_words(run: Run) -> None:
+    limit, length = _word_sentences(run), run.config.recipe.max_length
+    for kind in (WORD_KIND, ATTENTION):
+        options = ExtractOptions(kind=kind, max_length=length, limit=limit)
+        for name, model in _models(run).items():
+            _extract_one(run, f"{name}-{kind}", model, options)
+
+
+def _models(run: Run) -> dict[str, _Model]:
+    """The models of the joint grids."""
+    models = {"orig": _Model(run.source, "ORIG", None)}
     for seed in SEEDS:
-        checkpoint = ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
-        jobs.append((f"ft-{seed}", checkpoint, options, f"FT[{seed}]", seed))
-    jobs.append(("random", run.source, random, "RANDOM", 0))
-    for name, source, chosen, label, seed in jobs:
-        outcome = extract(
-            source, run.task, folder / name, chosen, label=label, seed=seed, replace=True
-        )
-        run.record(f"representations/{name}", outcome)
+        source = ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
+        models[f"ft-{seed}"] = _Model(source, source.name, seed)
+    return models
+
+
+def _extract_one(run: Run, name: str, model: _Model, options: ExtractOptions) -> None:
+    folder = run.folder / "representations" / name
+    outcome = extract(
+        model.source, run.task, folder, options, label=model.label, seed=model.seed, replace=True
+    )
+    run.record(f"representations/{name}", outcome)
+
+
+def _word_sentences(run: Run) -> int:
+    return min(WORD_SENTENCES, len(run.task.heldout))
 
 
 def _compare_all(run: Run) -> None:
     folder = run.folder / "representations"
     names = sorted({name for _, *pair in GRIDS for name in pair})
-    inputs = {name: read_json(folder / name / "manifest.json")["data_sha256"] for name in names}
+    chosen = settings("cka", {})
 
     def make() -> Iterable[ResultRow]:
         loaded = {name: load_representations(folder / name) for name in names}
         for comparison, x, y in GRIDS:
-            yield from cka_rows(loaded[x], loaded[y], comparison, estimators=ESTIMATORS)
+            yield from grid_rows("cka", chosen, [loaded[x]], [loaded[y]], comparison)
 
-    run.results("cka", {"grids": GRIDS, "representations": inputs}, make)
+    run.results("cka", {"grids": GRIDS, "representations": _hashes(run, names), **chosen}, make)
+
+
+def _hashes(run: Run, names: Iterable[str]) -> dict[str, str]:
+    folder = run.folder / "representations"
+    return {name: read_json(folder / name / MANIFEST)["data_sha256"] for name in names}
+
+
+def _compare_jointly(run: Run) -> None:
+    folder = run.folder / "representations"
+    # Read when the first grid asks for them, and once for all of them.
+    load = cache(lambda kind: [load_representations(folder / f"{n}-{kind}") for n in MODELS])
+    for measure in JOINT_MEASURES:
+        kind = WORD_KIND if MEASURES[measure].takes_representations else ATTENTION
+        chosen = settings(measure, {})
+
+        def make(measure=measure, kind=kind, chosen=chosen) -> Iterable[ResultRow]:
+            return grid_rows(measure, chosen, load(kind), load(kind), JOINT_COMPARISON)
+
+        hashes = _hashes(run, [f"{name}-{kind}" for name in MODELS])
+        run.results(measure, {"representations": hashes, **chosen}, make)
+    results = run.folder / "results"
+    grids = [results / f"{measure}.parquet" for measure in NEEDED]
+    file = results / f"{LOCALIZATION}.parquet"
+    run.record(f"results/{file.name}", write_localization(grids, file, replace=True))
 
 
 def _truncate_all(run: Run) -> None:

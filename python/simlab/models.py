@@ -69,25 +69,31 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
     tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:  # decoders have none; padding is masked, any token will do
+        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
-def load_encoder(source: ModelSource, random_init_seed: int | None = None) -> PreTrainedModel:
+def load_encoder(
+    source: ModelSource, random_init_seed: int | None = None, *, attention: bool = False
+) -> PreTrainedModel:
     """Load the encoder without a task head, in evaluation mode and float32.
 
     With `random_init_seed`, only the configuration is taken from `source` and the weights are
-    drawn afresh: the random twin that pretrained representations are compared with.
+    drawn afresh: the random twin that pretrained representations are compared with. With
+    `attention` the model can return its attention weights, which fused attention never forms.
     """
     quiet_libraries()
     from transformers import AutoConfig, AutoModel
 
+    how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
         if random_init_seed is None:
-            model = AutoModel.from_pretrained(source.path, local_files_only=True)
+            model = AutoModel.from_pretrained(source.path, local_files_only=True, **how)
         else:
             config = AutoConfig.from_pretrained(source.path, local_files_only=True)
             with seeded(random_init_seed):
-                model = AutoModel.from_config(config)
+                model = AutoModel.from_config(config, **how)
     return model.float().eval()
 
 

@@ -2,10 +2,12 @@
 
 `plot_grids` follows Phang et al. 2021, figure 1: one heatmap per comparison, one colour scale.
 `plot_truncation` follows their figure 3: the metric when layer l goes straight to the head.
+Grids of several models at once and localization scores are drawn by `modelplots`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,20 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.files import atomic_file
-from simlab.results import BASELINE, MAJORITY, TRUNCATION
+from simlab.kinds import CLS
+from simlab.look import (
+    PNG_DPI,
+    STYLE,
+    draw_curves,
+    heat_colours,
+    layer_names,
+    lowest_colour,
+    measure_name,
+    short,
+    unusual_options,
+)
+from simlab.modelplots import MEASURE_COLUMNS, plot_models
+from simlab.results import BASELINE, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,24 +39,10 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "pdf", "svg")
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
-PNG_DPI = 200
+_UNDEFINED_NOTE = "Grey: undefined, the layer does not vary over the examples"
+_CLS_NOTE = " (at the embedding output, “emb”, CLS is always the same vector)"
 # A panel is wide enough for two digits in every cell; beyond so many layers they would be noise.
 _CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_UNDEFINED_NOTE = (
-    "Grey: undefined, the layer does not vary over the examples "
-    "(at the embedding output, “emb”, CLS is always the same vector)."
-)
-_STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.linewidth": 0.8,
-    "savefig.bbox": "tight",
-    "savefig.pad_inches": 0.05,
-    "pdf.fonttype": 42,  # text stays text
-    "svg.fonttype": "none",
-}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Panel:
     side: str
     bottom: str
     values: np.ndarray
+    x_layers: list[int]
+    y_layers: list[int]
 
 
 def plot_results(
@@ -67,8 +70,8 @@ def plot_results(
     frame
         A results table (`results.read_results`).
     comparisons
-        Which grids to show, in order; by default the four of P's figure 1 if all are there,
-        else all that are there.
+        Which grids to show, in order; by default the four of P's figure 1 if a measure has all of
+        them, else all it has, and every joint grid.
 
     Raises
     ------
@@ -78,18 +81,47 @@ def plot_results(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
-    files: list[Path] = []
     grids = frame[frame["layer_y"].notna()]
-    if comparisons or len(grids):
-        grids = _choose(grids, comparisons)
-    for key, rows in grids.groupby(["task", "measure", "kernel", "estimator"], dropna=False):
-        name = "-".join(str(part) for part in key[1:] if part == part and part != "linear")
-        files += _save(plot_grids(rows), folder / f"{key[0]}-{name}", formats)
+    _require_comparisons(grids, comparisons)
+    if comparisons:
+        grids = grids[grids["comparison"].isin(comparisons)]
+    keys = grids[["task", "comparison"]].agg(tuple, axis=1)
+    joint = keys.isin([key for key, rows in grids.groupby(keys) if is_joint(rows)])
+    scores = frame[frame["comparison"] == LOCALIZATION]
+    files = _save_pairs(grids[~joint], folder, formats, comparisons)
+    files += _save_models(grids[joint], scores, folder, formats)
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
     if not files:
         raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
+    return files
+
+
+def _save_pairs(
+    grids: pd.DataFrame, folder: Path, formats: Sequence[str], comparisons: Sequence[str]
+) -> list[Path]:
+    """A figure for every measure, with a panel for every comparison."""
+    files: list[Path] = []
+    for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False, sort=False):
+        first = rows.iloc[0]
+        figure = plot_grids(_ordered(rows, comparisons))
+        files += _save(figure, folder / f"{first['task']}-{_file_name(first)}", formats)
+    return files
+
+
+def _save_models(
+    grids: pd.DataFrame, scores: pd.DataFrame, folder: Path, formats: Sequence[str]
+) -> list[Path]:
+    """A figure for every joint comparison, with a panel for every measure and for the scores."""
+    files: list[Path] = []
+    for task in dict.fromkeys([*grids["task"], *scores["task"]]):
+        mine = scores[scores["task"] == task]
+        parts = list(grids[grids["task"] == task].groupby("comparison", sort=False))
+        for comparison, rows in parts or [("", grids.iloc[:0])]:
+            of_rows = mine["model_x"].isin(set(rows["model_x"])) if len(rows) else slice(None)
+            name = f"{task}-models" + (f"-{_slug(comparison)}" if len(parts) > 1 else "")
+            files += _save(plot_models(rows, mine[of_rows]), folder / name, formats)
     return files
 
 
@@ -103,8 +135,8 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
     lines = -(-len(panels) // columns)
     most = max(max(panel.values.shape) for panel in panels)
     side = max(_SMALLEST_PANEL, _CELL_INCHES * most)
-    low = min(0.0, min(float(np.nanmin(panel.values, initial=0.0)) for panel in panels))
-    with mpl.rc_context(_STYLE):
+    low = min(lowest_colour(rows.iloc[0]["measure"], panel.values) for panel in panels)
+    with mpl.rc_context(STYLE):
         size = (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55)
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
@@ -113,11 +145,12 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
         for axis in axes[len(panels) :]:
             axis.set_axis_off()
         bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-        bar.set_label(_measure_name(rows))
+        bar.set_label(measure_name(rows))
         bar.outline.set_visible(False)
         figure.suptitle(_headline(rows), fontsize=11)
         if any(np.isnan(panel.values).any() for panel in panels):
-            figure.supxlabel(_UNDEFINED_NOTE, fontsize=7.5, color="0.35")
+            note = _UNDEFINED_NOTE + (_CLS_NOTE if str(rows.iloc[0]["kind"]) == CLS else "")
+            figure.supxlabel(f"{note}.", fontsize=7.5, color="0.35")
     return figure
 
 
@@ -126,22 +159,10 @@ def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.8, 3.3), layout="constrained")
         axis = figure.subplots()
-        for index, (model, curve) in enumerate(rows.groupby("model_x")):
-            curve = curve.sort_values("layer_x")
-            axis.plot(
-                curve["layer_x"].astype(int),
-                curve["value"],
-                color=_COLOURS[index % len(_COLOURS)],
-                marker=_MARKERS[index % len(_MARKERS)],
-                markersize=5,
-                linewidth=1.6,
-                label=model,
-                clip_on=False,
-                zorder=3,
-            )
+        draw_curves(axis, rows)
         for value in baseline.loc[baseline["model_x"] == MAJORITY, "value"][:1]:
             axis.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=MAJORITY)
         _finish_truncation(axis, rows)
@@ -150,31 +171,43 @@ def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
 
 def _finish_truncation(axis: Axes, rows: pd.DataFrame) -> None:
     first = rows.iloc[0]
-    layers = range(int(rows["layer_x"].max()) + 1)
-    axis.set_xticks(layers, _layer_names(len(layers)))
     axis.set_xlabel("layer whose CLS vector goes to the task head")
     axis.set_ylabel(f"held-out {first['measure']}")
     axis.set_title(f"Untuned truncation · task {first['task']} · n = {first['n']:,}")
-    axis.grid(axis="y", color="0.9", linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, loc="upper left")
 
 
-def _choose(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
-    """Keep the wanted comparisons in the wanted order, as an ordered categorical."""
-    import pandas as pd
-
+def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:
     found = list(dict.fromkeys(grids["comparison"]))
-    wanted = list(comparisons)
-    if not wanted:
-        wanted = list(FIGURE_1) if set(FIGURE_1) <= set(found) else found
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in comparisons if name not in found]
     if missing:
         names = ", ".join(found) or "none"
         raise UserError(f"--comparison {missing[0]}: wanted one that is in the results ({names})")
-    kept = grids[grids["comparison"].isin(wanted)]
+
+
+def _ordered(rows: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
+    """Keep the wanted comparisons of one measure in the wanted order, as an ordered categorical."""
+    import pandas as pd
+
+    wanted = list(comparisons)
+    if not wanted:
+        found = list(dict.fromkeys(rows["comparison"]))
+        wanted = list(FIGURE_1) if set(FIGURE_1) <= set(found) else found
+    kept = rows[rows["comparison"].isin(wanted)]
     return kept.assign(comparison=pd.Categorical(kept["comparison"], wanted, ordered=True))
+
+
+def _file_name(first: pd.Series) -> str:
+    """Measure, and what distinguishes it: kind, kernel, estimator and options if not the usual."""
+    usual = (CLS, "linear")
+    parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
+    options = unusual_options(first["measure"], first["options"])
+    parts += [f"{name}-{value}" for name, value in options.items()]
+    return "-".join(_slug(part) for part in parts if isinstance(part, str) and part not in usual)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
 def _panels(rows: pd.DataFrame) -> list[Panel]:
@@ -184,28 +217,28 @@ def _panels(rows: pd.DataFrame) -> list[Panel]:
         first = grid.iloc[0]
         same = (grid["model_x"] == first["model_x"]) & (grid["model_y"] == first["model_y"])
         table = grid[same].pivot(index="layer_x", columns="layer_y", values="value")
+        table = table.sort_index().sort_index(axis=1)
         panels.append(
             Panel(
                 str(comparison).replace("-", "–"),
                 first["model_x"],
                 first["model_y"],
-                table.sort_index().sort_index(axis=1).to_numpy(),
+                table.to_numpy(),
+                [int(layer) for layer in table.index],
+                [int(layer) for layer in table.columns],
             )
         )
     return panels
 
 
 def _draw_panel(axis: Axes, panel: Panel, low: float):
-    import matplotlib as mpl
-
     values = panel.values
-    colours = mpl.colormaps["viridis"].with_extremes(bad="0.90")
-    image = axis.imshow(values, origin="lower", cmap=colours, vmin=low, vmax=1.0)
+    image = axis.imshow(values, origin="lower", cmap=heat_colours(), vmin=low, vmax=1.0)
     axis.set_title(panel.title, fontweight="bold")
     axis.set_ylabel(f"layer of {panel.side}")
     axis.set_xlabel(f"layer of {panel.bottom}")
-    axis.set_yticks(range(values.shape[0]), _layer_names(values.shape[0]))
-    axis.set_xticks(range(values.shape[1]), _layer_names(values.shape[1]))
+    axis.set_yticks(range(values.shape[0]), layer_names(panel.x_layers))
+    axis.set_xticks(range(values.shape[1]), layer_names(panel.y_layers))
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     if max(values.shape) <= _MOST_LAYERS_WITH_VALUES:
@@ -214,7 +247,7 @@ def _draw_panel(axis: Axes, panel: Panel, low: float):
             axis.text(
                 column,
                 row,
-                _short(value),
+                short(value),
                 ha="center",
                 va="center",
                 fontsize=7.5,
@@ -225,32 +258,15 @@ def _draw_panel(axis: Axes, panel: Panel, low: float):
 
 def _headline(rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
-    name = _measure_name(rows)
+    name = measure_name(rows)
     return f"{name[0].upper()}{name[1:]} between layers · task {first['task']} · n = {first['n']:,}"
-
-
-def _layer_names(count: int) -> list[str]:
-    return ["emb", *map(str, range(1, count))]
-
-
-def _short(value: float) -> str:
-    """Two decimals without the leading zero, as P's figures: 0.93 is .93."""
-    if np.isnan(value):
-        return ""
-    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
-
-
-def _measure_name(rows: pd.DataFrame) -> str:
-    first = rows.iloc[0]
-    kernel = {"linear": "linear ", "rbf": "RBF "}.get(first["kernel"], "")
-    return f"{kernel}{str(first['measure']).upper()} ({first['estimator']})"
 
 
 def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     import matplotlib as mpl
 
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for file in files:
             with atomic_file(file) as partial:
                 figure.savefig(partial, dpi=PNG_DPI)

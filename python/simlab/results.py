@@ -1,8 +1,10 @@
 """Results: one tidy table, one row per measure and layer pair, in Parquet.
 
 Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
-baseline); `measure` and `estimator` say what was computed; `model_x`, `seed_x`, `layer_x` and
-their `_y` twins say of what; then `value`, the number of examples `n`, and the `task`.
+baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what has no column of
+its own) say what was computed; `kind` says from which representations; `model_x`, `seed_x`,
+`layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, and the `task`.
+A *joint* grid has all layers of several models on both sides, under one `comparison`.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from simlab.files import atomic_file, hash_json
 from simlab.jobs import Outcome
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import xarray as xr
 
 # Values of `comparison` that are not grids.
 TRUNCATION = "truncation-untuned"
 BASELINE = "baseline"
+LOCALIZATION = "localization"
 MAJORITY = "majority class"
 
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
@@ -35,9 +39,11 @@ class ResultRow:
 
     comparison: str
     measure: str
+    kind: str | None = None
     estimator: str | None = None
     kernel: str | None = None
     bandwidth: float | None = None  # of the RBF kernel, in median distances
+    options: str | None = None
     model_x: str
     model_y: str | None = None
     seed_x: int | None = None
@@ -47,6 +53,15 @@ class ResultRow:
     value: float
     n: int
     task: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of one model, as rows and columns of a joint grid."""
+
+    model: str
+    seed: int | None
+    number: int
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
@@ -98,7 +113,7 @@ def ensure_results(
     UserError
         `path` holds something else and not `replace`.
     """
-    key = hash_json(inputs)
+    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
     if path.exists() and results_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
     if path.exists() and not replace:
@@ -123,9 +138,18 @@ def read_results(paths: Path | Sequence[Path]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    files = [file for path in _as_list(paths) for file in _files_of(path)]
-    frames = [_read_file(file) for file in files]
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat([_read_file(file) for file in results_files(paths)], ignore_index=True)
+
+
+def results_files(paths: Path | Sequence[Path]) -> list[Path]:
+    """The files among `paths`, and those in the folders among them.
+
+    Raises
+    ------
+    UserError
+        No such file, or an empty folder.
+    """
+    return [file for path in _as_list(paths) for file in _files_of(path)]
 
 
 def as_xarray(
@@ -148,6 +172,39 @@ def as_xarray(
         {name: "int64" if name in _INTEGERS else "object" for name in dims}
     )
     return plain.set_index(list(dims))["value"].to_xarray()
+
+
+def is_joint(rows: pd.DataFrame) -> bool:
+    """Whether `rows`, all of one comparison, hold several models, each against each."""
+    models = set(rows["model_x"])
+    pairs = set(zip(rows["model_x"], rows["model_y"], strict=True))
+    return len(models) > 1 and pairs == {(x, y) for x in models for y in models}
+
+
+def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
+    """The square grid of a joint comparison, in the order in which it was stored.
+
+    Parameters
+    ----------
+    rows
+        Rows of one joint grid: one comparison, one measure with one set of options.
+
+    Returns
+    -------
+    layers : list of Layer
+    values : ndarray, ``[len(layers), len(layers)]``
+    """
+    import pandas as pd
+
+    first = rows.drop_duplicates(["model_x", "layer_x"])
+    columns = (first[name] for name in ("model_x", "seed_x", "layer_x"))
+    layers = [
+        Layer(str(model), None if pd.isna(seed) else int(seed), int(number))
+        for model, seed, number in zip(*columns, strict=True)
+    ]
+    keys = [(layer.model, layer.number) for layer in layers]
+    table = rows.pivot(index=["model_x", "layer_x"], columns=["model_y", "layer_y"], values="value")
+    return layers, table.loc[keys, keys].to_numpy()
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:

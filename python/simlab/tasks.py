@@ -71,6 +71,19 @@ class Examples:
         """SHA-256 over ids and texts alone: what a representation depends on."""
         return hash_json([self.ids, self.texts, self.pairs])
 
+    def head(self, count: int) -> Examples:
+        """Return the first `count` examples.
+
+        Raises
+        ------
+        UserError
+            There are fewer.
+        """
+        if not 1 <= count <= len(self):
+            raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
+        pairs = self.pairs[:count] if self.pairs is not None else None
+        return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count])
+
 
 @dataclass(frozen=True)
 class Task:
@@ -167,7 +180,10 @@ def split_frame(frame: pd.DataFrame, heldout_size: int, seed: int) -> tuple[Any,
 
 
 def standard_frame(frame: pd.DataFrame, where: str, options: TaskOptions) -> pd.DataFrame:
-    """Pick and check the text, pair and label columns of `frame`; add ids ``row-<number>``."""
+    """Pick and check the text, pair and label columns of `frame`; add ids ``row-<number>``.
+
+    A text may be a list of words.
+    """
     import pandas as pd
 
     wanted = {
@@ -188,8 +204,19 @@ def standard_frame(frame: pd.DataFrame, where: str, options: TaskOptions) -> pd.
                 f"{missing[0] + 1}"
             )
         values = frame[column].to_numpy()
-        columns[role] = values if role == "label" else [str(value) for value in values]
+        columns[role] = values if role == "label" else [_as_text(v, where, column) for v in values]
     return pd.DataFrame(columns)
+
+
+def _as_text(value: Any, where: str, column: str) -> str:
+    """A text, or a list of words joined by spaces, which ``--words spaces`` finds again."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return str(value)
+    words = [str(word) for word in value]
+    odd = next((word for word in words if len(word.split()) != 1), None)
+    if odd is not None:
+        raise UserError(f"{where}: column {column!r} wanted words without spaces, found {odd!r}")
+    return " ".join(words)
 
 
 def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -5,15 +5,22 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from tinymodels import COLUMNS, LAYERS
+from tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
-from simlab.extract import load_representations
+from simlab.demo import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.finetune import read_evaluation
-from simlab.results import MAJORITY, TRUNCATION, read_results
+from simlab.representations import load_representations
+from simlab.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
 REPRESENTATIONS = ("orig", "ft-1", "ft-2", "random")
+MODELS = REPRESENTATIONS[:3]
+OF_WORDS = tuple(f"{name}-{kind}" for name in MODELS for kind in ("word-last", "attention"))
+# Three checkpoints, all representations, and the results: two of CLS, truncation, localization.
+STEPS = 3 + len(REPRESENTATIONS + OF_WORDS) + len(JOINT_MEASURES) + 4
 
 
 def command(model, reviews, out):
@@ -37,7 +44,10 @@ def test_everything_is_there(run):
     assert manifest["seeds"] == [1, 2]
     assert manifest["configuration"]["recipe"]["epochs"] == 5
     assert set(manifest["inputs"]) >= {"model_sha256", "train_sha256", "heldout_sha256"}
-    assert {path.name for path in (run / "representations").iterdir()} == set(REPRESENTATIONS)
+    assert {path.name for path in (run / "representations").iterdir()} == {
+        *REPRESENTATIONS,
+        *OF_WORDS,
+    }
     assert {path.name for path in (run / "checkpoints").iterdir()} == {
         "ft-1",
         "ft-2",
@@ -48,6 +58,7 @@ def test_everything_is_there(run):
         "reviews-cka-biased.png",
         "reviews-cka-unbiased.pdf",
         "reviews-truncation.png",
+        "reviews-models.png",
     }
     assert not list(run.rglob("*.partial*"))
 
@@ -66,6 +77,34 @@ def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
     assert baselines["FT[1]"] > baselines[MAJORITY]
 
 
+def test_joint_grids_hold_all_layers_of_all_models(run):
+    frame = read_results(run / "results")
+    joint = frame[frame["comparison"] == JOINT_COMPARISON]
+    assert set(joint["measure"]) == set(JOINT_MEASURES)
+    for measure, rows in joint.groupby("measure"):
+        layers, values = joint_table(rows)
+        first = 1 if measure == "attention-js" else 0
+        names = [(layer.model, layer.seed, layer.number) for layer in layers]
+        assert names == [
+            (model, seed, number)
+            for model, seed in (("ORIG", None), ("FT[1]", 1), ("FT[2]", 2))
+            for number in range(first, LAYERS + 1)
+        ]
+        np.testing.assert_allclose(np.diagonal(values), 1, rtol=0, atol=FLOAT32_SELF)
+
+
+def test_localization_is_neuronsim_minus_svcca_of_the_other_layers(run):
+    frame = read_results(run / "results")
+    grids = [joint_table(frame[frame["measure"] == name]) for name in ("neuronsim", "svcca")]
+    (layers, neuronsim), (_, svcca) = grids
+    difference = neuronsim - svcca
+    np.fill_diagonal(difference, 0)
+    wanted = difference.sum(axis=0) / (len(layers) - 1)
+    scores = frame[frame["comparison"] == LOCALIZATION]
+    assert list(scores["layer_x"]) == [layer.number for layer in layers]
+    np.testing.assert_allclose(scores["value"], wanted, rtol=FLOAT64_RELATIVE)
+
+
 def test_all_representations_have_the_same_examples(run):
     ids = [load_representations(run / "representations" / name).ids for name in REPRESENTATIONS]
     assert len(ids[0]) == 32
@@ -78,7 +117,7 @@ def test_running_again_does_nothing_but_say_so(run, simcore, tiny_bert, reviews)
     written = weights.stat().st_mtime_ns
     code, printed, _ = simcore(*command(tiny_bert, reviews, run))
     assert code == 0
-    assert printed.count("done before") == 10
+    assert printed.count("done before") == STEPS
     assert weights.stat().st_mtime_ns == written
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
 

@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
+from simlab.modelplots import plot_models
 from simlab.plots import plot_grids, plot_results, plot_truncation
-from simlab.results import BASELINE, MAJORITY, TRUNCATION, ResultRow, to_frame
+from simlab.results import (
+    BASELINE,
+    LOCALIZATION,
+    MAJORITY,
+    TRUNCATION,
+    ResultRow,
+    joint_table,
+    to_frame,
+)
 
 LAYERS = 4
+JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
 MODELS = {
     "ORIG-ORIG": ("ORIG", "ORIG"),
     "FT-ORIG": ("FT[1]", "ORIG"),
@@ -38,6 +48,46 @@ def grid_rows(estimator):
         for name, (x, y) in MODELS.items()
         for i in range(LAYERS)
         for j in range(LAYERS)
+    ]
+
+
+def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **extra):
+    """A joint grid of three models; `first` is 1 where there is no embedding output."""
+    rng = np.random.default_rng(1)
+    names = [(model, layer) for model in JOINT for layer in range(first, LAYERS)]
+    return [
+        ResultRow(
+            comparison=comparison,
+            measure=measure,
+            kind=kind,
+            model_x=x,
+            layer_x=i,
+            model_y=y,
+            layer_y=j,
+            value=rng.uniform(0.4, 1.0),
+            n=9,
+            task="rt",
+            **extra,
+        )
+        for x, i in names
+        for y, j in names
+    ]
+
+
+def score_rows():
+    return [
+        ResultRow(
+            comparison=LOCALIZATION,
+            measure=LOCALIZATION,
+            kind="word-last",
+            model_x=model,
+            layer_x=layer,
+            value=place - layer / 10,
+            n=9,
+            task="rt",
+        )
+        for place, model in enumerate(JOINT)
+        for layer in range(LAYERS)
     ]
 
 
@@ -118,3 +168,79 @@ def test_drawing_loads_no_numerics():
     code = "import sys, simlab.plots; print([m for m in ('torch', 'simcore') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_joint_figure_has_a_panel_per_measure_and_the_scores():
+    rows = to_frame([*joint_rows("attention-js", "attention", 1), *joint_rows("neuronsim")])
+    figure = plot_models(rows, to_frame(score_rows()))
+    panels = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_title() for axis in panels] == ["Neuronsim", "Attention, Jensen–Shannon"]
+    for axis, measure in zip(panels, ("neuronsim", "attention-js"), strict=True):
+        _, values = joint_table(rows[rows["measure"] == measure])
+        np.testing.assert_array_equal(axis.images[0].get_array(), values)
+        layers = len(values) // 3
+        names = ["emb", "1", "2", "3"][-layers:]
+        assert [text.get_text() for text in axis.get_xticklabels()] == 3 * names
+        borders = [layers - 0.5, 2 * layers - 0.5]
+        assert sorted(line.get_xdata()[0] for line in axis.lines if line.get_xdata()[0] > 0) == (
+            borders
+        )
+        for outer in axis.child_axes:
+            texts = (*outer.get_xticklabels(), *outer.get_yticklabels())
+            assert set(JOINT) <= {text.get_text() for text in texts}
+    assert panels[0].images[0].get_clim() == (0.0, 1.0)
+    assert panels[1].images[0].get_clim() == (1 - np.log(2), 1.0)
+    (scores,) = [axis for axis in figure.axes if axis.get_title() == "Localization score"]
+    lines = {line.get_label(): list(line.get_ydata()) for line in scores.lines}
+    assert [name for name in lines if name in JOINT] == list(JOINT)
+    np.testing.assert_allclose(lines["FT[2]"], [1, 0.9, 0.8, 0.7])
+
+
+def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, frame):
+    import pandas as pd
+
+    joint = to_frame([*joint_rows(), *score_rows()])
+    files = plot_results(pd.concat([frame, joint]), tmp_path / "one", ("svg",))
+    assert {file.stem for file in files} == {
+        "rt-cka-biased",
+        "rt-cka-unbiased",
+        "rt-models",
+        "rt-truncation",
+    }
+    two = to_frame([*joint_rows(), *joint_rows(comparison="A + B")])
+    files = plot_results(two, tmp_path / "two", ("svg",))
+    assert [file.stem for file in files] == ["rt-models-all", "rt-models-A-B"]
+    (file,) = plot_results(to_frame(score_rows()), tmp_path / "scores", ("svg",))
+    assert file.stem == "rt-models"
+
+
+def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
+    rows = [
+        ResultRow(
+            comparison="A-A",
+            measure="svcca",
+            kind=kind,
+            options=options,
+            model_x="A",
+            model_y="A",
+            layer_x=0,
+            layer_y=0,
+            value=0.5,
+            n=9,
+            task="rt",
+        )
+        for kind in ("cls", "word-last")
+        for options in (
+            '{"standardize": false, "truncation": 0.99}',
+            '{"standardize": false, "truncation": 20}',
+        )
+    ]
+    files = plot_results(to_frame(rows), tmp_path, ("svg",))
+    assert [file.stem for file in files] == [
+        "rt-svcca",
+        "rt-svcca-truncation-20",
+        "rt-svcca-word-last",
+        "rt-svcca-word-last-truncation-20",
+    ]
+    title = plot_grids(to_frame(rows[1:2])).get_suptitle()
+    assert title.startswith("SVCCA (truncation 20) between layers")

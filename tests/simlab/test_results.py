@@ -5,11 +5,15 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
+from simlab.files import hash_json
 from simlab.results import (
     COLUMNS,
+    Layer,
     ResultRow,
     as_xarray,
     ensure_results,
+    is_joint,
+    joint_table,
     read_results,
     results_key,
     to_frame,
@@ -66,6 +70,43 @@ def test_xarray_view_is_labelled_and_complete():
         as_xarray(frame, ("layer_x", "layer_y"))
 
 
+def joint(pairs):
+    return to_frame(
+        ResultRow(
+            comparison="all",
+            measure="svcca",
+            model_x=x,
+            seed_x=4 if x == "FT" else None,
+            layer_x=i,
+            model_y=y,
+            layer_y=j,
+            value=10 * (2 * (x == "FT") + i) + 2 * (y == "FT") + j,
+            n=9,
+            task="rt",
+        )
+        for x, y in pairs
+        for i in range(2)
+        for j in range(2)
+    )
+
+
+def test_joint_grids_are_told_from_pairs_and_become_one_square():
+    models = ("ORIG", "FT")
+    frame = joint([(x, y) for x in models for y in models])
+    assert is_joint(frame)
+    assert not is_joint(joint([("ORIG", "ORIG")]))
+    assert not is_joint(joint([("ORIG", "ORIG"), ("FT", "FT")]))
+    assert not is_joint(joint([("ORIG", "FT"), ("FT", "ORIG")]))
+    layers, values = joint_table(frame)
+    assert layers == [
+        Layer("ORIG", None, 0),
+        Layer("ORIG", None, 1),
+        Layer("FT", 4, 0),
+        Layer("FT", 4, 1),
+    ]
+    np.testing.assert_array_equal(values, [[10 * i + j for j in range(4)] for i in range(4)])
+
+
 def test_work_is_done_once_per_key(tmp_path):
     calls = []
 
@@ -80,6 +121,13 @@ def test_work_is_done_once_per_key(tmp_path):
         ensure_results(path, {"x": 2}, make)
     assert not ensure_results(path, {"x": 2}, make, replace=True).skipped
     assert len(calls) == 2
+
+
+def test_a_table_of_other_columns_is_made_anew(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_results(to_frame(rows()), path, key=hash_json({"columns": COLUMNS[:-1], "x": 1}))
+    assert not ensure_results(path, {"x": 1}, rows, replace=True).skipped
+    assert ensure_results(path, {"x": 1}, rows, replace=True).skipped
 
 
 def test_a_failing_computation_leaves_the_old_file(tmp_path):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from tinymodels import COLUMNS, save_tiny_model
 
-from simlab.extract import load_representations
+from simlab.kinds import KINDS
+from simlab.measures import MEASURES
+from simlab.representations import load_representations
 from simlab.results import as_xarray, read_results
 
-COMMANDS = ("demo", "finetune", "extract", "grid", "truncate", "plot")
+COMMANDS = ("demo", "finetune", "extract", "grid", "localize", "truncate", "plot")
 
 
 @pytest.fixture
@@ -73,6 +75,52 @@ def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
                 assert found[i, j] == pytest.approx(wanted, abs=1e-5)
 
 
+def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
+    _, printed, _ = simcore("grid", "--help")
+    for measure in MEASURES:
+        assert f"{measure}:" in printed
+    _, printed, _ = simcore("extract", "--help")
+    for kind in KINDS:
+        assert kind in " ".join(printed.split())
+
+
+def test_words_joint_grids_localization_and_their_figure(tmp_path, simcore, tiny_bert, reviews):
+    folders = []
+    for seed in (1, 2):
+        out = tmp_path / f"words-{seed}"
+        arguments = (tiny_bert.path, reviews, *COLUMNS, "--kind", "word-last", "--words", "spaces")
+        arguments = (*arguments, "--limit", 9, "--random-init", "--seed", seed, "--label", seed)
+        assert simcore("extract", *arguments, "--out", out)[0] == 0
+        folders.append(out)
+    results = tmp_path / "results"
+    for measure in ("neuronsim", "svcca"):
+        arguments = (*folders, "--joint", "--measure", measure, "--comparison", "both")
+        code, _, errors = simcore("grid", *arguments, "--out", results / f"{measure}.parquet")
+        assert (code, errors) == (0, [])
+    out = results / "localization.parquet"
+    assert simcore("localize", results, "--out", out)[0] == 0
+    assert "done before" in simcore("localize", results, "--out", out)[1]
+    assert read_results(out)["layer_x"].tolist() == 2 * [0, 1, 2, 3]
+    code, _, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "png")
+    assert code == 0
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["reviews-models.png"]
+
+
+def test_mistakes_of_measures_and_kinds(folders, simcore):
+    orig, out = folders / "orig", folders / "out.parquet"
+
+    def refused(*arguments):
+        return simcore("grid", orig, *arguments, "--out", out)
+
+    check_refused(refused("--measure", "ckaa"), "--measure ckaa", *MEASURES)
+    check_refused(refused("--measure", "rsa", "--kernel", "rbf"), "--kernel", "rsa", "correlation")
+    check_refused(refused("--measure", "svcca", "--truncation", "half"), "--truncation", "share")
+    check_refused(refused("--measure", "svcca", "--truncation", "0"), "--truncation", "count")
+    check_refused(refused("--measure", "attention-js"), "attention-js", "--kind attention")
+    check_refused(refused(orig, orig), "--joint", "3 folders")
+    check_refused(simcore("localize", folders / "none", "--out", out), "none")
+
+
 def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, reviews):
     checkpoint, results = tmp_path / "ft", tmp_path / "results"
     code, printed, _ = simcore(
@@ -119,7 +167,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
         ((model, reviews), ("--text-column", "'text'", "body, verdict")),
         ((model, tmp_path / "none.csv"), ("none.csv", "no such file")),
         ((model, reviews, *COLUMNS, "--split", "dev"), ("--split dev", "heldout")),
-        ((model, reviews, *COLUMNS, "--kind", "mean"), ("--kind mean", "cls")),
+        ((model, reviews, *COLUMNS, "--kind", "sum"), ("--kind sum", "cls")),
         ((empty, reviews, *COLUMNS), ("empty", "config.json")),
         ((tmp_path / "none", reviews, *COLUMNS), ("no such folder",)),
         ((model, reviews, *COLUMNS, "--max-length", "2"), ("--max-length",)),

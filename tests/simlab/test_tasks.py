@@ -42,6 +42,24 @@ def test_stsb_holds_out_dev_and_scores_rank_correlation():
     assert task.score(task.heldout.labels**3, task.heldout.labels) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_text_may_be_a_list_of_words(tmp_path, suffix):
+    path = tmp_path / f"words.{suffix}"
+
+    def load(texts):
+        frame = pd.DataFrame({"text": texts, "label": [0, 1] * (len(texts) // 2)})
+        if suffix == "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path)
+        return load_task(str(path))
+
+    task = load([["a", "don't"], ["b", "c", "."], ["d"], ["e", "f"]])
+    assert {*task.train.texts, *task.heldout.texts} == {"a don't", "b c .", "d", "e f"}
+    with pytest.raises(UserError, match="words without spaces, found 'New York'"):
+        load([["in", "New York"], ["b"]])
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl", "parquet"])
 def test_every_file_format_gives_the_same_task(tmp_path, reviews, suffix):
     frame = pd.read_csv(reviews)

@@ -8,17 +8,18 @@ from pathlib import Path
 GOOD = ("wonderful", "moving", "bright", "fresh", "funny")
 BAD = ("dull", "tedious", "awful", "flat", "noisy")
 FILLER = ("the", "film", "plot", "cast", "is", "a", "and", "with", "some", "scenes", "of", "music")
+PIECES = ("un", "##believ", "##able", "##ly", "film", "##s", "don", "'", "t")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 COLUMNS = ("--text-column", "body", "--label-column", "verdict")
 ARCHITECTURES = ("bert", "roberta", "electra", "distilbert", "albert", "mpnet", "deberta-v2")
 LAYERS = 3
 
 
-def tiny_config(architecture: str):
+def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + FILLER)):
     """Configuration of a three-block encoder of width 24; two attention heads."""
     from transformers import AutoConfig
 
-    size = {"vocab_size": len(SPECIAL + GOOD + BAD + FILLER), "pad_token_id": 0}
+    size = {"vocab_size": vocabulary, "pad_token_id": 0}
     size |= {"hidden_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
     size |= {"intermediate_size": 32, "max_position_embeddings": 70, "embedding_size": 24}
     if architecture == "distilbert":
@@ -28,19 +29,59 @@ def tiny_config(architecture: str):
     return AutoConfig.for_model(architecture, **size)
 
 
-def save_tiny_model(folder: Path, architecture: str = "bert") -> Path:
-    """Write a randomly initialised encoder and a word tokenizer with `save_pretrained`."""
-    import torch
-    from transformers import AutoModel, BertTokenizer
+def tiny_tokenizer(pieces: tuple[str, ...] = ()):
+    """A word-piece tokenizer of the words of `review` and further `pieces`."""
+    from transformers import BertTokenizer
 
-    folder.mkdir(parents=True)
-    words = SPECIAL + GOOD + BAD + FILLER
+    words = dict.fromkeys(SPECIAL + GOOD + BAD + FILLER + pieces)
     tokenizer = BertTokenizer(vocab={word: index for index, word in enumerate(words)})
     tokenizer.model_max_length = 64
+    return tokenizer
+
+
+def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str, ...] = ()) -> Path:
+    """Write a randomly initialised encoder and `tiny_tokenizer` with `save_pretrained`."""
+    import torch
+    from transformers import AutoModel
+
+    folder.mkdir(parents=True)
+    tokenizer = tiny_tokenizer(pieces)
     tokenizer.save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(7)
-        AutoModel.from_config(tiny_config(architecture)).save_pretrained(folder)
+        config = tiny_config(architecture, len(tokenizer))
+        AutoModel.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def byte_level_tokenizer(texts: list[str]):
+    """A byte-level BPE tokenizer as GPT-2's, without special tokens in its output."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", model_max_length=64
+    )
+
+
+def save_tiny_decoder(folder: Path, texts: list[str]) -> Path:
+    """Write a randomly initialised two-block GPT-2 of width 24 and its tokenizer."""
+    import torch
+    from transformers import GPT2Config, GPT2Model
+
+    tokenizer = byte_level_tokenizer(texts)
+    tokenizer.save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        size = {"n_embd": 24, "n_layer": 2, "n_head": 2, "n_positions": 64}
+        GPT2Model(GPT2Config(vocab_size=len(tokenizer), **size)).save_pretrained(folder)
     return folder
 
 
