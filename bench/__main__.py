@@ -1,5 +1,12 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import attention, cka, harness, measures
+from bench import attention, cka, harness, measures, stats
 
-harness.main({"cka": cka.JOBS, "attention": attention.JOBS, "measures": measures.JOBS}, __doc__)
+SUITES = {
+    "cka": cka.JOBS,
+    "measures": measures.JOBS,
+    "attention": attention.JOBS,
+    "stats": stats.JOBS,
+}
+
+harness.main(SUITES, __doc__)

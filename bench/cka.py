@@ -108,12 +108,7 @@ class Job(harness.Job):
     timed: bool = True
 
     def data(self) -> Tensor:
-        """``[layers, n, p]``, every layer the one before plus half as much noise."""
-        generator = torch.Generator().manual_seed(0)
-        x = torch.randn(self.layers, self.n, self.p, generator=generator)
-        for i in range(1, self.layers):
-            x[i] = x[i - 1] + 0.5 * x[i]
-        return x
+        return harness.drifting_layers(self.layers, self.n, self.p)
 
     def tiny(self) -> Job:
         return replace(self, layers=2, n=64, p=8)

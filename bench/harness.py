@@ -186,6 +186,14 @@ def parse_last_line(output: str) -> dict[str, float]:
     return json.loads(output.strip().splitlines()[-1])
 
 
+def drifting_layers(count: int, n: int, p: int) -> Tensor:
+    """``[count, n, p]`` float32, every layer the one before plus half as much noise."""
+    x = torch.randn(count, n, p, generator=torch.Generator().manual_seed(0))
+    for i in range(1, count):
+        x[i] = x[i - 1] + 0.5 * x[i]
+    return x
+
+
 class Job(ABC):
     """What contestants compete on; suites derive frozen dataclasses from it.
 

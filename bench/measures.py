@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from bench import harness, minilm
@@ -61,11 +60,7 @@ def _linreg() -> dict[str, Contestant]:
 
 
 def _drifting(job: Job) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(job.layers, job.n, job.p, generator=generator)
-    for i in range(1, job.layers):
-        x[i] = x[i - 1] + 0.5 * x[i]
-    return x
+    return harness.drifting_layers(job.layers, job.n, job.p)
 
 
 def _minilm(job: Job) -> Tensor:

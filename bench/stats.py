@@ -7,7 +7,6 @@ Data as in bench/cka.py. The floor of `moments13` is that of one CKA grid, whose
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,11 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import cka, harness
-from bench.peak import in_subprocess, peak_during
+from bench import harness
 
 PERMUTATIONS = 200
 CHECKED = 5  # permutations whose null values are compared with float64
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something that gives ``[values, L, L]``, the observed grid first."""
+
+    run: Callable[[Tensor], Tensor]
 
 
 def _orders(n: int, count: int) -> Tensor:
@@ -50,117 +55,82 @@ def torch_loop(x: Tensor, orders: Tensor | None = None) -> Tensor:
     return torch.stack(values) / torch.outer(norms, norms)
 
 
-def moments(x: Tensor) -> Tensor:
+def moments(x: Tensor, kernel: str = "linear") -> Tensor:
     """Ours: observed grid and mean of the null distribution, ``[2, L, L]``."""
     from simcore import stats
 
-    result = stats.permutation_test(x, method="moments")
+    result = stats.permutation_test(x, method="moments", kernel=kernel)
     return torch.stack([torch.as_tensor(result.observed), torch.as_tensor(result.null_mean)])
 
 
-def grid(x: Tensor) -> Tensor:
+def grid(x: Tensor, kernel: str = "linear") -> Tensor:
     """One CKA grid, ``[1, L, L]``."""
     from simcore import cka_grid
 
-    return torch.as_tensor(cka_grid(x))[None]
+    return torch.as_tensor(cka_grid(x, kernel=kernel))[None]
 
 
-SHAPE = cka.Job(13, 1600, 768, cka._linear)
+def _permutation() -> dict[str, Contestant]:
+    return {"ours": Contestant(permuted), "torch loop": Contestant(torch_loop)}
+
+
+def _moments() -> dict[str, Contestant]:
+    return {"ours": Contestant(moments), "one grid": Contestant(grid)}
+
+
+def _moments_rbf() -> dict[str, Contestant]:
+    return {
+        "ours": Contestant(functools.partial(moments, kernel="rbf")),
+        "one grid": Contestant(functools.partial(grid, kernel="rbf")),
+    }
 
 
 @dataclass(frozen=True)
-class Job:
-    """One row of the table: contestants that give ``[values, L, L]``, the observed grid first."""
+class Job(harness.Job):
+    """Draws of the null distribution on one input."""
 
-    contestants: dict[str, Callable[[Tensor], Tensor]] = field(repr=False)
+    layers: int
+    n: int
+    p: int
     draws: int
-    shape: cka.Job = SHAPE
+    kernel: str
+    contestants: Callable[[], dict[str, Contestant]] = field(repr=False)
+    timed: bool = True
+
+    def data(self) -> Tensor:
+        return harness.drifting_layers(self.layers, self.n, self.p)
+
+    def tiny(self) -> Job:
+        return replace(self, layers=2, n=64, p=8)
+
+    def scaled(self, factor: float) -> Job:
+        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
+
+    def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
+        """Observed grid, and the first draws where there are any, of three layers."""
+        pick = sorted({0, self.layers // 2, self.layers - 1})
+        count = 1 + CHECKED if self.draws else 1
+        if self.kernel == "linear":
+            want = torch_loop(x[pick].double(), _orders(x.shape[1], count)[:count]).numpy()
+        else:
+            from simcore import reference
+
+            want = reference.cka_grid([x[i].double().numpy() for i in pick], kernel=self.kernel)[
+                None
+            ]
+        return float(np.abs(grid[:count][:, pick][:, :, pick] - want).max())
 
     def floor_flops(self) -> float:
-        """Gram matrices with symmetry, and a product over half of them per draw."""
-        layers, n = self.shape.layers, self.shape.n
-        return self.shape.floor_flops() + self.draws * n**2 * layers**2
+        """Gram matrices with symmetry, and a product over half of them per grid or draw."""
+        grams = self.layers * self.n**2 * self.p
+        return float(grams + (1 + self.draws) * self.n**2 * self.layers**2)
 
 
 JOBS = {
-    "permutation13": Job({"ours": permuted, "torch loop": torch_loop}, PERMUTATIONS),
-    "moments13": Job({"ours": moments, "one grid": grid}, 0),
+    "permutation13": Job(13, 1600, 768, PERMUTATIONS, "linear", _permutation),
+    "moments13": Job(13, 1600, 768, 0, "linear", _moments),
+    "moments_rbf13": Job(13, 1600, 768, 0, "rbf", _moments_rbf),
 }
 
-
-def measure(label: str, scale: float, name: str) -> dict[str, float]:
-    """Peak memory beyond the inputs and error of one contestant, in this very process."""
-    torch.set_num_threads(cka.THREADS)
-    job = scaled(JOBS[label], scale)
-    run = job.contestants[name]
-    run(replace(job.shape, layers=2, n=64, p=8).data())  # libraries and threads are started
-    x = job.shape.data()
-    found: list[Tensor] = []
-    peak = peak_during(lambda: found.append(run(x)))
-    count = 1 + CHECKED if job.draws else 1
-    pick = cka.sampled_layers(job.shape)
-    exact = torch_loop(x[pick].double(), _orders(x.shape[1], count)[:count]).numpy()
-    grids = found[0].double().numpy()[:count][:, pick][:, :, pick]
-    return {"peak_bytes": peak, "max_error": float(np.abs(grids - exact).max())}
-
-
-def scaled(job: Job, scale: float) -> Job:
-    shape = job.shape
-    return replace(job, shape=replace(shape, n=int(shape.n * scale), p=int(shape.p * scale)))
-
-
-def run(label: str, scale: float, repeats: int) -> list[harness.Row]:
-    """All contestants of a job, timed in turn, with memory and error measured apart."""
-    torch.set_num_threads(cka.THREADS)
-    job = scaled(JOBS[label], scale)
-    x = job.shape.data()
-    turns = {name: functools.partial(f, x) for name, f in job.contestants.items()}
-    timings = harness.interleave({**harness.rate_contestants(), **turns}, repeats)
-    rates = harness.Rates.of(timings)
-    floor = job.floor_flops() / rates.flops_per_second
-    rows = []
-    for name in job.contestants:
-        code = (
-            "import json; from bench import stats;"
-            f"print(json.dumps(stats.measure({label!r}, {scale!r}, {name!r})))"
-        )
-        apart = harness.parse_last_line(in_subprocess(code, timeout=3600))
-        timing = timings[name]
-        rows.append(
-            harness.Row(
-                job=label,
-                contestant=name,
-                over_floor=timing.median / floor,
-                times_ours=timing.median / timings["ours"].median,
-                peak_mb=apart["peak_bytes"] / cka.MB,
-                max_error=apart["max_error"],
-                median_s=timing.median,
-                quartile_1_s=timing.quartile_1,
-                quartile_3_s=timing.quartile_3,
-                repeats=timing.repeats,
-                floor_s=floor,
-                floor_gflop=job.floor_flops() / 1e9,
-                mm_gflops=rates.flops_per_second / 1e9,
-                copy_gbs=rates.copied_bytes_per_second / 1e9,
-                inputs_mb=x.nbytes / cka.MB,
-            )
-        )
-    return rows
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--job", action="append", choices=JOBS, help="one or more; default all")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="shrink n and p, for a trial run")
-    parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
-    options = parser.parse_args(arguments)
-    for label in options.job or JOBS:
-        rows = run(label, options.scale, options.repeats)
-        print(harness.table(rows), flush=True)
-        if not options.dry_run and options.scale == 1:
-            print(harness.append(rows, "stats").relative_to(harness.ROOT))
-
-
 if __name__ == "__main__":
-    main()
+    harness.main({"stats": JOBS}, __doc__)
