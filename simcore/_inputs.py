@@ -12,7 +12,8 @@ Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 
 
-def _as_tensor(layer: object, name: str) -> Tensor:
+def as_tensor(layer: object, name: str) -> Tensor:
+    """A tensor, or a numpy array as one that shares its memory; TypeError for anything else."""
     if isinstance(layer, Tensor):
         return layer
     if not isinstance(layer, np.ndarray):
@@ -59,7 +60,7 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
         raise TypeError(f"{name}: wanted a sequence of arrays, got {type(layers).__name__}")
     if len(layers) == 0:
         raise ValueError(f"{name}: wanted at least one layer, got none")
-    tensors = [_as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
+    tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
         _check_layer(tensor, f"{name}[{i}]")
     return tensors, all(isinstance(layer, np.ndarray) for layer in layers)

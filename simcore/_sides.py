@@ -119,8 +119,8 @@ def _as_shapes(layers: LayersOrBases, name: str) -> Layers:
 
 
 def _tensors(layers: LayersOrBases, name: str) -> list[Tensor]:
-    """Layers that are no bases."""
-    return as_layers(cast(Layers, layers), name)[0]
+    """Layers that are no bases, without their graph: nothing of this family is differentiable."""
+    return [layer.detach() for layer in as_layers(cast(Layers, layers), name)[0]]
 
 
 def _as_bases(

@@ -7,7 +7,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, Layers, as_layer_pair, check_max_memory, warn_caller
+from simcore._inputs import Array, Layers, as_layer_pair, as_tensor, check_max_memory, warn_caller
 from simcore._ops import best_partners, explained_shares
 from simcore._progress import progress_bar
 from simcore._sides import LayersOrBases, explained_sides, warn_undefined
@@ -110,6 +110,7 @@ def neuronsim_grid(
     tensor([1, 2, 0, 3])
     """
     layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
+    layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
     with progress_bar("neuronsim_grid", progress):
         best, partner = best_partners(layers_x, layers_y, check_max_memory(max_memory))
     empty = [_constant_neurons(layer).all() for layer in layers_y]
@@ -176,6 +177,8 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
 
     Raises
     ------
+    TypeError
+        No array, or a dtype that is not floating point.
     ValueError
         The grids differ in shape, or are not square with ``same``.
 
@@ -190,7 +193,8 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
     >>> localization_score(np.array([[1.0, 0.6], [0.8, 1.0]]), np.full((2, 2), 0.5))
     array([0.3, 0.1])
     """
-    grids = [torch.as_tensor(grid).double() for grid in (neuronsim, svsim)]
+    named = (("neuronsim", neuronsim), ("svsim", svsim))
+    grids = [as_tensor(grid, name).detach().double() for name, grid in named]
     if grids[0].ndim != 2 or grids[0].shape != grids[1].shape:
         shapes = " and ".join(str(tuple(grid.shape)) for grid in grids)
         raise ValueError(f"neuronsim, svsim: wanted two grids of the same shape, got {shapes}")

@@ -77,6 +77,7 @@ def rsa_grid(
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
     x, y, from_numpy = as_layer_pair(X, Y, 3, "a dissimilarity matrix")
+    x, y = ([t.detach() for t in side] for side in (x, y))
     for name, side in (("X", x), ("Y", y)):
         check_finite(side, name)
         _check_widths(side, name)
