@@ -14,8 +14,14 @@ import torch
 FLOAT64_RELATIVE = 1e-10
 NAIVE_FACTOR = 2
 EPS_FACTOR = 16
-# Independent of any naive implementation: what users are promised for CKA in float32.
+# Independent of any naive implementation: what users are promised for CKA in float32, and for all
+# other measures, whose values lie in [-1, 1] too.
 FLOAT32_CKA_ABSOLUTE = 1e-5
+FLOAT32_MEASURE_ABSOLUTE = 1e-5
+# Inputs whose smallest direction is CONDITION times smaller than the largest cost that many digits.
+CONDITION = 1e5
+# What counts as a change where a measure must not be invariant.
+CHANGE = 1e-3
 # What tests/oracle/README.md states: double precision, an epsilon in one implementation of CCA, and
 # another median in the RBF kernel.
 ORACLE = 1e-8
@@ -76,6 +82,18 @@ def assert_float32_cka(result, reference) -> None:
     """Fail when a CKA of float32 inputs breaks the absolute promise."""
     error = max_error(result, reference)
     assert error <= FLOAT32_CKA_ABSOLUTE, f"max error {error:.3g} > {FLOAT32_CKA_ABSOLUTE}"
+
+
+def assert_measure(result, reference, dtype: torch.dtype, *, condition: float = 1.0) -> None:
+    """Fail when a similarity in [-1, 1] is further from the twin's than promised for ``dtype``.
+
+    float64 is allowed its relative bound ``condition`` times.
+    """
+    if dtype == torch.float64:
+        error, bound = max_error(result, reference), condition * allowed(reference, dtype)
+    else:
+        error, bound = max_error(result, reference), FLOAT32_MEASURE_ABSOLUTE
+    assert error <= bound, f"max error {error:.3g} > {bound:.3g} ({dtype})"
 
 
 def assert_same(result, other, dtype: torch.dtype) -> None:
