@@ -173,7 +173,7 @@ def _spearman_moments(
     layers = x + y
     n = len(x[0])
     pairs = n * (n - 1) // 2
-    _check_bound(8 * (len(layers) * pairs + 6 * n * n), bound, "ranks of all dissimilarities")
+    _check_bound(8 * (len(layers) * pairs + 7 * n * n), bound, "ranks of all dissimilarities")
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):
@@ -188,8 +188,9 @@ def _spearman_moments(
     first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks
     return (
         first @ second.T / pairs,
-        first.square().mean(1),
-        second.square().mean(1),
+        # Norms, because squares would be a second copy of all ranks.
+        torch.linalg.vector_norm(first, dim=1).square() / pairs,
+        torch.linalg.vector_norm(second, dim=1).square() / pairs,
     )
 
 
