@@ -173,16 +173,16 @@ def _spearman_moments(
     layers = x + y
     n = len(x[0])
     pairs = n * (n - 1) // 2
-    _check_bound(8 * (len(layers) * pairs + 7 * n * n), bound, "ranks of all dissimilarities")
+    _check_bound(8 * (len(layers) * pairs + 10 * n * n), bound, "ranks of all dissimilarities")
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):
         c, a = _centred_rows(layer)
         sums = a[upper[0]] + a[upper[1]]
         values = sums - (c @ c.T)[upper[0], upper[1]]
-        # Equal rows: what rounding leaves of their 0 would break ties.
-        values[values < 16 * torch.finfo(torch.float64).eps * sums] = 0.0
-        ranks[i] = _mean_ranks(values) / pairs
+        # Pairs of equal rows tie, but not in the last bits of a matrix product.
+        rounding = 16 * torch.finfo(torch.float64).eps * sums.mean()
+        ranks[i] = _mean_ranks(values, rounding) / pairs
         ranks[i] -= ranks[i].mean()
         report((i + 1) / len(layers))
     first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks
@@ -194,12 +194,14 @@ def _spearman_moments(
     )
 
 
-def _mean_ranks(values: Tensor) -> Tensor:
-    """Ranks from 1 on, equal values sharing the mean of theirs; ``nan`` if a value is."""
+def _mean_ranks(values: Tensor, rounding: Tensor) -> Tensor:
+    """Ranks from 1 on; neighbours at most `rounding` apart share their mean; ``nan`` if one is."""
     if bool(values.isnan().any()):
         return torch.full_like(values, float("nan"))
     ordered, order = values.sort()
-    _, counts = torch.unique_consecutive(ordered, return_counts=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[1:] = ordered.diff() > rounding
+    counts = torch.bincount(first.cumsum(0) - 1)
     last = counts.cumsum(0).double()
     shared = (last - (counts - 1) / 2).repeat_interleave(counts)
     return torch.empty_like(values).index_copy_(0, order, shared)
