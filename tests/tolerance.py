@@ -20,6 +20,8 @@ FLOAT32_CKA_ABSOLUTE = 1e-5
 FLOAT32_MEASURE_ABSOLUTE = 1e-5
 # Inputs whose smallest direction is CONDITION times smaller than the largest cost that many digits.
 CONDITION = 1e5
+# The same for layers drawn with an outlier dimension, squared because Grams and products square it.
+DRAWN_CONDITION = 1e3
 # What counts as a change where a measure must not be invariant.
 CHANGE = 1e-3
 # What tests/oracle/README.md states: double precision, an epsilon in one implementation of CCA, and
