@@ -52,6 +52,7 @@ def test_x_with_itself(dtype, measure, case):
     x = measure.layers(case, dtype)
     got = measure(x)
     assert got.dtype == torch.float64
+    assert not bool((got > 1).any())
     tolerance.assert_measure(got, measure.twin(x), dtype)
 
 

@@ -38,9 +38,8 @@ def peak(function, *, count=12, n=1500, width=256, dtype="torch.float32", **opti
 JOBS = {
     "svcca": ("svcca_grid", 96 * MB, {}),
     "pwcca": ("pwcca_grid", 96 * MB, {}),
-    "mixedsim": ("mixedsim_grid", 96 * MB, {}),
     "neuronsim": ("neuronsim_grid", 24 * MB, {}),
-    "rsa-spearman": ("rsa_grid", 280 * MB, {"correlation": "spearman"}),
+    "rsa-spearman": ("rsa_grid", 130 * MB, {"correlation": "spearman", "n": 1000}),
     "procrustes in float64": ("procrustes_grid", 48 * MB, {"dtype": "torch.float64", "count": 3}),
 }
 
