@@ -1,5 +1,6 @@
 """What every grid accepts: sequences or stacks of arrays, checked once and worded once."""
 
+import sys
 import warnings
 from collections.abc import Sequence
 
@@ -120,6 +121,14 @@ def as_layer_pair(
     if n < min_rows:
         raise ValueError(f"{name_x}[0]: wanted at least {min_rows} rows for {reason}, got {n}")
     return layers_x, layers_y, numpy_x and numpy_y
+
+
+def warn_caller(message: str) -> None:
+    """A UserWarning at the line that called simcore, however deep inside it this is."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "simcore":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -11,7 +10,15 @@ import torch
 from torch import Tensor
 
 from simcore import _C
-from simcore._inputs import Array, Layers, as_layer_pair, as_layers, check_finite, check_max_memory
+from simcore._inputs import (
+    Array,
+    Layers,
+    as_layer_pair,
+    as_layers,
+    check_finite,
+    check_max_memory,
+    warn_caller,
+)
 from simcore.basis import Basis, Truncation, as_basis_list, decompose, per_layer_truncation
 
 LayersOrBases = Layers | Sequence[Basis]
@@ -35,9 +42,7 @@ def warn_undefined(name: str, undefined_x: Tensor, undefined_y: Tensor | None) -
     if undefined_y is not None:
         layers += [f"Y[{i}]" for i in undefined_y.nonzero().flatten().tolist()]
     if layers:
-        warnings.warn(
-            f"{name}: nan for {', '.join(layers)}: no variance", UserWarning, stacklevel=4
-        )
+        warn_caller(f"{name}: nan for {', '.join(layers)}: no variance")
 
 
 def _finish(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor, from_numpy: bool) -> Array:
@@ -114,8 +119,8 @@ def _as_shapes(layers: LayersOrBases, name: str) -> Layers:
 
 
 def _tensors(layers: LayersOrBases, name: str) -> list[Tensor]:
-    """Layers that are no bases."""
-    return as_layers(cast(Layers, layers), name)[0]
+    """Layers that are no bases, without their graph: nothing of this family is differentiable."""
+    return [layer.detach() for layer in as_layers(cast(Layers, layers), name)[0]]
 
 
 def _as_bases(
@@ -215,9 +220,7 @@ def warn_saturated(name: str, sides: BasisSides) -> None:
     """CCA of a layer whose basis spans all n - 1 dimensions is 1 whatever the other layer is."""
     n = len(sides.x[0].vectors)
     if n > 2 and any(basis.kept >= n - 1 for basis in [*sides.x, *sides.y]):
-        warnings.warn(
+        warn_caller(
             f"{name}: a layer of n = {n} rows has n - 1 independent columns, so that its canonical "
-            "correlations are all 1; truncate, or take more rows than columns",
-            UserWarning,
-            stacklevel=4,
+            "correlations are all 1; truncate, or take more rows than columns"
         )

@@ -75,11 +75,17 @@ class Basis:
             sum to at least that share of the spectrum's. An int is the number itself. Never more
             components than there are.
 
+        Raises
+        ------
+        ValueError
+            A share outside (0, 1] or a count below 1.
+
         References
         ----------
         Raghu et al. 2017; Wu et al. 2020, appendix A.3.
         """
-        k = min(_components_to_keep(self.spectrum, truncation), self.kept)
+        (cut,) = per_layer_truncation(truncation, 1)
+        k = min(_components_to_keep(self.spectrum, cut), self.kept)
         if k == self.kept:
             return self
         # Copies: a view would keep all columns in memory.
@@ -201,6 +207,7 @@ def decompose(
     for i, layer in enumerate(layers):
         if len(layer) < 2:
             raise ValueError(f"{name}[{i}]: wanted at least 2 rows for a basis, got {len(layer)}")
+    layers = [layer.detach() for layer in layers]
     check_finite(layers, name)
     with progress_bar(f"bases of {name}", progress) as report:
         return _decompose(layers, cuts, standardize, bound, report)

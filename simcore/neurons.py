@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, Layers, as_layer_pair, check_max_memory
+from simcore._inputs import Array, Layers, as_layer_pair, as_tensor, check_max_memory, warn_caller
 from simcore._ops import best_partners, explained_shares
 from simcore._progress import progress_bar
 from simcore._sides import LayersOrBases, explained_sides, warn_undefined
 
 
-def _mean_of_neurons(name: str, values: Tensor, widths: list[int], same: bool) -> Tensor:
-    """``[sum p_i, Ly]`` to ``[Lx, Ly]``; undefined neurons are left out, with one warning."""
-    constant = [block.isnan().all(1) for block in values.split(widths)]
+def _constant_neurons(layer: Tensor) -> Tensor:
+    low, high = torch.aminmax(layer, dim=0)
+    return low == high
+
+
+def _mean_of_neurons(name: str, values: Tensor, x: list[Tensor], empty_y: Tensor | None) -> Tensor:
+    """``[sum p_i, Ly]`` to ``[Lx, Ly]``; undefined neurons are left out, with one warning.
+
+    ``empty_y`` flags the layers of Y without variance; None: they are those of X.
+    """
+    constant = [_constant_neurons(layer) for layer in x]
     partly = [
         f"{int(flags.sum())} of X[{i}]"
         for i, flags in enumerate(constant)
         if 0 < flags.sum() < len(flags)
     ]
-    if partly and not torch.stack([v.isnan().all() for v in values.split(widths)]).all():
-        warnings.warn(
-            f"{name}: neurons without variance are left out: {', '.join(partly)}",
-            UserWarning,
-            stacklevel=3,
-        )
-    grid = torch.stack([block.nanmean(0) for block in values.split(widths)])
-    undefined = grid.isnan()
-    warn_undefined(name, undefined.all(1), None if same else undefined.all(0) & ~undefined.all())
-    return grid
+    if partly:
+        warn_caller(f"{name}: neurons without variance are left out: {', '.join(partly)}")
+    warn_undefined(name, torch.stack([flags.all() for flags in constant]), empty_y)
+    widths = [layer.shape[1] for layer in x]
+    return torch.stack([block.nanmean(0) for block in values.split(widths)])
 
 
 @overload
@@ -108,10 +110,12 @@ def neuronsim_grid(
     tensor([1, 2, 0, 3])
     """
     layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
+    layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
     with progress_bar("neuronsim_grid", progress):
         best, partner = best_partners(layers_x, layers_y, check_max_memory(max_memory))
+    empty = [_constant_neurons(layer).all() for layer in layers_y]
+    grid = _mean_of_neurons("neuronsim_grid", best, layers_x, torch.stack(empty) if empty else None)
     widths = [layer.shape[1] for layer in layers_x]
-    grid = _mean_of_neurons("neuronsim_grid", best, widths, not layers_y)
     results = [grid, *best.split(widths), *partner.split(widths)]
     if from_numpy:
         results = [value.numpy() for value in results]
@@ -151,8 +155,7 @@ def mixedsim_grid(
         shares = explained_shares(sides.x, sides.vectors(), check_max_memory(max_memory))
     empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])
     values = shares.sqrt().clamp(max=1.0).masked_fill(empty, float("nan"))
-    widths = [layer.shape[1] for layer in sides.x]
-    grid = _mean_of_neurons("mixedsim_grid", values, widths, sides.same)
+    grid = _mean_of_neurons("mixedsim_grid", values, sides.x, None if sides.same else empty)
     return grid.numpy() if sides.from_numpy else grid
 
 
@@ -174,6 +177,8 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
 
     Raises
     ------
+    TypeError
+        No array, or a dtype that is not floating point.
     ValueError
         The grids differ in shape, or are not square with ``same``.
 
@@ -188,7 +193,8 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
     >>> localization_score(np.array([[1.0, 0.6], [0.8, 1.0]]), np.full((2, 2), 0.5))
     array([0.3, 0.1])
     """
-    grids = [torch.as_tensor(grid).double() for grid in (neuronsim, svsim)]
+    named = (("neuronsim", neuronsim), ("svsim", svsim))
+    grids = [as_tensor(grid, name).detach().double() for name, grid in named]
     if grids[0].ndim != 2 or grids[0].shape != grids[1].shape:
         shapes = " and ".join(str(tuple(grid.shape)) for grid in grids)
         raise ValueError(f"neuronsim, svsim: wanted two grids of the same shape, got {shapes}")

@@ -77,6 +77,7 @@ def rsa_grid(
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
     x, y, from_numpy = as_layer_pair(X, Y, 3, "a dissimilarity matrix")
+    x, y = ([t.detach() for t in side] for side in (x, y))
     for name, side in (("X", x), ("Y", y)):
         check_finite(side, name)
         _check_widths(side, name)
@@ -172,32 +173,35 @@ def _spearman_moments(
     layers = x + y
     n = len(x[0])
     pairs = n * (n - 1) // 2
-    _check_bound(8 * (len(layers) * pairs + 6 * n * n), bound, "ranks of all dissimilarities")
+    _check_bound(8 * (len(layers) * pairs + 10 * n * n), bound, "ranks of all dissimilarities")
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):
         c, a = _centred_rows(layer)
         sums = a[upper[0]] + a[upper[1]]
         values = sums - (c @ c.T)[upper[0], upper[1]]
-        # Equal rows: what rounding leaves of their 0 would break ties.
-        values[values < 16 * torch.finfo(torch.float64).eps * sums] = 0.0
-        ranks[i] = _mean_ranks(values) / pairs
+        # Pairs of equal rows tie, but not in the last bits of a matrix product.
+        rounding = 16 * torch.finfo(torch.float64).eps * sums.mean()
+        ranks[i] = _mean_ranks(values, rounding) / pairs
         ranks[i] -= ranks[i].mean()
         report((i + 1) / len(layers))
     first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks
     return (
         first @ second.T / pairs,
-        first.square().mean(1),
-        second.square().mean(1),
+        # Norms, because squares would be a second copy of all ranks.
+        torch.linalg.vector_norm(first, dim=1).square() / pairs,
+        torch.linalg.vector_norm(second, dim=1).square() / pairs,
     )
 
 
-def _mean_ranks(values: Tensor) -> Tensor:
-    """Ranks from 1 on, equal values sharing the mean of theirs; ``nan`` if a value is."""
+def _mean_ranks(values: Tensor, rounding: Tensor) -> Tensor:
+    """Ranks from 1 on; neighbours at most `rounding` apart share their mean; ``nan`` if one is."""
     if bool(values.isnan().any()):
         return torch.full_like(values, float("nan"))
     ordered, order = values.sort()
-    _, counts = torch.unique_consecutive(ordered, return_counts=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[1:] = ordered.diff() > rounding
+    counts = torch.bincount(first.cumsum(0) - 1)
     last = counts.cumsum(0).double()
     shared = (last - (counts - 1) / 2).repeat_interleave(counts)
     return torch.empty_like(values).index_copy_(0, order, shared)

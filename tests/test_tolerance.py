@@ -84,6 +84,23 @@ def test_float32_promise_is_absolute():
         tolerance.assert_float32_cka(shifted(1.1e-5), REFERENCE)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bound"),
+    [(torch.float16, 1e-5), (torch.float32, 1e-5), (torch.float64, 1e-10)],
+)
+def test_promise_for_the_other_measures(dtype, bound):
+    tolerance.assert_measure(shifted(0.9 * bound), REFERENCE, dtype)
+    with pytest.raises(AssertionError, match="max error"):
+        tolerance.assert_measure(shifted(1.1 * bound), REFERENCE, dtype)
+
+
+def test_a_condition_widens_the_float64_promise_only():
+    tolerance.assert_measure(shifted(0.9e-7), REFERENCE, torch.float64, condition=1e3)
+    for dtype, by in ((torch.float64, 1.1e-7), (torch.float32, 1.1e-5)):
+        with pytest.raises(AssertionError):
+            tolerance.assert_measure(shifted(by), REFERENCE, dtype, condition=1e3)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_same_allows_rounding_only(dtype):
     unit = max(torch.finfo(dtype).eps * 16, 1e-10)

@@ -14,10 +14,18 @@ import torch
 FLOAT64_RELATIVE = 1e-10
 NAIVE_FACTOR = 2
 EPS_FACTOR = 16
-# Independent of any naive implementation: what users are promised for CKA in float32.
+# Independent of any naive implementation: what users are promised for CKA in float32, and for all
+# other measures, whose values lie in [-1, 1] too.
 FLOAT32_CKA_ABSOLUTE = 1e-5
 # The same for similarities of attention, which lie in [-1, 1] or near it.
 FLOAT32_ATTENTION_ABSOLUTE = 1e-6
+FLOAT32_MEASURE_ABSOLUTE = 1e-5
+# Inputs whose smallest direction is CONDITION times smaller than the largest cost that many digits.
+CONDITION = 1e5
+# The same for layers drawn with an outlier dimension, squared because Grams and products square it.
+DRAWN_CONDITION = 1e3
+# What counts as a change where a measure must not be invariant.
+CHANGE = 1e-3
 # What tests/oracle/README.md states: double precision, an epsilon in one implementation of CCA, and
 # another median in the RBF kernel.
 ORACLE = 1e-8
@@ -103,6 +111,18 @@ def assert_attention(result, reference, dtype: torch.dtype) -> None:
     error = max_error(result, reference)
     assert error <= FLOAT32_ATTENTION_ABSOLUTE, f"{error:.3g} > {FLOAT32_ATTENTION_ABSOLUTE}"
     return None
+
+
+def assert_measure(result, reference, dtype: torch.dtype, *, condition: float = 1.0) -> None:
+    """Fail when a similarity in [-1, 1] is further from the twin's than promised for ``dtype``.
+
+    float64 is allowed its relative bound ``condition`` times.
+    """
+    if dtype == torch.float64:
+        error, bound = max_error(result, reference), condition * allowed(reference, dtype)
+    else:
+        error, bound = max_error(result, reference), FLOAT32_MEASURE_ABSOLUTE
+    assert error <= bound, f"max error {error:.3g} > {bound:.3g} ({dtype})"
 
 
 def assert_same(result, other, dtype: torch.dtype) -> None:

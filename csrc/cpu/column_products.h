@@ -53,13 +53,14 @@ class ColumnProducts {
             if (wanted(a, b, f, c))
               rights.push_back({b, c, std::min(plan_.tile_cols, grid_.layers[b].width - c)});
         done += left.columns;
-        if (rights.empty()) continue;
-        pack_left(left);
-        parallel_tasks(rt_, int64_t(rights.size()), [&](int64_t t, int thread) {
-          multiply(left, rights[t], *scratch_[thread]);
-          consume(left, rights[t], t, scratch_[thread]->product.data());
-        });
-        finish(left, rights);
+        if (!rights.empty()) {
+          pack_left(left);
+          parallel_tasks(rt_, int64_t(rights.size()), [&](int64_t t, int thread) {
+            multiply(left, rights[t], *scratch_[thread]);
+            consume(left, rights[t], t, scratch_[thread]->product.data());
+          });
+          finish(left, rights);
+        }
         if (rt_.progress) rt_.progress(double(done) / double(total));
       }
     }

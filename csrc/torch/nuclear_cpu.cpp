@@ -23,6 +23,14 @@ bool any_float64(at::TensorList layers) {
   return false;
 }
 
+void check_finite(at::TensorList layers, const char* name) {
+  for (size_t i = 0; i < layers.size(); i++) {
+    const int64_t finite = at::isfinite(layers[i]).sum().item<int64_t>(), all = layers[i].numel();
+    TORCH_CHECK_VALUE(finite == all, name, "[", i, "]: wanted finite values, got ", all - finite,
+                      " NaN or infinite of ", all);
+  }
+}
+
 // Threads that max_memory has room for.
 int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads) {
   max_memory = cpu::memory_bound(max_memory);
@@ -78,7 +86,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList 
   problem.n = rows_of(x);
   check_layers(x, "X", problem.n);
   check_layers(y, "Y", problem.n);
-  if (any_float64(x) || any_float64(y)) return by_singular_values(x, y, max_memory);
+  if (any_float64(x) || any_float64(y)) {
+    check_finite(x, "X");
+    check_finite(y, "Y");
+    return by_singular_values(x, y, max_memory);
+  }
   problem.x = layer_views(x);
   problem.y = layer_views(y);
   const cpu::Runtime runtime = torch_runtime();

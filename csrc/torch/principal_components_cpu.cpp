@@ -36,6 +36,7 @@ struct Decomposition {
 struct Centred {
   at::Tensor values;  // [n, p]
   int exponent = 0;
+  at::Tensor constant;  // [p]
 };
 
 Centred centre(const at::Tensor& layer, bool standardize, int64_t index) {
@@ -50,9 +51,9 @@ Centred centre(const at::Tensor& layer, bool standardize, int64_t index) {
   x = x * std::ldexp(1.0, -exponent);
   x = x - x.mean(0);
   x = (x - x.mean(0)).masked_fill_(constant, 0.0);
-  if (!standardize) return {x, exponent};
+  if (!standardize) return {x, exponent, constant};
   const at::Tensor deviation = x.square().mean(0).sqrt();
-  return {at::where(deviation > 0, x / deviation, 0.0), 0};
+  return {at::where(deviation > 0, x / deviation, 0.0), 0, constant};
 }
 
 Decomposition by_eigenvalues(const at::Tensor& x) {
@@ -74,6 +75,8 @@ Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index
   else
     d = by_eigenvalues(x.values);
   d.s = d.s * std::ldexp(1.0, x.exponent);
+  // Rounding would give a constant column variance again in vectors diag(s) components.
+  d.vt = d.vt.masked_fill(x.constant, 0.0);
   return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
 }
 
