@@ -51,7 +51,7 @@ void remove_diagonals(const Grid<T>& grid, const Runtime& rt, GridSums& sums) {
 template <typename T>
 GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt) {
   const int64_t count = grid.count(), tile = plan.tile_cols;
-  GridSums sums{std::vector<double>(count * count), row_norms(grid, rt), {}};
+  GridSums sums{std::vector<double>(count * count), row_norms(grid, rt), {}, {}, {}};
   int64_t total_columns = 0;
   for (const LayerView& layer : grid.layers) total_columns += layer.width / tile + 1;
   std::vector<double> values(total_columns);  // of the tasks of one block

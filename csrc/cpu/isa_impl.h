@@ -171,7 +171,7 @@ inline void centre_register(const Source* row, const T* hi, const T* lo, T scale
 template <typename T>
 void pack_columns(const LayerView& layer, const Centring<T>& centring, int64_t row, int64_t rows,
                   int64_t col, int64_t cols, T* panels, int64_t panel_stride) {
-  constexpr int64_t w = kWidth<T>, together = 4;
+  constexpr int64_t w = kWidth<T>, together = kMaxPanels;
   with_source(layer, [&](const auto* data) {
     data += row * layer.row_stride;
     int64_t k = 0;

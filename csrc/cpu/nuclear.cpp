@@ -200,7 +200,7 @@ Sizes widest(const NuclearProblem& problem) {
 }  // namespace
 
 RationalRoot rational_root() {
-  constexpr double kLowest = 1e-14;
+  constexpr double kLowest = 1e-11;
   const double k = std::sqrt(kLowest);
   // Elliptic functions of parameter 1 - k^2 by the arithmetic-geometric mean.
   std::vector<double> a{1}, c{std::sqrt(1 - k * k)};
@@ -244,8 +244,13 @@ NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Ru
     parallel_tasks(rt, end - begin, threads, [&](int64_t task, int slot) {
       const auto [a, b] = pairs[begin + task];
       const bool defined = grid.centring[a].has_variance && grid.centring[b].has_variance;
-      values[begin + task] = defined ? nuclear_norm(grid, root, a, b, *workspaces[slot])
-                                     : std::numeric_limits<double>::quiet_NaN();
+      if (!defined)
+        values[begin + task] = std::numeric_limits<double>::quiet_NaN();
+      else if (a ==
+               b)  // X^T X is its own square root of X^T X X^T X: the trace is the norm's square
+        values[begin + task] = norms[a] * norms[a];
+      else
+        values[begin + task] = nuclear_norm(grid, root, a, b, *workspaces[slot]);
     });
     if (rt.progress) rt.progress(double(end) / double(count));
   }

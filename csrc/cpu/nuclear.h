@@ -28,8 +28,8 @@ int64_t nuclear_workspace(const NuclearProblem& problem);
 // the runtime's may work at once.
 NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Runtime& rt);
 
-// sqrt(x) = sum_j weight[j] * x / (x + shift[j]) for x in [lowest, 1], lowest = 1e-14, to a
-// relative 1e-9; below it the absolute error is 1e-8 at most.
+// sqrt(x) = sum_j weight[j] * x / (x + shift[j]) for x in [lowest, 1], lowest = 1e-11, to a
+// relative 2e-7; below it the absolute error is 3e-7 at most.
 struct RationalRoot {
   std::vector<double> shift, weight;  // [kPoles]
 };

@@ -7,7 +7,7 @@
 namespace simcore::cpu {
 
 constexpr int64_t kBand = 24;   // a multiple of every instruction set's three registers of doubles
-constexpr int64_t kPoles = 40;  // shifts per call
+constexpr int64_t kPoles = 24;  // shifts per call
 
 struct SpectralTable {
   // a: symmetric [size, size], size a multiple of kBand, in column panels of
