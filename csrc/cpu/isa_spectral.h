@@ -1,227 +1,275 @@
 // The bodies behind SpectralTable, included once per instruction set after isa_impl.h, whose
-// register types and micro-kernel they use. float64 throughout.
+// register types and micro-kernel they use.
 //
-// Math      reduce_to_band: for each block of b = kBand columns, the part below the band is
-// factored
-//           as P = Q R, Q = I - V T V^T, and the rest becomes Q^T A Q = A - X V^T - V X^T with
-//           X = A V T - V (T^T V^T A V T) / 2 (Dongarra, Hammarling & Sorensen 1989).
-//           resolvent_traces: with B + sI = L D L^T, tr (B + sI)^-1 = d/ds log det = sum_i D_i' /
+// Math      reduce_to_band: block bidiagonalisation. For each block of b = kBand columns the part
+// on
+//           and below the diagonal is factored as Q R, Q = I - V T V^T, then the rows right of it
+//           as L P^T, P = I - U S U^T; the rest becomes Q^T M P, one update of rank 2 b:
+//             W = (V T)^T M,  Z = (M U - V (W U)) S,  M <- M - V W - Z U^T.
+//           resolvent_traces: with A + sI = L D L^T, tr (A + sI)^-1 = d/ds log det = sum_i D_i' /
 //           D_i; derivatives are carried along the factorisation, forward.
-// Layout    column panels: (i, k) of an [m, .] matrix at [k / width][i][k % width]. A symmetric
-//           matrix in that layout is both operands of the micro-kernel as it stands.
-// Cost      4/3 size^3 flops, all but size^2 b of them in micro-kernels; the trailing matrix is
-// read
-//           once and updated once per block. Traces: 1.5 size b^2 multiply-adds a shift, one shift
-//           a lane.
+// Layout    column panels: (i, k) of a [rows, .] matrix at [k / width][i][k % width], which is an
+//           operand of the micro-kernel as it stands; row panels: (i, k) at [i / width][k][i %
+//           width].
+// Cost      8/3 rows^2 (cols - rows / 3) flops, all but rows^2 b of them in micro-kernels; the
+// matrix
+//           is read twice and updated once per block. Traces: 1.5 rows b^2 multiply-adds a shift,
+//           one shift a lane.
+// Numerics  the reduction in float32, backward stable: every singular value within a few eps of the
+//           largest. Traces in float64.
 // No include guard and no includes, as in isa_impl.h.
 
+using FVec = Simd<float>::vec;
+using FLoose = Simd<float>::loose;
 using DVec = Simd<double>::vec;
 using DLoose = Simd<double>::loose;
-constexpr int64_t kW = kWidth<double>;
-constexpr int64_t kDMr = kMr<double>;
-constexpr int64_t kUnit = kMaxPanels * kW;  // columns of one micro-kernel call
-static_assert(kBand % kUnit == 0 && kPoles % kW == 0);
+constexpr int64_t kW = kWidth<float>;
+constexpr int64_t kRows = kMr<float>;
+constexpr int64_t kBand = kW == 16 ? 32 : 24;
+constexpr int64_t kDepth2 = 2 * kBand;
+constexpr int kGroupPanels = kBand / kW < kMaxPanels ? int(kBand / kW) : kMaxPanels;
+constexpr int64_t kGroup = kGroupPanels * kW;  // columns of one micro-kernel call
+static_assert(kBand % kGroup == 0 && kBand % kW == 0 && kPoles % kWidth<double> == 0);
 
-inline DVec load(const double* p) { return *reinterpret_cast<const DLoose*>(p); }
-inline void store(double* p, DVec v) { *reinterpret_cast<DLoose*>(p) = v; }
+inline FVec load_f(const float* p) { return *reinterpret_cast<const FLoose*>(p); }
+inline void store_f(float* p, FVec v) { *reinterpret_cast<FLoose*>(p) = v; }
+inline DVec load_d(const double* p) { return *reinterpret_cast<const DLoose*>(p); }
+inline void store_d(double* p, DVec v) { *reinterpret_cast<DLoose*>(p) = v; }
 
-// c[rows, kBand] = left^T right over `depth`, row-major with stride c_stride. left: panels of
-// `left_stride` entries; right: panels of `right_stride` entries.
-inline void multiply_band(const double* left, int64_t left_stride, int64_t rows,
-                          const double* right, int64_t right_stride, int64_t depth, double* c,
-                          int64_t c_stride) {
-  for (int64_t j = 0; j < kBand; j += kUnit)
-    for (int64_t i = 0; i < rows; i += kDMr)
-      micro<double, kMaxPanels>(left + i / kW * left_stride + i % kW, right + j / kW * right_stride,
-                                right_stride, depth, c + i * c_stride + j, c_stride, false);
+// c[rows, columns] (+)= left^T right over `depth`, row-major. left: panels of `left_stride` entries
+// with the rows of c in their lanes; right: panels of `right_stride` entries with its columns.
+inline void multiply(const float* left, int64_t left_stride, int64_t rows, const float* right,
+                     int64_t right_stride, int64_t columns, int64_t depth, float* c,
+                     int64_t c_stride, bool accumulate) {
+  for (int64_t j = 0; j < columns; j += kGroup)
+    for (int64_t i = 0; i < rows; i += kRows)
+      micro<float, kGroupPanels>(left + i / kW * left_stride + i % kW,
+                                 right + j / kW * right_stride, right_stride, depth,
+                                 c + i * c_stride + j, c_stride, accumulate);
 }
 
-// Row-major [rows, kBand] with a row stride to column panels of `rows` rows.
-inline void to_panels(const double* source, int64_t stride, int64_t rows, double* panels) {
-  for (int64_t q = 0; q < kBand / kW; q++)
+// Row-major [rows, columns] to column panels of `stride` entries.
+inline void to_column_panels(const float* source, int64_t source_stride, int64_t rows,
+                             int64_t columns, float* panels, int64_t stride) {
+  for (int64_t q = 0; q < columns / kW; q++)
     for (int64_t i = 0; i < rows; i++)
-      store(panels + (q * rows + i) * kW, load(source + i * stride + q * kW));
+      store_f(panels + q * stride + i * kW, load_f(source + i * source_stride + q * kW));
 }
 
-// Makes column c of the panel zero below its entry c; v[0, m) becomes the reflector I - tau v v^T
-// with v[c] = 1 and zeros above. Returns tau.
-inline double reflector(double* panel, int64_t m, int64_t c, double* v) {
-  double* column = panel + c / kW * m * kW + c % kW;
-  double below = 0;
-  for (int64_t i = c + 1; i < m; i++) below += column[i * kW] * column[i * kW];
-  for (int64_t i = 0; i < c; i++) v[i] = 0;
-  v[c] = 1;
-  const double head = column[c * kW];
-  if (below == 0) {
-    for (int64_t i = c + 1; i < m; i++) v[i] = 0;
-    return 0;
+// Row-major [rows, depth] to row panels of `stride` entries.
+inline void to_row_panels(const float* source, int64_t source_stride, int64_t rows, int64_t depth,
+                          float* panels, int64_t stride) {
+  for (int64_t i = 0; i < rows; i += kW)
+    pack_plain(source + i * source_stride, source_stride, kW, depth, panels + i / kW * stride);
+}
+
+// Rows [0, kW) of column panels, `stride` entries each, as one row panel [columns][kW].
+inline void transpose_rows(const float* panels, int64_t stride, int64_t columns, float* row_panel) {
+  for (int64_t k = 0; k < columns; k += kW) {
+    FVec tile[kW];
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kW; r++) tile[r] = load_f(panels + k / kW * stride + r * kW);
+    transpose<float>(tile);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kW; r++) store_f(row_panel + (k + r) * kW, tile[r]);
   }
-  const double norm = __builtin_sqrt(head * head + below);
+}
+
+// v[0, m) <- the reflector I - tau v v^T with v[c] = 1 and zeros above that makes column c of the
+// panel zero below its entry c. Returns tau.
+inline float reflector(const float* panel, int64_t m, int64_t c, float* v) {
+  const float* column = panel + c / kW * m * kW + c % kW;
+  double below = 0;
+  for (int64_t i = 0; i < c; i++) v[i] = 0;
+  for (int64_t i = c + 1; i < m; i++) v[i] = column[i * kW];
+  for (int64_t i = c + 1; i < m; i++) below += double(v[i]) * double(v[i]);
+  v[c] = 1;
+  if (below == 0) return 0;
+  const double head = column[c * kW], norm = __builtin_sqrt(head * head + below);
   const double beta = head > 0 ? -norm : norm;
-  const double scale = 1 / (head - beta);
-  for (int64_t i = c + 1; i < m; i++) v[i] = column[i * kW] * scale;
-  return (beta - head) / beta;
+  const float scale = float(1 / (head - beta));
+  for (int64_t i = c + 1; i < m; i++) v[i] *= scale;
+  return float((beta - head) / beta);
 }
 
 // panel <- (I - tau v v^T) panel, columns from c's register on. Entries below the diagonal of
 // finished columns are never read again.
-inline void reflect(double* panel, int64_t m, int64_t c, const double* v, double tau) {
+inline void reflect(float* panel, int64_t m, int64_t c, const float* v, float tau) {
   for (int64_t q = c / kW; q < kBand / kW; q++) {
-    double* p = panel + q * m * kW;
-    DVec even{}, odd{};
+    float* p = panel + q * m * kW;
+    FVec sums[4] = {};
     int64_t i = c;
-    for (; i + 2 <= m; i += 2) {
-      even += v[i] * load(p + i * kW);
-      odd += v[i + 1] * load(p + (i + 1) * kW);
-    }
-    if (i < m) even += v[i] * load(p + i * kW);
-    const DVec dot = (even + odd) * tau;
-    for (i = c; i < m; i++) store(p + i * kW, load(p + i * kW) - v[i] * dot);
+    for (; i + 4 <= m; i += 4)
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < 4; r++) sums[r] += v[i + r] * load_f(p + (i + r) * kW);
+    for (; i < m; i++) sums[0] += v[i] * load_f(p + i * kW);
+    const FVec dot = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * tau;
+    for (i = c; i < m; i++) store_f(p + i * kW, load_f(p + i * kW) - v[i] * dot);
   }
 }
 
-struct BandWork {
-  double *panel, *reflectors;  // column panels [m, kBand]: what is factored; V
-  double* rows;                // [m, 2 kBand] row-major: A V or X, then V
-  double *left, *right;        // row panels [m / width][2 kBand][width] of [X V] and of [V X]
-  double* v;                   // [m]
-  double small[4][kBand * kBand];
+// One side of a step: Q = I - V T V^T of a [length, kBand] panel.
+struct Reflectors {
+  float* panel;            // column panels [length, kBand]: what is factored, then V T
+  float* columns;          // V in column panels
+  float* rows;             // V row-major [length, kBand]
+  float t[kBand * kBand];  // T, row-major
 };
 
-// Factors columns [j, j + kBand) below the band, whose entries R go to `band`; V into
-// work.reflectors and the right half of work.rows, taus out.
-inline void factor_panel(const double* a, int64_t size, int64_t j, BandWork& work, double* band,
-                         double* taus) {
-  const int64_t o = j + kBand, m = size - o;
-  for (int64_t q = 0; q < kBand / kW; q++) {
-    const double* source = a + ((j / kW + q) * size + o) * kW;
-    for (int64_t i = 0; i < m * kW; i += kW) store(work.panel + q * m * kW + i, load(source + i));
-  }
-  for (int64_t c = 0; c < kBand; c++) {
-    taus[c] = reflector(work.panel, m, c, work.v);
-    reflect(work.panel, m, c, work.v, taus[c]);
-    double* column = work.reflectors + c / kW * m * kW + c % kW;
-    for (int64_t i = 0; i < m; i++)
-      column[i * kW] = work.rows[i * 2 * kBand + kBand + c] = work.v[i];
-    for (int64_t r = 0; r <= c; r++)
-      band[(j + c) * (kBand + 1) + kBand + r - c] = work.panel[(c / kW * m + r) * kW + c % kW];
-  }
-}
-
-// T of I - V T V^T, upper triangular, from G = V^T V.
-inline void compact_factor(const double* gram, const double* taus, double* t) {
+// T from G = V^T V and the taus: upper triangular, R in work.panel stays for the caller.
+inline void compact_factor(const float* gram, const float* taus, float* t) {
   for (int64_t i = 0; i < kBand * kBand; i++) t[i] = 0;
   for (int64_t c = 0; c < kBand; c++) {
     t[c * kBand + c] = taus[c];
     for (int64_t r = 0; r < c; r++) {
-      double sum = 0;
+      float sum = 0;
       for (int64_t k = r; k < c; k++) sum += t[r * kBand + k] * gram[k * kBand + c];
       t[r * kBand + c] = -taus[c] * sum;
     }
   }
 }
 
-// [T; -T^T H T / 2] as column panels of 2 kBand rows, the right operand of X = [AV V] [..].
-inline void update_factor(const double* t, const double* h, double* scratch, double* panels) {
-  const auto put = [&](int64_t row, int64_t c, double value) {
-    panels[(c / kW * 2 * kBand + row) * kW + c % kW] = value;
+// Factors side.panel [m, kBand] = Q R; r(i, c) is called for the entries of R.
+template <typename Store>
+void factor(Reflectors& side, int64_t m, float* v, const Store& r) {
+  float taus[kBand], gram[kBand * kBand];
+  for (int64_t c = 0; c < kBand; c++) {
+    taus[c] = reflector(side.panel, m, c, v);
+    reflect(side.panel, m, c, v, taus[c]);
+    float* column = side.columns + c / kW * m * kW + c % kW;
+    for (int64_t i = 0; i < m; i++) column[i * kW] = v[i];
+    for (int64_t i = 0; i <= c; i++) r(i, c, side.panel[(c / kW * m + i) * kW + c % kW]);
+  }
+  for (int64_t q = 0; q < kBand / kW; q++)
+    for (int64_t i = 0; i < m; i++)
+      store_f(side.rows + i * kBand + q * kW, load_f(side.columns + (q * m + i) * kW));
+  multiply(side.columns, m * kW, kBand, side.columns, m * kW, kBand, m, gram, kBand, false);
+  compact_factor(gram, taus, side.t);
+}
+
+struct BandWork {
+  Reflectors left, right;
+  float* v;          // [longest]
+  float* w;          // W row-major [kBand, columns]
+  float* w_rows;     // W in row panels [columns][kW]
+  float* update;     // right operand of the update: [columns / kW][2 kBand][kW], W over U^T
+  float* y;          // M U, then Z: row-major [rows, kBand]
+  float* scratch;    // row panels [rows / kW][2 kBand][kW]; also [rows, kBand] row-major
+  float* row_panel;  // [columns][kW]
+};
+
+// W = (V T)^T M2, and its two packed forms.
+inline void form_w(const float* m2, int64_t panel, int64_t m, int64_t columns, BandWork& work) {
+  alignas(64) float t[kBand * kBand];
+  to_column_panels(work.left.t, kBand, kBand, kBand, t, kBand * kW);
+  to_row_panels(work.left.rows, kBand, m, kBand, work.scratch, kBand * kW);
+  multiply(work.scratch, kBand * kW, m, t, kBand * kW, kBand, kBand, work.y, kBand, false);
+  to_column_panels(work.y, kBand, m, kBand, work.left.panel, m * kW);
+  multiply(work.left.panel, m * kW, kBand, m2, panel, columns, m, work.w, columns, false);
+  to_column_panels(work.w, columns, kBand, columns, work.update, kDepth2 * kW);
+  to_row_panels(work.w, columns, kBand, columns, work.w_rows, columns * kW);
+}
+
+// m[rows, columns] -= left^T right, m in column panels of `panel` entries.
+inline void subtract(float* m, int64_t panel, int64_t rows, int64_t columns, const float* left,
+                     int64_t left_stride, const float* right, int64_t depth) {
+  alignas(64) float block[kRows * kGroup];
+  for (int64_t j = 0; j < columns; j += kGroup)
+    for (int64_t i = 0; i < rows; i += kRows) {
+      micro<float, kGroupPanels>(left + i / kW * left_stride + i % kW, right + j * kDepth2,
+                                 kDepth2 * kW, depth, block, kGroup, false);
+#pragma GCC unroll 4
+      for (int64_t q = 0; q < kGroupPanels; q++)
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < kRows; r++) {
+          float* out = m + (j / kW + q) * panel + (i + r) * kW;
+          store_f(out, load_f(out) - load_f(block + r * kGroup + q * kW));
+        }
+    }
+}
+
+// Z = (M3 U - V3 (W U)) S into work.y; m3 and v3 are the rows from kBand on.
+inline void form_z(const float* m3, int64_t panel, int64_t rows, int64_t columns, BandWork& work) {
+  alignas(64) float wu[kBand * kBand], packed[kBand * kBand];
+  const float* u = work.right.columns;
+  for (int64_t i = 0; i < rows; i += kW) {
+    transpose_rows(m3 + i * kW, panel, columns, work.row_panel);
+    multiply(work.row_panel, columns * kW, kW, u, columns * kW, kBand, columns, work.y + i * kBand,
+             kBand, false);
+  }
+  multiply(work.w_rows, columns * kW, kBand, u, columns * kW, kBand, columns, wu, kBand, false);
+  for (float& value : wu) value = -value;
+  to_column_panels(wu, kBand, kBand, kBand, packed, kBand * kW);
+  to_row_panels(work.left.rows + kBand * kBand, kBand, rows, kBand, work.scratch, kBand * kW);
+  multiply(work.scratch, kBand * kW, rows, packed, kBand * kW, kBand, kBand, work.y, kBand, true);
+  to_row_panels(work.y, kBand, rows, kBand, work.scratch, kBand * kW);
+  to_column_panels(work.right.t, kBand, kBand, kBand, packed, kBand * kW);
+  multiply(work.scratch, kBand * kW, rows, packed, kBand * kW, kBand, kBand, work.y, kBand, false);
+}
+
+// One step at k: the columns [k, k + kBand), then the rows beside them.
+inline void eliminate(float* m, int64_t rows, int64_t cols, int64_t k, BandWork& work, double* b) {
+  const int64_t length = rows - k, columns = cols - k - kBand, panel = rows * kW;
+  const auto entry = [&](int64_t i, int64_t j) -> double& {
+    return b[(k + i) * (kBand + 1) + j - i];
   };
-  for (int64_t i = 0; i < kBand; i++)
-    for (int64_t c = 0; c < kBand; c++) {
-      double sum = 0;
-      for (int64_t k = 0; k <= c; k++) sum += h[i * kBand + k] * t[k * kBand + c];
-      scratch[i * kBand + c] = sum;
-      put(i, c, t[i * kBand + c]);
-    }
-  for (int64_t i = 0; i < kBand; i++)
-    for (int64_t c = 0; c < kBand; c++) {
-      double sum = 0;
-      for (int64_t k = 0; k <= i; k++) sum += t[k * kBand + i] * scratch[k * kBand + c];
-      put(kBand + i, c, -sum / 2);
-    }
-}
-
-// A22 -= X V^T + V X^T from the row panels: tiles on and below the diagonal, each mirrored.
-inline void update_trailing(double* a, int64_t size, int64_t o, const BandWork& work) {
-  const int64_t m = size - o, depth = 2 * kBand;
-  alignas(64) double block[kDMr * kUnit];
-  for (int64_t j = 0; j < m; j += kUnit)
-    for (int64_t i = j; i < m; i += kDMr) {
-      micro<double, kMaxPanels>(work.left + i / kW * depth * kW + i % kW, work.right + j * depth,
-                                depth * kW, depth, block, kUnit, false);
-      const bool mirror = i >= j + kUnit;
-      for (int64_t q = 0; q < kMaxPanels; q++) {
-        double* lower = a + (((o + j) / kW + q) * size + o + i) * kW;
-        double* upper = a + ((o + i) / kW * size + o + j + q * kW) * kW + i % kW;
-        if (mirror && kDMr == kW) {
-          DVec tile[kW];
-#pragma GCC unroll 16
-          for (int64_t r = 0; r < kW; r++) {
-            tile[r] = load(lower + r * kW) - load(block + r * kUnit + q * kW);
-            store(lower + r * kW, tile[r]);
-          }
-          transpose<double>(tile);
-#pragma GCC unroll 16
-          for (int64_t c = 0; c < kW; c++) store(upper + c * kW, tile[c]);
-          continue;
-        }
-        for (int64_t r = 0; r < kDMr; r++) {
-          const DVec row = load(lower + r * kW) - load(block + r * kUnit + q * kW);
-          store(lower + r * kW, row);
-          for (int64_t c = 0; mirror && c < kW; c++) upper[c * kW + r] = row[c];
-        }
-      }
-    }
-}
-
-inline void pack_update(const double* rows, int64_t m, double* left, double* right) {
-  const int64_t depth = 2 * kBand;
-  for (int64_t i = 0; i < m; i += kW) {
-    pack_plain(rows + i * depth, depth, kW, depth, left + i * depth);
-    if (right == nullptr) continue;
-    pack_plain(rows + i * depth + kBand, depth, kW, kBand, right + i * depth);
-    pack_plain(rows + i * depth, depth, kW, kBand, right + i * depth + kBand * kW);
+  for (int64_t q = 0; q < kBand / kW; q++)
+    for (int64_t i = 0; i < length; i++)
+      store_f(work.left.panel + (q * length + i) * kW,
+              load_f(m + (k / kW + q) * panel + (k + i) * kW));
+  factor(work.left, length, work.v, [&](int64_t i, int64_t c, float r) { entry(i, c) = r; });
+  if (columns == 0) return;
+  float* m2 = m + (k + kBand) / kW * panel + k * kW;
+  form_w(m2, panel, length, columns, work);
+  to_row_panels(work.left.rows, kBand, kBand, kBand, work.scratch, kBand * kW);
+  subtract(m2, panel, kBand, columns, work.scratch, kBand * kW, work.update, kBand);
+  for (int64_t i = 0; i < kBand; i += kW)
+    transpose_rows(m2 + i * kW, panel, columns, work.right.panel + i * columns);
+  factor(work.right, columns, work.v,
+         [&](int64_t j, int64_t i, float r) { entry(i, kBand + j) = r; });
+  const int64_t below = length - kBand;
+  if (below == 0) return;
+  float* m3 = m2 + kBand * kW;
+  form_z(m3, panel, below, columns, work);
+  for (int64_t j = 0; j < columns; j += kW)
+    pack_plain(work.right.rows + j * kBand, kBand, kW, kBand,
+               work.update + j * kDepth2 + kBand * kW);
+  for (int64_t i = 0; i < below; i += kW) {
+    float* out = work.scratch + i * kDepth2;
+    pack_plain(work.left.rows + (kBand + i) * kBand, kBand, kW, kBand, out);
+    pack_plain(work.y + i * kBand, kBand, kW, kBand, out + kBand * kW);
   }
+  subtract(m3, panel, below, columns, work.scratch, kDepth2 * kW, work.update, kDepth2);
 }
 
-inline void eliminate(double* a, int64_t size, int64_t j, BandWork& work, double* band) {
-  const int64_t o = j + kBand, m = size - o, stride = 2 * kBand;
-  double taus[kBand];
-  double *gram = work.small[0], *t = work.small[1], *h = work.small[2], *scratch = work.small[3];
-  factor_panel(a, size, j, work, band, taus);
-  multiply_band(work.reflectors, m * kW, kBand, work.reflectors, m * kW, m, gram, kBand);
-  compact_factor(gram, taus, t);
-  // A V: by symmetry the panels of A22's columns are those of its rows.
-  multiply_band(a + (o / kW * size + o) * kW, size * kW, m, work.reflectors, m * kW, m, work.rows,
-                stride);
-  to_panels(work.rows, stride, m, work.panel);
-  multiply_band(work.reflectors, m * kW, kBand, work.panel, m * kW, m, h, kBand);
-  update_factor(t, h, scratch, work.panel);
-  pack_update(work.rows, m, work.left, nullptr);
-  multiply_band(work.left, stride * kW, m, work.panel, stride * kW, stride, work.rows, stride);
-  pack_update(work.rows, m, work.left, work.right);
-  update_trailing(a, size, o, work);
+inline int64_t band_work(int64_t rows, int64_t cols) {
+  return kBand * (3 * rows + 3 * cols) + cols + kBand * cols * 2 + kDepth2 * cols + kBand * rows +
+         kDepth2 * rows + kW * cols;
 }
 
-inline void copy_diagonal_block(const double* a, int64_t size, int64_t j, double* band) {
-  for (int64_t c = 0; c < kBand; c++)
-    for (int64_t d = 0; c + d < kBand; d++)
-      band[(j + c) * (kBand + 1) + d] = a[((j + c) / kW * size + j + c + d) * kW + (j + c) % kW];
-}
-
-inline void reduce_to_band(double* a, int64_t size, double* storage, double* band) {
+inline void reduce_to_band(float* m, int64_t rows, int64_t cols, float* storage, double* band) {
   BandWork work;
-  work.panel = storage;
-  work.reflectors = work.panel + size * kBand;
-  work.rows = work.reflectors + size * kBand;
-  work.left = work.rows + 2 * size * kBand;
-  work.right = work.left + 2 * size * kBand;
-  work.v = work.right + 2 * size * kBand;
-  for (int64_t i = 0; i < size * (kBand + 1); i++) band[i] = 0;
-  for (int64_t j = 0; j < size; j += kBand) {
-    copy_diagonal_block(a, size, j, band);
-    if (j + kBand < size) eliminate(a, size, j, work, band);
-  }
+  const auto take = [&](int64_t count) {
+    float* const begin = storage;
+    storage += count;
+    return begin;
+  };
+  const auto give = [&](Reflectors& side, int64_t length) {
+    side.panel = take(kBand * length);
+    side.columns = take(kBand * length);
+    side.rows = take(kBand * length);
+  };
+  give(work.left, rows);
+  give(work.right, cols);
+  work.v = take(cols);
+  work.w = take(kBand * cols);
+  work.w_rows = take(kBand * cols);
+  work.update = take(kDepth2 * cols);
+  work.y = take(kBand * rows);
+  work.scratch = take(kDepth2 * rows);
+  work.row_panel = take(kW * cols);
+  for (int64_t i = 0; i < rows * (kBand + 1); i++) band[i] = 0;
+  for (int64_t k = 0; k < rows; k += kBand) eliminate(m, rows, cols, k, work, band);
 }
 
 // What later columns need of a column of L D: w = L D, l = L, and their derivatives by the shift.
@@ -285,8 +333,10 @@ inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, BandEn
 inline void resolvent_traces(const double* band, int64_t size, const double* shifts,
                              double* traces) {
   BandEntry ring[kBand * (kBand + 1)];
-  for (int64_t s = 0; s < kPoles; s += kW)
-    store(traces + s, resolvent_trace(band, size, load(shifts + s), ring));
+  for (int64_t s = 0; s < kPoles; s += kWidth<double>)
+    store_d(traces + s, resolvent_trace(band, size, load_d(shifts + s), ring));
 }
 
-inline SpectralTable make_spectral_table() { return {reduce_to_band, resolvent_traces}; }
+inline SpectralTable make_spectral_table() {
+  return {kBand, band_work, reduce_to_band, resolvent_traces};
+}

@@ -1,19 +1,18 @@
 // Nuclear norms of Xc^T Yc for all layer pairs: CCA and SVCCA (orthonormal bases), Procrustes.
 //
-// Math      ||M||_* = tr (M M^T)^(1/2). The square root is a sum of resolvents with Zolotarev's
-// poles
-//           (Hale, Higham & Trefethen 2008, method 3), and the trace of a resolvent of a band
-//           matrix costs O(size b^2): no singular value is ever computed.
-// Shapes    layers [n, p_i]; M [p_i, p_j]; A = M M^T of the smaller side.
+// Math      ||M||_* = tr (M M^T)^(1/2). Orthogonal maps take M to an upper band B with the same
+//           singular values; the square root of B B^T, a band again, is a sum of resolvents with
+//           Zolotarev's poles (Hale, Higham & Trefethen 2008, method 3), and the trace of a band's
+//           resolvent costs O(rows b^2): no singular value is ever computed.
+// Shapes    layers [n, p_i]; M [p_i, p_j], the smaller side first.
 // Plan      one pair a task, everything of it in the thread's own workspace:
 //             M = Xc^T Yc      products in float, summed in float64 every kDepth examples
-//             A = M M^T        float64
-//             A -> band        isa_spectral.h
-//             traces of kPoles resolvents, one shift a lane
-// Cost      2 n p_i p_j + c^2 (p_i + p_j) + 4/3 c^3 flops, c = min(p_i, p_j), all at the rate of
-//           matrix products; LAPACK's singular values do half of 8/3 c^3 as matrix-vector products.
-// Numerics  A's entries are right to float64 rounding of M's: a singular value s of M costs
-//           min(s_1^2 1e-16 / s, s_1 1e-8), below float32's own rounding of M.
+//             M -> B           isa_spectral.h, float
+//             tr (B B^T)^1/2   float64, one shift a lane
+// Cost      2 n p_i p_j + 8/3 c^2 (max - c / 3) flops, c = min(p_i, p_j), at the rate of matrix
+//           products; LAPACK's singular values do half of the second part as matrix-vector
+//           products.
+// Numerics  singular values within a few float32 eps of the largest; the root adds 3e-7 of it.
 // Twin      simcore/reference/cca.py:cca_grid, procrustes_grid
 #include "cpu/nuclear.h"
 
@@ -28,122 +27,108 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kDepth = 512;      // examples, or columns of M, per product in float
+constexpr int64_t kDepth = 512;      // examples per product in float
 constexpr int64_t kExamples = 2048;  // packed at a time of the smaller layer
 constexpr int64_t kBlock = 64;       // >= kMaxPanels * width for every instruction set
 
 struct Sizes {
   int64_t small, large;  // columns of the two layers
-  int64_t stride;        // of M's rows
-  int64_t size;          // of A
-
-  int64_t examples;  // packed at a time
+  int64_t rows, cols;    // of M, padded with zeros to whole bands
+  int64_t examples;      // packed at a time
 
   Sizes(int64_t n, int64_t p, int64_t q)
       : small(std::min(p, q)),
         large(std::max(p, q)),
-        stride(round_up(large, std::max<int64_t>(kMaxPanels * isa_table<float>().width, kBand))),
-        size(round_up(small, kBand)),
+        rows(round_up(small, spectral_table().band)),
+        cols(round_up(large, spectral_table().band)),
         examples(std::min(n, kExamples)) {}
+  static int64_t unit() { return kMaxPanels * isa_table<float>().width; }
   int64_t left() const { return round_up(small, isa_table<float>().width) * examples; }
-  int64_t right() const { return kMaxPanels * isa_table<float>().width * kDepth; }
+  int64_t right() const { return unit() * kDepth; }
+  int64_t band() const { return rows * (spectral_table().band + 1); }
+  int64_t work() const { return spectral_table().band_work(rows, cols); }
 };
 
 struct Workspace {
-  Buffer<float> left, right;  // packed columns of the smaller and of the larger layer
-  Buffer<double> product;     // M [small, stride]
-  Buffer<double> packed;      // rows of M, [size / width][kDepth][width]
-  Buffer<double> square;      // A in column panels
-  Buffer<double> band, work;
+  Buffer<float> left, right;   // packed columns of the smaller and of the larger layer
+  Buffer<double> strip;        // a group of columns of M, [rows, unit]
+  Buffer<float> product;       // M in column panels
+  Buffer<double> upper, band;  // B, and B B^T
+  Buffer<float> work;
 
   explicit Workspace(const Sizes& s)
       : left(s.left()),
         right(s.right()),
-        product(s.size * s.stride),
-        packed(s.size * kDepth),
-        square(s.size * s.size),
-        band(s.size * (kBand + 1)),
-        work(band_work(s.size)) {}
+        strip(s.rows * s.unit()),
+        product(s.rows * s.cols),
+        upper(s.band()),
+        band(s.band()),
+        work(s.work()) {}
 
   static int64_t bytes(const Sizes& s) {
     return buffer_bytes(4 * s.left()) + buffer_bytes(4 * s.right()) +
-           buffer_bytes(8 * s.size * s.stride) + buffer_bytes(8 * s.size * kDepth) +
-           buffer_bytes(8 * s.size * s.size) + buffer_bytes(8 * s.size * (kBand + 1)) +
-           buffer_bytes(8 * band_work(s.size));
+           buffer_bytes(8 * s.rows * s.unit()) + buffer_bytes(4 * s.rows * s.cols) +
+           2 * buffer_bytes(8 * s.band()) + buffer_bytes(4 * s.work());
   }
 };
 
-// c[mr, columns] += the micro-kernel's product, in float64.
-template <typename T>
-void add_product(const IsaTable<T>& isa, const T* left, const T* right, int64_t depth, double* c,
-                 int64_t c_stride) {
-  const int64_t unit = kMaxPanels * isa.width;
-  alignas(64) T block[kBlock * kBlock];
-  isa.micro[kMaxPanels - 1](left, right, isa.width * depth, depth, block, unit, false);
-  isa.add_block(block, isa.mr, unit, c, c_stride);
+// Columns [j, j + unit) of M over the packed examples, in float64.
+void multiply_strip(const LayerView& layer, const Centring<float>& centring, int64_t begin,
+                    int64_t examples, int64_t j, const Sizes& s, Workspace& w) {
+  const IsaTable<float>& isa = isa_table<float>();
+  const int64_t unit = s.unit(), columns = std::min(s.large - j, unit);
+  alignas(64) float block[kBlock * kBlock];
+  std::fill(w.strip.data(), w.strip.data() + s.rows * unit, 0.0);
+  for (int64_t row = 0; row < examples; row += kDepth) {
+    const int64_t depth = std::min(kDepth, examples - row);
+    isa.pack_columns(layer, centring, begin + row, depth, j, columns, w.right.data(),
+                     isa.width * depth);
+    std::fill(w.right.data() + round_up(columns, isa.width) * depth, w.right.data() + unit * depth,
+              0.0f);
+    for (int64_t i = 0; i < s.small; i += isa.mr) {
+      isa.micro[kMaxPanels - 1](
+          w.left.data() + (i / isa.width * examples + row) * isa.width + i % isa.width,
+          w.right.data(), isa.width * depth, depth, block, unit, false);
+      isa.add_block(block, isa.mr, unit, w.strip.data() + i * unit, unit);
+    }
+  }
 }
 
-// M = a^T b, a having the fewer columns. Columns of M outside, depth inside: a strip of M stays in
-// cache while its products are added up.
+// M = a^T b, a having the fewer columns.
 void multiply(const Grid<float>& grid, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
   const IsaTable<float>& isa = isa_table<float>();
-  const int64_t unit = kMaxPanels * isa.width, rows_of_m = round_up(s.small, isa.mr);
-  double* m = w.product.data();
-  std::fill(m, m + s.size * s.stride, 0.0);
+  float* m = w.product.data();
+  std::fill(m, m + s.rows * s.cols, 0.0f);
   for (int64_t begin = 0; begin < grid.n; begin += kExamples) {
     const int64_t examples = std::min(kExamples, grid.n - begin);
     isa.pack_columns(grid.layers[a], grid.centring[a], begin, examples, 0, s.small, w.left.data(),
                      isa.width * examples);
-    for (int64_t j = 0; j < s.large; j += unit)
-      for (int64_t row = 0; row < examples; row += kDepth) {
-        const int64_t depth = std::min(kDepth, examples - row);
-        const int64_t columns = std::min(s.large - j, unit);
-        isa.pack_columns(grid.layers[b], grid.centring[b], begin + row, depth, j, columns,
-                         w.right.data(), isa.width * depth);
-        std::fill(w.right.data() + round_up(columns, isa.width) * depth,
-                  w.right.data() + unit * depth, 0.0f);
-        for (int64_t i = 0; i < rows_of_m; i += isa.mr)
-          add_product(isa,
-                      w.left.data() + (i / isa.width * examples + row) * isa.width + i % isa.width,
-                      w.right.data(), depth, m + i * s.stride + j, s.stride);
-      }
+    for (int64_t j = 0; j < s.large; j += s.unit()) {
+      multiply_strip(grid.layers[b], grid.centring[b], begin, examples, j, s, w);
+      for (int64_t q = 0; q < s.unit() && j + q < s.cols; q += isa.width)
+        for (int64_t i = 0; i < s.small; i++)
+          for (int64_t c = 0; c < isa.width; c++)
+            m[((j + q) / isa.width * s.rows + i) * isa.width + c] +=
+                float(w.strip.data()[i * s.unit() + q + c]);
+    }
   }
 }
 
-// A = M M^T in column panels, lower tiles computed and mirrored.
-void square(const Sizes& s, Workspace& w) {
-  const IsaTable<double>& isa = isa_table<double>();
-  const int64_t width = isa.width, unit = kMaxPanels * width;
-  double* a = w.square.data();
-  // Row-major first: entry (i, j) at a[i * size + j].
-  std::fill(a, a + s.size * s.size, 0.0);
-  for (int64_t k = 0; k < s.large; k += kDepth) {
-    const int64_t depth = std::min(kDepth, s.large - k);
-    for (int64_t i = 0; i < s.size; i += width)
-      isa.pack_plain(w.product.data() + i * s.stride + k, s.stride, width, depth,
-                     w.packed.data() + i * depth);
-    for (int64_t j = 0; j < s.size; j += unit)
-      for (int64_t i = j; i < s.size; i += isa.mr)
-        add_product(isa, w.packed.data() + i / width * width * depth + i % width,
-                    w.packed.data() + j * depth, depth, a + i * s.size + j, s.size);
-  }
-}
-
-// Row-major lower triangle to a full symmetric matrix in column panels, scaled; `panels` may be
-// any memory of size * size but the source.
-double scaled_panels(const double* a, int64_t size, double* panels) {
-  const int64_t width = isa_table<double>().width;
+// A = B B^T of an upper band B, both [size][b + 1] by diagonals, scaled to ||A||_F = 1. Returns the
+// norm before that.
+double squared_band(const double* upper, int64_t size, double* band) {
+  const int64_t b = spectral_table().band, stride = b + 1;
   double squares = 0;
   for (int64_t i = 0; i < size; i++)
-    for (int64_t j = 0; j <= i; j++)
-      squares += (i == j ? 1 : 2) * a[i * size + j] * a[i * size + j];
-  const double norm = std::sqrt(squares), scale = norm > 0 ? 1 / norm : 0;
-  for (int64_t i = 0; i < size; i++)
-    for (int64_t j = 0; j <= i; j++) {
-      const double value = a[i * size + j] * scale;
-      panels[(j / width * size + i) * width + j % width] = value;
-      panels[(i / width * size + j) * width + i % width] = value;
+    for (int64_t e = 0; e <= b; e++) {
+      double sum = 0;
+      for (int64_t d = 0; i + e < size && d + e <= b; d++)
+        sum += upper[(i + e) * stride + d] * upper[i * stride + d + e];
+      band[i * stride + e] = sum;
+      squares += (e == 0 ? 1 : 2) * sum * sum;
     }
+  const double norm = std::sqrt(squares);
+  for (int64_t i = 0; norm > 0 && i < size * stride; i++) band[i] /= norm;
   return norm;
 }
 
@@ -151,16 +136,15 @@ double nuclear_norm(const Grid<float>& grid, const RationalRoot& root, int64_t a
                     Workspace& w) {
   if (grid.layers[a].width > grid.layers[b].width) std::swap(a, b);
   const Sizes s(grid.n, grid.layers[a].width, grid.layers[b].width);
-  multiply(grid, a, b, s, w);
-  square(s, w);
-  const double norm = scaled_panels(w.square.data(), s.size, w.product.data());
-  if (norm == 0) return 0;
   const SpectralTable& spectral = spectral_table();
+  multiply(grid, a, b, s, w);
+  spectral.reduce_to_band(w.product.data(), s.rows, s.cols, w.work.data(), w.upper.data());
+  const double norm = squared_band(w.upper.data(), s.rows, w.band.data());
+  if (norm == 0) return 0;
   double traces[kPoles], sum = 0;
-  spectral.reduce_to_band(w.product.data(), s.size, w.work.data(), w.band.data());
-  spectral.resolvent_traces(w.band.data(), s.size, root.shift.data(), traces);
+  spectral.resolvent_traces(w.band.data(), s.rows, root.shift.data(), traces);
   for (int64_t j = 0; j < kPoles; j++)
-    sum += root.weight[j] * (double(s.size) - root.shift[j] * traces[j]);
+    sum += root.weight[j] * (double(s.rows) - root.shift[j] * traces[j]);
   const int exponent = grid.centring[a].exponent + grid.centring[b].exponent;
   return std::ldexp(std::sqrt(norm) * sum, exponent);
 }

@@ -72,7 +72,7 @@ Decomposition by_eigenvalues(const at::Tensor& x) {
   const at::Tensor s = values.clamp_min(0.0).sqrt().flip(0);
   vectors = vectors.flip(1);
   const at::Tensor inverse = at::where(s > 0, s.reciprocal(), 0.0);
-  if (tall) return {x.mm(vectors) * inverse, s, vectors.t()};
+  if (tall) return {x.mm(vectors * inverse), s, vectors.t()};
   return {vectors, s, inverse.unsqueeze(1) * vectors.t().mm(x)};
 }
 

@@ -83,33 +83,58 @@ TEST(rational_square_root) {
   }
 }
 
-TEST(band_reduction_keeps_eigenvalues) {
-  const int64_t width = isa_table<double>().width;
-  for (int64_t size : {kBand, 2 * kBand, 5 * kBand}) {
-    const Matrix half = random(size * size, unsigned(size));
-    Matrix a(size * size), panels(size * size), work(band_work(size)), band(size * (kBand + 1));
-    for (int64_t i = 0; i < size; i++)
-      for (int64_t j = 0; j < size; j++) {
-        for (int64_t k = 0; k < size; k++)
-          a[i * size + j] += half[i * size + k] * half[j * size + k] / double(size);
-        panels[(j / width * size + i) * width + j % width] = a[i * size + j];
-      }
-    spectral_table().reduce_to_band(panels.data(), size, work.data(), band.data());
-    Matrix reduced(size * size);
-    for (int64_t i = 0; i < size; i++)
-      for (int64_t d = 0; d <= kBand && i + d < size; d++)
-        reduced[(i + d) * size + i] = reduced[i * size + i + d] = band[i * (kBand + 1) + d];
-    const Matrix want = eigenvalues(a, size), got = eigenvalues(reduced, size);
-    for (int64_t i = 0; i < size; i++) CHECK_NEAR(got[i], want[i], 1e-12);
+// Eigenvalues of m m^T for a row-major [rows, cols] matrix.
+Matrix squared_singular_values(const Matrix& m, int64_t rows, int64_t cols) {
+  Matrix square(rows * rows);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < rows; j++)
+      for (int64_t k = 0; k < cols; k++) square[i * rows + j] += m[i * cols + k] * m[j * cols + k];
+  return eigenvalues(square, rows);
+}
 
-    Matrix shifts(kPoles), traces(kPoles);
-    for (int64_t j = 0; j < kPoles; j++) shifts[j] = std::pow(10.0, double(j) / 4 - 8);
-    spectral_table().resolvent_traces(band.data(), size, shifts.data(), traces.data());
-    for (int64_t j = 0; j < kPoles; j++) {
-      double trace = 0;
-      for (double value : want) trace += 1 / (value + shifts[j]);
-      CHECK_NEAR(traces[j] / trace, 1.0, 1e-7);
+TEST(band_reduction_keeps_singular_values) {
+  const int64_t width = isa_table<float>().width, b = spectral_table().band;
+  for (const auto& [rows, cols] : {std::pair(b, b), std::pair(b, 2 * b), std::pair(2 * b, 2 * b),
+                                   std::pair(4 * b, 5 * b), std::pair(b, 4 * b)}) {
+    check::context = std::to_string(rows) + " x " + std::to_string(cols);
+    const Matrix m = random(rows * cols, unsigned(rows + cols));
+    std::vector<float> panels(rows * cols), work(spectral_table().band_work(rows, cols));
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < cols; j++)
+        panels[(j / width * rows + i) * width + j % width] = float(m[i * cols + j]);
+    Matrix upper(rows * (b + 1));
+    spectral_table().reduce_to_band(panels.data(), rows, cols, work.data(), upper.data());
+    const int64_t wide = rows + b;
+    Matrix reduced(rows * wide);
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t d = 0; d <= b; d++) reduced[i * wide + i + d] = upper[i * (b + 1) + d];
+    const Matrix want = squared_singular_values(m, rows, cols);
+    const Matrix got = squared_singular_values(reduced, rows, wide);
+    for (int64_t i = 0; i < rows; i++)
+      CHECK_NEAR(std::sqrt(std::max(got[i], 0.0)), std::sqrt(want[i]),
+                 2e-6 * std::sqrt(want[rows - 1]));
+  }
+}
+
+TEST(resolvent_traces_match_eigenvalues) {
+  const int64_t b = spectral_table().band, size = 3 * b;
+  const Matrix upper = random(size * (b + 1), 1);
+  Matrix a(size * size), band(size * (b + 1));
+  for (int64_t i = 0; i < size; i++)
+    for (int64_t e = 0; e <= b && i + e < size; e++) {
+      double sum = 0;
+      for (int64_t d = 0; d + e <= b; d++)
+        sum += upper[(i + e) * (b + 1) + d] * upper[i * (b + 1) + d + e];
+      band[i * (b + 1) + e] = a[(i + e) * size + i] = a[i * size + i + e] = sum;
     }
+  const Matrix values = eigenvalues(a, size);
+  Matrix shifts(kPoles), traces(kPoles);
+  for (int64_t j = 0; j < kPoles; j++) shifts[j] = std::pow(10.0, double(j) / 4 - 4);
+  spectral_table().resolvent_traces(band.data(), size, shifts.data(), traces.data());
+  for (int64_t j = 0; j < kPoles; j++) {
+    double trace = 0;
+    for (double value : values) trace += 1 / (value + shifts[j]);
+    CHECK_NEAR(traces[j] / trace, 1.0, 1e-7);
   }
 }
 
