@@ -57,11 +57,12 @@ def _kept(bases: Sequence[Basis]) -> Tensor:
 
 @dataclass(frozen=True)
 class BasisSides:
-    """Bases of both sides; ``y`` empty: x with itself."""
+    """Bases of both sides; ``y`` empty: x with itself. ``workspace``: bytes that they leave."""
 
     x: list[Basis]
     y: list[Basis]
     from_numpy: bool
+    workspace: int
 
     def kept(self) -> tuple[Tensor, Tensor]:
         """Components of every layer of either side, ``[Lx]`` and ``[Ly]`` float64."""
@@ -85,12 +86,16 @@ class BasisSides:
 
 @dataclass(frozen=True)
 class ExplainedSides:
-    """Layers, and the bases that explain them: those of Y, or of X itself."""
+    """Layers, and the bases that explain them: those of Y, or of X itself.
+
+    ``workspace``: bytes that they leave.
+    """
 
     x: list[Tensor]
     explaining: list[Basis]
     same: bool
     from_numpy: bool
+    workspace: int
 
     def vectors(self) -> list[Tensor]:
         """What the operators take of the bases."""
@@ -153,14 +158,24 @@ def basis_sides(
     """Bases of both sides; a sequence of counts goes over the layers of X, then of Y."""
     from_numpy = _check(x, y)
     cuts = per_layer_truncation(truncation, len(x) + (0 if y is None else len(y)))
-    bound = _C.memory_bound(check_max_memory(max_memory))
-    rows = _as_bases(x, "X", cuts[: len(x)], standardize, bound, progress)
+    left = _C.memory_bound(check_max_memory(max_memory))
+    rows = _as_bases(x, "X", cuts[: len(x)], standardize, left, progress)
+    left -= _new_bytes(x, "X", rows)
     if y is None:
-        return BasisSides(rows, [], from_numpy)
-    if as_basis_list(x, "X") is None:
-        bound -= sum(basis.nbytes for basis in rows)
-    columns = _as_bases(y, "Y", cuts[len(x) :], standardize, bound, progress)
-    return BasisSides(rows, columns, from_numpy)
+        return BasisSides(rows, [], from_numpy, _workspace(left))
+    columns = _as_bases(y, "Y", cuts[len(x) :], standardize, _workspace(left), progress)
+    left -= _new_bytes(y, "Y", columns)
+    return BasisSides(rows, columns, from_numpy, _workspace(left))
+
+
+def _new_bytes(layers: LayersOrBases, name: str, bases: list[Basis]) -> int:
+    """What bases take beyond the inputs: nothing if they were the input."""
+    return 0 if as_basis_list(layers, name) else sum(basis.nbytes for basis in bases)
+
+
+def _workspace(left: int) -> int:
+    """At least one byte: the operators refuse too little, and 0 would mean their default."""
+    return max(left, 1)
 
 
 def explained_sides(
@@ -168,13 +183,16 @@ def explained_sides(
 ) -> ExplainedSides:
     """The layers of X, from their bases where it holds such, and bases of Y (or of X)."""
     from_numpy = _check(x, y)
-    bound = _C.memory_bound(check_max_memory(max_memory))
+    left = _C.memory_bound(check_max_memory(max_memory))
     other, name = (x, "X") if y is None else (y, "Y")
-    explaining = _as_bases(other, name, [None] * len(other), False, bound, progress)
+    explaining = _as_bases(other, name, [None] * len(other), False, left, progress)
+    left -= _new_bytes(other, name, explaining)
     held = as_basis_list(x, "X")
     layers = _tensors(x, "X") if held is None else [_layer(basis) for basis in held]
+    if held is not None:
+        left -= sum(layer.nbytes for layer in layers)
     check_finite(layers, "X")
-    return ExplainedSides(layers, explaining, y is None, from_numpy)
+    return ExplainedSides(layers, explaining, y is None, from_numpy, _workspace(left))
 
 
 def _layer(basis: Basis) -> Tensor:
@@ -185,29 +203,32 @@ def _layer(basis: Basis) -> Tensor:
 
 def rotated_layers(
     x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
-) -> tuple[list[Tensor], list[Tensor], bool]:
-    """Layers up to a rotation of their neurons, with at most n columns each.
+) -> tuple[list[Tensor], list[Tensor], bool, int]:
+    """Layers up to a rotation of their neurons, with at most n columns each, and what they leave.
 
     A layer wider than n, and a basis, becomes ``vectors diag(s)``, whose cross-products have the
     same singular values.
     """
     from_numpy = _check(x, y)
-    bound = _C.memory_bound(check_max_memory(max_memory))
+    left = _C.memory_bound(check_max_memory(max_memory))
 
     def rotate(layers: LayersOrBases, name: str) -> list[Tensor]:
+        nonlocal left
         held = as_basis_list(layers, name)
-        if held is not None:
-            return [_scores(basis) for basis in held]
-        tensors = _tensors(layers, name)
+        tensors = [] if held is not None else _tensors(layers, name)
         check_finite(tensors, name)
-        return [
-            layer
-            if layer.shape[1] <= layer.shape[0]
-            else _scores(decompose([layer], name, [None], False, bound, progress)[0])
-            for layer in tensors
-        ]
+        result = [_scores(basis) for basis in held or []]
+        left -= sum(scores.nbytes for scores in result)
+        for layer in tensors:
+            if layer.shape[1] > layer.shape[0]:
+                parts = decompose([layer], name, [None], False, _workspace(left), progress)
+                result.append(_scores(parts[0]))
+                left -= result[-1].nbytes
+            else:
+                result.append(layer)
+        return result
 
-    return rotate(x, "X"), [] if y is None else rotate(y, "Y"), from_numpy
+    return rotate(x, "X"), [] if y is None else rotate(y, "Y"), from_numpy, _workspace(left)
 
 
 def _scores(basis: Basis) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,14 +124,16 @@ class Basis:
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
     if truncation is None:
         return len(spectrum)
-    if isinstance(truncation, int):
-        return min(truncation, len(spectrum))
+    if isinstance(truncation, Integral):
+        return min(int(truncation), len(spectrum))
     shares = spectrum.square().cumsum(0)
-    return int((shares < truncation * shares[-1:]).sum()) + 1 if len(spectrum) else 0
+    return int((shares < float(truncation) * shares[-1:]).sum()) + 1 if len(spectrum) else 0
 
 
 def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
     """`truncation` checked, one value a layer."""
+    if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:
+        truncation = truncation.tolist()
     listed = isinstance(truncation, Sequence)
     values: list[float | int | None] = (
         [*truncation] if isinstance(truncation, Sequence) else [truncation] * count
@@ -137,8 +141,8 @@ def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int
     if len(values) != count:
         raise ValueError(f"truncation: wanted one count for each of {count} layers, got {values}")
     for value in values:
-        share = isinstance(value, float) and 0 < value <= 1
-        number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        number = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+        share = isinstance(value, Real) and not isinstance(value, Integral) and 0 < value <= 1
         if not (number or (not listed and (share or value is None))):
             raise ValueError(
                 "truncation: wanted a share in (0, 1], a count of at least 1, or one count per "

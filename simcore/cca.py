@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, check_choice, check_max_memory
+from simcore._inputs import Array, check_choice
 from simcore._ops import hsic_terms, nuclear_norms, pwcca
 from simcore._progress import progress_bar
 from simcore._sides import (
@@ -21,11 +21,11 @@ from simcore._sides import (
 from simcore.basis import Basis, Truncation
 
 
-def _mean_canonical(name: str, sides: BasisSides, max_memory: int | None, progress: bool) -> Array:
+def _mean_canonical(name: str, sides: BasisSides, progress: bool) -> Array:
     x, y = sides.vectors()
     warn_saturated(name, sides)
     with progress_bar(name, progress):
-        total, _, _ = nuclear_norms(x, y, check_max_memory(max_memory))
+        total, _, _ = nuclear_norms(x, y, sides.workspace)
     return sides.finish(total / sides.smaller(), name)
 
 
@@ -95,18 +95,17 @@ def cca_grid(
     check_choice(reduction, "reduction", ("mean", "r2"))
     sides = basis_sides(X, Y, truncation=truncation, max_memory=max_memory, progress=progress)
     if reduction == "mean":
-        return _mean_canonical("cca_grid", sides, max_memory, progress)
+        return _mean_canonical("cca_grid", sides, progress)
     warn_saturated("cca_grid", sides)
     x, y = sides.vectors()
     with progress_bar("cca_grid", progress):
-        squares = _squared_products(x, y, max_memory)
+        squares = _squared_products(x, y, sides.workspace)
     return sides.finish(squares / sides.smaller(), "cca_grid")
 
 
-def _squared_products(x: list[Tensor], y: list[Tensor], max_memory: int | None) -> Tensor:
+def _squared_products(x: list[Tensor], y: list[Tensor], workspace: int) -> Tensor:
     """``||Xc_i' Yc_j||_F^2`` of all pairs: HSIC without its scale; ``[Lx, Ly]``."""
-    bound = check_max_memory(max_memory)
-    xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", bound)
+    xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", workspace)
     scaled: Tensor = xy * (len(x[0]) - 1.0) ** 2
     return scaled
 
@@ -157,7 +156,7 @@ def svcca_grid(
         max_memory=max_memory,
         progress=progress,
     )
-    return _mean_canonical("svcca_grid", sides, max_memory, progress)
+    return _mean_canonical("svcca_grid", sides, progress)
 
 
 def pwcca_grid(
@@ -197,7 +196,7 @@ def pwcca_grid(
     x, y = sides.vectors()
     weighted = [_weighted_components(basis) for basis in sides.x]
     with progress_bar("pwcca_grid", progress):
-        grid = pwcca(x, weighted, y, check_max_memory(max_memory))
+        grid = pwcca(x, weighted, y, max(sides.workspace - sum(w.nbytes for w in weighted), 1))
     return sides.finish(grid, "pwcca_grid")
 
 
@@ -233,7 +232,7 @@ def linreg_grid(
     """
     sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("linreg_grid", progress):
-        squares = _squared_products(sides.x, sides.vectors(), max_memory)
+        squares = _squared_products(sides.x, sides.vectors(), sides.workspace)
     total = torch.stack([centred(layer).square().sum() for layer in sides.x])
     return sides.finish(squares / total[:, None], "linreg_grid")
 
@@ -265,9 +264,11 @@ def procrustes_grid(
     >>> bool((1 - procrustes_grid([x], [3 * x @ rotation])).abs() < 1e-5)
     True
     """
-    layers_x, layers_y, from_numpy = rotated_layers(X, Y, max_memory=max_memory, progress=progress)
+    layers_x, layers_y, from_numpy, workspace = rotated_layers(
+        X, Y, max_memory=max_memory, progress=progress
+    )
     with progress_bar("procrustes_grid", progress):
-        total, norm_x, norm_y = nuclear_norms(layers_x, layers_y, check_max_memory(max_memory))
+        total, norm_x, norm_y = nuclear_norms(layers_x, layers_y, workspace)
     warn_undefined("procrustes_grid", norm_x == 0, norm_y == 0 if layers_y else None)
     grid = (total / norm_x[:, None] / norm_y[None, :]).clamp(max=1.0)
     return grid.numpy() if from_numpy else grid

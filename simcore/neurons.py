@@ -152,7 +152,7 @@ def mixedsim_grid(
     """
     sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("mixedsim_grid", progress):
-        shares = explained_shares(sides.x, sides.vectors(), check_max_memory(max_memory))
+        shares = explained_shares(sides.x, sides.vectors(), sides.workspace)
     empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])
     values = shares.sqrt().clamp(max=1.0).masked_fill(empty, float("nan"))
     grid = _mean_of_neurons("mixedsim_grid", values, sides.x, None if sides.same else empty)

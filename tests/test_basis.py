@@ -80,13 +80,17 @@ def test_truncation_is_the_smallest_count_that_reaches_the_share():
     for truncation, kept in (
         (None, 4), (0.4, 1), (0.499, 1), (0.501, 2), (0.799, 2), (0.801, 3), (0.949, 3),
         (0.951, 4), (1.0, 4), (1, 1), (3, 3), (4, 4), (5, 4), (10**6, 4), ([2], 2), ((9,), 4),
+        (np.int64(3), 3),
+        (np.float32(1.0), 4),
+        (np.array([2]), 2),
+        (torch.tensor([3]), 3),
     ):  # fmt: skip
         basis = bases(x, truncation=truncation)[0]
         assert (basis.kept, basis.rank) == (kept, 4), truncation
         assert basis.vectors.shape == (60, kept)
         assert basis.components.shape == (kept, 4)
         assert basis.singular_values.shape == (kept,)
-        if not isinstance(truncation, list | tuple):
+        if not isinstance(truncation, list | tuple | np.ndarray | torch.Tensor):
             assert bases(x)[0].truncate(truncation).kept == kept
 
 
