@@ -55,6 +55,7 @@ struct Workspace {
   Buffer<float> product;       // M in column panels
   Buffer<double> upper, band;  // B, and B B^T
   Buffer<float> work;
+  int64_t packed = -1;  // the layer that `left` holds whole
 
   explicit Workspace(const Sizes& s)
       : left(s.left()),
@@ -101,8 +102,10 @@ void multiply(const Grid<float>& grid, int64_t a, int64_t b, const Sizes& s, Wor
   std::fill(m, m + s.rows * s.cols, 0.0f);
   for (int64_t begin = 0; begin < grid.n; begin += kExamples) {
     const int64_t examples = std::min(kExamples, grid.n - begin);
-    isa.pack_columns(grid.layers[a], grid.centring[a], begin, examples, 0, s.small, w.left.data(),
-                     isa.width * examples);
+    if (w.packed != a)  // pairs of one layer follow one another
+      isa.pack_columns(grid.layers[a], grid.centring[a], begin, examples, 0, s.small, w.left.data(),
+                       isa.width * examples);
+    w.packed = examples == grid.n ? a : -1;
     for (int64_t j = 0; j < s.large; j += s.unit()) {
       multiply_strip(grid.layers[b], grid.centring[b], begin, examples, j, s, w);
       for (int64_t q = 0; q < s.unit() && j + q < s.cols; q += isa.width)
@@ -149,16 +152,23 @@ double nuclear_norm(const Grid<float>& grid, const RationalRoot& root, int64_t a
   return std::ldexp(std::sqrt(norm) * sum, exponent);
 }
 
-// ||Xc||_F; rows are measured when they are packed.
+// ||Xc||_F
 double frobenius_norm(const Grid<float>& grid, int64_t l) {
   const IsaTable<float>& isa = isa_table<float>();
-  Buffer<float> panel(grid.layers[l].width * isa.width);
-  double norms[kBlock], sum = 0;
-  for (int64_t row = 0; row < grid.n; row += isa.width) {
-    const int64_t rows = std::min<int64_t>(isa.width, grid.n - row);
-    isa.pack_rows(grid.layers[l], grid.centring[l], row, rows, panel.data(), norms);
-    for (int64_t r = 0; r < rows; r++) sum += norms[r];
-  }
+  const int64_t unit = Sizes::unit();
+  Buffer<float> panels(unit * kDepth);
+  double sum = 0;
+  for (int64_t row = 0; row < grid.n; row += kDepth)
+    for (int64_t c = 0; c < grid.layers[l].width; c += unit) {
+      const int64_t rows = std::min(kDepth, grid.n - row);
+      const int64_t columns = std::min(unit, grid.layers[l].width - c);
+      isa.pack_columns(grid.layers[l], grid.centring[l], row, rows, c, columns, panels.data(),
+                       isa.width * rows);
+      double sums[8] = {};
+      for (int64_t i = 0; i < round_up(columns, isa.width) * rows; i++)
+        sums[i % 8] += double(panels.data()[i]) * double(panels.data()[i]);
+      for (double part : sums) sum += part;
+    }
   return std::ldexp(std::sqrt(sum), grid.centring[l].exponent);
 }
 

@@ -14,16 +14,17 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <cmath>
 #include <tuple>
 #include <vector>
 
+#include "cpu/covariance.h"
 #include "torch/options.h"
 
 namespace simcore {
@@ -33,8 +34,6 @@ struct Decomposition {
   at::Tensor u, s, vt;
 };
 
-constexpr int64_t kCovarianceBlock = 256;  // columns per product: a third of the flops is saved
-
 // Centred columns in float64, scaled by the power of two 2^-exponent to entries near 1: squares of
 // float64's largest and smallest numbers would leave its range.
 struct Centred {
@@ -42,11 +41,15 @@ struct Centred {
   int exponent = 0;
 };
 
-Centred centre(const at::Tensor& layer, bool standardize, int64_t index) {
-  const auto c = cpu::make_centring<double>(layer_view(layer), layer.size(0));
-  TORCH_CHECK_VALUE(c.nonfinite == 0, "X[", index, "]: wanted finite values, got ", c.nonfinite,
-                    " NaN or infinite of ", layer.numel());
-  // Also where the layer is float64 already: what follows writes in place.
+cpu::Centring<double> centring_of(const at::Tensor& layer, int64_t index) {
+  auto centring = cpu::make_centring<double>(layer_view(layer), layer.size(0));
+  TORCH_CHECK_VALUE(centring.nonfinite == 0, "X[", index, "]: wanted finite values, got ",
+                    centring.nonfinite, " NaN or infinite of ", layer.numel());
+  return centring;
+}
+
+Centred centre(const at::Tensor& layer, const cpu::Centring<double>& c, bool standardize) {
+  // A copy also where the layer is float64 already: what follows writes in place.
   at::Tensor x = layer.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   if (c.scale != 1.0) x.mul_(c.scale);
   x.sub_(to_tensor(c.mean_hi, {x.size(1)})).sub_(to_tensor(c.mean_lo, {x.size(1)}));
@@ -55,38 +58,60 @@ Centred centre(const at::Tensor& layer, bool standardize, int64_t index) {
   return {at::where(deviation > 0, x / deviation, 0.0), 0};
 }
 
-// X^T X, below and on the diagonal, which is what the eigen-solver reads.
-at::Tensor covariance(const at::Tensor& x) {
-  const int64_t p = x.size(1);
-  at::Tensor c = at::zeros({p, p}, x.options());
-  for (int64_t j = 0; j < p; j += kCovarianceBlock) {
-    const int64_t end = std::min(j + kCovarianceBlock, p);
-    c.slice(0, j).slice(1, j, end).copy_(x.slice(1, j).t().mm(x.slice(1, j, end)));
-  }
-  return c;
+// Eigenvalues of the smaller side, descending, as singular values, and their vectors as columns.
+std::pair<at::Tensor, at::Tensor> spectrum(const at::Tensor& lower) {
+  const auto [values, vectors] = at::linalg_eigh(lower, "L");
+  return {values.clamp_min(0.0).sqrt().flip(0), vectors.flip(1)};
 }
 
-Decomposition by_eigenvalues(const at::Tensor& x) {
-  const bool tall = x.size(0) >= x.size(1);
-  auto [values, vectors] = at::linalg_eigh(covariance(tall ? x : x.t()), "L");
-  const at::Tensor s = values.clamp_min(0.0).sqrt().flip(0);
-  vectors = vectors.flip(1);
-  const at::Tensor inverse = at::where(s > 0, s.reciprocal(), 0.0);
-  if (tall) return {x.mm(vectors * inverse), s, vectors.t()};
-  return {vectors, s, inverse.unsqueeze(1) * vectors.t().mm(x)};
+at::Tensor reciprocals(const at::Tensor& s) { return at::where(s > 0, s.reciprocal(), 0.0); }
+
+// p <= n, float32 or less.
+Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centring,
+                   bool standardize) {
+  const int64_t n = layer.size(0), p = layer.size(1), stride = cpu::covariance_stride(p);
+  at::Tensor c = at::empty({stride, stride}, at::kDouble);
+  cpu::lower_covariance(layer_view(layer), centring, n, c.mutable_data_ptr<double>());
+  c = c.slice(0, 0, p).slice(1, 0, p);
+  at::Tensor scale;  // of the columns
+  if (standardize) {
+    const at::Tensor deviation = (c.diagonal() / double(n)).sqrt();
+    scale = reciprocals(deviation);
+    c = scale.unsqueeze(1) * c * scale;
+  }
+  const auto [s, v] = spectrum(c);
+  at::Tensor directions = reciprocals(s).unsqueeze(1) * v.t();
+  if (standardize) directions = directions * scale;
+  directions = directions.contiguous();
+  at::Tensor u = at::empty({n, p}, at::kFloat);
+  cpu::project(layer_view(layer), centring, n, directions.const_data_ptr<double>(), p,
+               u.mutable_data_ptr<float>());
+  // Rounding would give a constant column variance again in vectors diag(s) components.
+  const at::Tensor vt = v.t().masked_fill(c.diagonal() == 0, 0.0);
+  return {u, standardize ? s : s * std::ldexp(1.0, centring.exponent), vt};
+}
+
+Decomposition wide(const Centred& x) {
+  const auto [s, u] = spectrum(x.values.mm(x.values.t()));
+  return {u, s * std::ldexp(1.0, x.exponent), reciprocals(s).unsqueeze(1) * u.t().mm(x.values)};
+}
+
+Decomposition by_svd(const Centred& x) {
+  const auto [u, s, vt] = at::linalg_svd(x.values, /*full_matrices=*/false);
+  return {u, s * std::ldexp(1.0, x.exponent), vt.masked_fill(x.values.abs().amax(0) == 0, 0.0)};
 }
 
 Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index) {
-  const Centred x = centre(layer, standardize, index);
-  const at::ScalarType dtype = layer.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const cpu::Centring<double> centring = centring_of(layer, index);
+  const bool narrow = layer.scalar_type() != at::kDouble;
   Decomposition d;
-  if (dtype == at::kDouble)
-    std::tie(d.u, d.s, d.vt) = at::linalg_svd(x.values, /*full_matrices=*/false);
+  if (!narrow)
+    d = by_svd(centre(layer, centring, standardize));
+  else if (layer.size(1) <= layer.size(0))
+    d = tall(layer, centring, standardize);
   else
-    d = by_eigenvalues(x.values);
-  d.s = d.s * std::ldexp(1.0, x.exponent);
-  // Rounding would give a constant column variance again in vectors diag(s) components.
-  d.vt = d.vt.masked_fill(x.values.abs().amax(0) == 0, 0.0);
+    d = wide(centre(layer, centring, standardize));
+  const at::ScalarType dtype = narrow ? at::kFloat : at::kDouble;
   return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
 }
 

@@ -1,0 +1,74 @@
+// Covariance of a layer and its projection on directions, in float64 from any dtype.
+//
+// Math      C = Xc^T Xc, lower triangle; U = Xc D^T.
+// Plan      C: for each kDepth examples, pack all columns once, then the tiles on and below the
+//           diagonal. U: directions packed once; kRowBlock rows at a time against all of them.
+// Cost      n p^2 and 2 n p k flops in micro-kernels. No float64 copy of the layer is made.
+// Numerics  products in float64; one thread, so always the same order.
+// Twin      simcore/reference/cca.py:svd
+#include "cpu/covariance.h"
+
+#include <algorithm>
+
+#include "cpu/grid.h"
+
+namespace simcore::cpu {
+namespace {
+
+constexpr int64_t kDepth = 256;
+constexpr int64_t kRowBlock = 48;
+constexpr int64_t kBlock = 64;  // >= kMaxPanels * width for every instruction set
+
+int64_t unit() { return kMaxPanels * isa_table<double>().width; }
+
+}  // namespace
+
+int64_t covariance_stride(int64_t p) { return round_up(p, unit()); }
+
+void lower_covariance(const LayerView& layer, const Centring<double>& centring, int64_t n,
+                      double* c) {
+  const IsaTable<double>& isa = isa_table<double>();
+  const int64_t p = layer.width, stride = covariance_stride(p), w = isa.width;
+  Buffer<double> packed(stride * kDepth);
+  alignas(64) double block[kBlock * kBlock];
+  std::fill(c, c + stride * stride, 0.0);
+  std::fill(packed.data(), packed.data() + stride * kDepth, 0.0);
+  for (int64_t row = 0; row < n; row += kDepth) {
+    const int64_t depth = std::min(kDepth, n - row);
+    isa.pack_columns(layer, centring, row, depth, 0, p, packed.data(), w * kDepth);
+    for (int64_t j = 0; j < p; j += unit())
+      for (int64_t i = j; i < p; i += isa.mr) {
+        isa.micro[kMaxPanels - 1](packed.data() + i / w * w * kDepth + i % w,
+                                  packed.data() + j * kDepth, w * kDepth, depth, block, unit(),
+                                  false);
+        isa.add_block(block, isa.mr, unit(), c + i * stride + j, stride);
+      }
+  }
+}
+
+void project(const LayerView& layer, const Centring<double>& centring, int64_t n,
+             const double* directions, int64_t k, float* out) {
+  const IsaTable<double>& isa = isa_table<double>();
+  const int64_t p = layer.width, w = isa.width, padded = round_up(k, unit());
+  Buffer<double> right(padded * p), left(kRowBlock * p);
+  for (int64_t j = 0; j < padded; j += w)
+    isa.pack_plain(directions + std::min(j, k) * p, p, std::clamp<int64_t>(k - j, 0, w), p,
+                   right.data() + j * p);
+  alignas(64) double block[kBlock * kBlock];
+  double norms[kBlock];
+  for (int64_t row = 0; row < n; row += kRowBlock) {
+    const int64_t rows = std::min(kRowBlock, n - row);
+    for (int64_t i = 0; i < rows; i += w)
+      isa.pack_rows(layer, centring, row + i, std::min(w, rows - i), left.data() + i * p, norms);
+    for (int64_t j = 0; j < k; j += unit())
+      for (int64_t i = 0; i < rows; i += isa.mr) {
+        isa.micro[kMaxPanels - 1](left.data() + i / w * w * p + i % w, right.data() + j * p, w * p,
+                                  p, block, unit(), false);
+        for (int64_t r = 0; r < std::min<int64_t>(isa.mr, rows - i); r++)
+          for (int64_t c = 0; c < std::min(unit(), k - j); c++)
+            out[(row + i + r) * k + j + c] = float(block[r * unit() + c]);
+      }
+  }
+}
+
+}  // namespace simcore::cpu

@@ -1,0 +1,21 @@
+// Single-threaded float64 products of one layer: what decomposing it takes beside LAPACK.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/layer.h"
+
+namespace simcore::cpu {
+
+// Row stride of a covariance of p columns.
+int64_t covariance_stride(int64_t p);
+
+// c[p padded, stride]: Xc^T Xc times 4^-centring.exponent; only i >= j is to be read.
+void lower_covariance(const LayerView& layer, const Centring<double>& centring, int64_t n,
+                      double* c);
+
+// out[n, k] = Xc directions^T times 2^-centring.exponent; directions [k, p] row-major.
+void project(const LayerView& layer, const Centring<double>& centring, int64_t n,
+             const double* directions, int64_t k, float* out);
+
+}  // namespace simcore::cpu
