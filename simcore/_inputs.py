@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 import torch
@@ -141,7 +142,7 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
 
 def check_max_memory(max_memory: int | None) -> int:
     """`max_memory` in bytes as the operators take it: 0 stands for the default."""
-    real = isinstance(max_memory, int | float) and 1 <= max_memory < 2**63
+    real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
     if max_memory is not None and not real:
         raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
     return 0 if max_memory is None else int(max_memory)

@@ -196,9 +196,10 @@ def explained_sides(
 
 
 def _layer(basis: Basis) -> Tensor:
-    """``vectors diag(s) components``."""
-    scaled = basis.singular_values.to(basis.vectors.dtype) * basis.vectors
-    return scaled @ basis.components
+    """``vectors diag(s) components`` over the largest s."""
+    if not basis.kept:
+        return basis.vectors @ basis.components  # zeros, as wide as the layer
+    return _scores(basis) @ basis.components
 
 
 def rotated_layers(
@@ -232,9 +233,10 @@ def rotated_layers(
 
 
 def _scores(basis: Basis) -> Tensor:
-    return columns_of(basis) * (
-        basis.singular_values.to(basis.vectors.dtype) if basis.kept else 1.0
-    )
+    """``vectors diag(s)`` over the largest s: scale is not felt, and float32 may not hold it."""
+    if not basis.kept:
+        return columns_of(basis)
+    return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
 
 
 def warn_saturated(name: str, sides: BasisSides) -> None:

@@ -113,11 +113,15 @@ class Basis:
         Raises
         ------
         ValueError
-            A name is missing or unknown.
+            A name is missing or unknown, or the shapes do not fit together.
         """
         wanted = {"vectors", "components", "spectrum"}
         if set(state) != wanted:
             raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        k = shapes["vectors"][-1]
+        if shapes["components"][0] != k or shapes["spectrum"][0] < k:
+            raise ValueError(f"state: wanted k components and at least k values, got {shapes}")
         return cls(**state)
 
 
@@ -126,8 +130,10 @@ def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int
         return len(spectrum)
     if isinstance(truncation, Integral):
         return min(int(truncation), len(spectrum))
-    shares = spectrum.square().cumsum(0)
-    return int((shares < float(truncation) * shares[-1:]).sum()) + 1 if len(spectrum) else 0
+    if truncation == 1 or not len(spectrum):  # the last sums may be equal by rounding
+        return len(spectrum)
+    shares = (spectrum / spectrum[0]).square().cumsum(0)
+    return int((shares < float(truncation) * shares[-1]).sum()) + 1
 
 
 def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:

@@ -41,8 +41,8 @@ def cca_grid(
     """Mean (squared) canonical correlation of all layer pairs.
 
     ``sum(rho) / c`` or ``sum(rho^2) / c`` with ``c = min(k_x, k_y)``, rho being the singular values
-    of ``U_x' U_y``. Every layer is decomposed once. No singular value of a pair is computed: the
-    sum is a nuclear norm, the sum of squares a Frobenius norm.
+    of ``U_x' U_y``. Every layer is decomposed once. The sum is a nuclear norm, the sum of squares a
+    Frobenius norm: float32 layers need no singular value of a pair.
 
     Parameters
     ----------
@@ -179,6 +179,7 @@ def pwcca_grid(
     -----
     Equal canonical correlations leave their variates undetermined, and with them the weights: where
     two layers share part of their space exactly, any implementation's value depends on rounding.
+    float32 inputs: within 1e-5 of float64's values, 1e-4 where correlations are small and close.
 
     References
     ----------

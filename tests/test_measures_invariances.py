@@ -175,6 +175,27 @@ def test_orthogonal_spaces_have_nothing_in_common(measure, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_pwcca_where_every_correlation_is_exactly_zero(dtype):
+    x = torch.tensor([[1.0, -1, 0, 0], [0, 0, 1, -1]], dtype=dtype).T
+    y = torch.tensor([[1.0], [1], [-1], [-1]], dtype=dtype)
+    for pair in (([x], [y]), ([y], [x])):
+        # Beside 1, which the tolerance of float64 is relative to.
+        tolerance.assert_measure([[1.0 + PWCCA(*pair).item()]], [[1.0]], dtype)
+
+
+@pytest.mark.parametrize("smallest", [1.2e-2, 5e-3, 1.2e-3, 1e-5])
+def test_pwcca_of_small_correlations(smallest):
+    """Their squares, which one decomposition works on, are as near as rounding to each other."""
+    rho = np.geomspace(0.999, smallest, 40)
+    q = orthonormal(600, 80)
+    lengths = np.random.default_rng(0).permutation(np.linspace(1, 50, 40))
+    x = torch.from_numpy(q[:, :40] * lengths).float()
+    y = torch.from_numpy(q[:, :40] * rho + q[:, 40:] * np.sqrt(1 - rho**2)).float()
+    error = tolerance.max_error(PWCCA([x], [y]), PWCCA.twin([x], [y]))
+    assert error <= tolerance.FLOAT32_CLOSE_CORRELATIONS
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("measure", [LINREG, MIXEDSIM, CCA, CCA_R2, PWCCA], ids=str)
 def test_a_layer_is_explained_by_every_layer_that_contains_it(measure, dtype):
     x = measure.layers(Case(90, 10.0, widths=(6,)), dtype)

@@ -358,6 +358,26 @@ def test_a_name_is_measured_like_its_function(name):
     tolerance.assert_same(interval.observed, want.observed, torch.float64)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_layers_tie_as_their_float32_values_do(dtype):
+    x, y = ([layer.to(dtype) for layer in side] for side in pair(Case(60, widths=(5, 4))))
+    options = {"measure": "cca", "permutations": 49}
+    got = stats.permutation_test(x, y, **options)
+    want = stats.permutation_test([t.float() for t in x], [t.float() for t in y], **options)
+    assert torch.equal(got.pvalue, want.pvalue)
+
+
+def test_counts_of_x_serve_what_x_is_compared_with():
+    x = layers(Case(60, widths=(5, 6)))
+    counts = np.array([2, 3])
+    test = stats.permutation_test(x, measure="svcca", truncation=counts, permutations=9)
+    tolerance.assert_same(test.observed, simcore.svcca_grid(x, truncation=counts), torch.float64)
+    interval = stats.bootstrap_ci(x, measure="svcca", truncation=[2, 3], resamples=9)
+    tolerance.assert_same(interval.observed, test.observed, torch.float64)
+    both = stats.permutation_test(x, x, measure="cca", truncation=[2, 3, 2, 3], permutations=9)
+    tolerance.assert_same(both.observed, test.observed, torch.float64)
+
+
 def test_a_measure_warns_once():
     x = layers(Case(20, widths=(30, 40)))
     with pytest.warns(UserWarning, match="cca_grid") as caught:

@@ -6,8 +6,9 @@
 //               product [tile_rows, tile_cols], the depth (examples) in chunks packed as needed
 //               consume it while it is in cache
 //             finish the block: merge what the tasks left, in order
-// Cost      2 n flops per entry of a product. Per entry of b, one packing per tile_rows columns of
-// a. Numerics  products in T over `depth` examples, then float64.
+// Cost      2 n flops per entry of a product; an entry of b is packed once per tile_rows columns
+//           of a.
+// Numerics  products in T over `depth` examples, then float64.
 #pragma once
 
 #include <algorithm>

@@ -54,20 +54,23 @@ void project(const LayerView& layer, const Centring<double>& centring, int64_t n
   for (int64_t j = 0; j < padded; j += w)
     isa.pack_plain(directions + std::min(j, k) * p, p, std::clamp<int64_t>(k - j, 0, w), p,
                    right.data() + j * p);
-  alignas(64) double block[kBlock * kBlock];
+  alignas(64) double block[kRowBlock * kBlock];  // [rows, unit]
   double norms[kBlock];
   for (int64_t row = 0; row < n; row += kRowBlock) {
     const int64_t rows = std::min(kRowBlock, n - row);
     for (int64_t i = 0; i < rows; i += w)
       isa.pack_rows(layer, centring, row + i, std::min(w, rows - i), left.data() + i * p, norms);
-    for (int64_t j = 0; j < k; j += unit())
-      for (int64_t i = 0; i < rows; i += isa.mr) {
-        isa.micro[kMaxPanels - 1](left.data() + i / w * w * p + i % w, right.data() + j * p, w * p,
-                                  p, block, unit(), false);
-        for (int64_t r = 0; r < std::min<int64_t>(isa.mr, rows - i); r++)
-          for (int64_t c = 0; c < std::min(unit(), k - j); c++)
-            out[(row + i + r) * k + j + c] = float(block[r * unit() + c]);
-      }
+    for (int64_t j = 0; j < k; j += unit()) {
+      // Depth outside: a chunk of the directions stays in the first-level cache for all rows.
+      for (int64_t d = 0; d < p; d += kDepth)
+        for (int64_t i = 0; i < rows; i += isa.mr)
+          isa.micro[kMaxPanels - 1](left.data() + (i / w * p + d) * w + i % w,
+                                    right.data() + j * p + d * w, w * p, std::min(kDepth, p - d),
+                                    block + i * unit(), unit(), d > 0);
+      for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < std::min(unit(), k - j); c++)
+          out[(row + i) * k + j + c] = float(block[i * unit() + c]);
+    }
   }
 }
 

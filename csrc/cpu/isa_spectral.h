@@ -2,18 +2,16 @@
 // register types and micro-kernel they use.
 //
 // Math      reduce_to_band: block bidiagonalisation. For each block of b = kBand columns the part
-// on
-//           and below the diagonal is factored as Q R, Q = I - V T V^T, then the rows right of it
-//           as L P^T, P = I - U S U^T; the rest becomes Q^T M P, one update of rank 2 b:
+//           from the diagonal on is factored as Q R, Q = I - V T V^T, then the rows right of it as
+//           L P^T, P = I - U S U^T; the rest becomes Q^T M P, one update of rank 2 b:
 //             W = (V T)^T M,  Z = (M U - V (W U)) S,  M <- M - V W - Z U^T.
 //           resolvent_traces: with A + sI = L D L^T, tr (A + sI)^-1 = d/ds log det = sum_i D_i' /
 //           D_i; derivatives are carried along the factorisation, forward.
 // Layout    column panels: (i, k) of a [rows, .] matrix at [k / width][i][k % width], which is an
-//           operand of the micro-kernel as it stands; row panels: (i, k) at [i / width][k][i %
-//           width].
-// Cost      8/3 rows^2 (cols - rows / 3) flops, all but rows^2 b of them in micro-kernels; the
-// matrix
-//           is read twice and updated once per block. Traces: 1.5 rows b^2 multiply-adds a shift,
+//           operand of the micro-kernel as it stands; row panels: (i, k) at
+//           [i / width][k][i % width].
+// Cost      4 rows^2 (cols - rows / 3) flops, all but rows^2 b of them in micro-kernels; per block
+//           the matrix is read twice and updated once. Traces: 1.5 rows b^2 multiply-adds a shift,
 //           one shift a lane.
 // Numerics  the reduction in float32, backward stable: every singular value within a few eps of the
 //           largest. Traces in float64.
@@ -116,7 +114,7 @@ struct Reflectors {
   float t[kBand * kBand];  // T, row-major
 };
 
-// T from G = V^T V and the taus: upper triangular, R in work.panel stays for the caller.
+// T from G = V^T V and the taus: upper triangular.
 inline void compact_factor(const float* gram, const float* taus, float* t) {
   for (int64_t i = 0; i < kBand * kBand; i++) t[i] = 0;
   for (int64_t c = 0; c < kBand; c++) {
@@ -154,7 +152,7 @@ struct BandWork {
   float* w_rows;     // W in row panels [columns][kW]
   float* update;     // right operand of the update: [columns / kW][2 kBand][kW], W over U^T
   float* y;          // M U, then Z: row-major [rows, kBand]
-  float* scratch;    // row panels [rows / kW][2 kBand][kW]; also [rows, kBand] row-major
+  float* scratch;    // row panels [rows / kW][2 kBand][kW]
   float* row_panel;  // [columns][kW]
 };
 

@@ -8,9 +8,8 @@
 //           itself needs each pair's product once for both directions.
 // Cost      2 n p_i p_j flops a pair; the reduction reads each entry of a product once.
 // Numerics  float64 beyond the products. Tasks of a block merge in order, so that the first of
-// equal
-//           partners wins whatever the threads do. A layer with itself is not computed: a neuron's
-//           best partner is itself, with 1.
+//           equal partners wins whatever the threads do. A layer with itself is not computed: a
+//           neuron's best partner is itself, with 1.
 // Twin      simcore/reference/neurons.py:best_partners, mixedsim_grid
 #include "cpu/neurons.h"
 

@@ -9,9 +9,8 @@
 //             M = Xc^T Yc      products in float, summed in float64 every kDepth examples
 //             M -> B           isa_spectral.h, float
 //             tr (B B^T)^1/2   float64, one shift a lane
-// Cost      2 n p_i p_j + 8/3 c^2 (max - c / 3) flops, c = min(p_i, p_j), at the rate of matrix
-//           products; LAPACK's singular values do half of the second part as matrix-vector
-//           products.
+// Cost      2 n p_i p_j + 4 c^2 (max - c / 3) flops, c = min(p_i, p_j), at the rate of matrix
+//           products; LAPACK's singular values do half of the second part as products with vectors.
 // Numerics  singular values within a few float32 eps of the largest; the root adds 3e-7 of it.
 // Twin      simcore/reference/cca.py:cca_grid, procrustes_grid
 #include "cpu/nuclear.h"
@@ -240,8 +239,7 @@ NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Ru
       const bool defined = grid.centring[a].has_variance && grid.centring[b].has_variance;
       if (!defined)
         values[begin + task] = std::numeric_limits<double>::quiet_NaN();
-      else if (a ==
-               b)  // X^T X is its own square root of X^T X X^T X: the trace is the norm's square
+      else if (a == b)  // tr X^T X
         values[begin + task] = norms[a] * norms[a];
       else
         values[begin + task] = nuclear_norm(grid, root, a, b, *workspaces[slot]);

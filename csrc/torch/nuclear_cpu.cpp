@@ -1,5 +1,5 @@
 // simcore::nuclear_norms on the CPU: float32 through csrc/cpu/nuclear.cpp; float64 through LAPACK's
-// singular values, pairs side by side, because squaring M would halve its digits.
+// singular values, pairs side by side: the former reduces in float32 and squares a band.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,12 +1,11 @@
 // simcore::pwcca on the CPU: projection-weighted CCA of all pairs, pairs side by side.
 //
-// Math      M = U_x^T U_y = P diag(rho) R^T; weights of x: a_i = sum_j |p_i^T (diag(s) V^T)_j|,
-// since
-//           U_x^T Xc = diag(s) V^T; value sum(a rho) / sum(a) (Morcos et al. 2018).
+// Math      M = U_x^T U_y = P diag(rho) R^T; U_x^T Xc = diag(s) V^T, so that the weights of x are
+//           a_i = sum_j |p_i^T (diag(s) V^T)_j|; value sum(a rho) / sum(a) (Morcos et al. 2018).
 // Plan      float32: eigenvectors P of M M^T on the smaller side, M^T P = R diag(rho) column by
 //           column, so that both directions of a pair come from one decomposition. Where a rho is
-//           below kSmallest of the largest, R would be rounding: that pair takes the SVD. float64
-//           always does, because M M^T halves the digits.
+//           below kSmallest of the largest, its square has lost the vectors: that pair takes the
+//           SVD. float64 always does, because M M^T halves the digits.
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
 // Twin      simcore/reference/cca.py:pwcca
@@ -27,7 +26,7 @@
 namespace simcore {
 namespace {
 
-constexpr double kSmallest = 1e-3;
+constexpr double kSmallest = 1e-2;
 
 // Canonical directions as rows [c, k], rho [c].
 struct Canonical {
@@ -44,7 +43,8 @@ Canonical by_eigenvectors(const at::Tensor& m) {
   const at::Tensor p = std::get<1>(at::linalg_eigh(m.mm(m.t()))).t();
   const at::Tensor r = p.mm(m);
   const at::Tensor rho = r.norm(2, 1).to(at::kDouble);
-  if (rho.min().item<double>() < kSmallest * rho.max().item<double>()) return by_svd(m);
+  const double largest = rho.max().item<double>();
+  if (largest == 0 || rho.min().item<double>() < kSmallest * largest) return by_svd(m);
   return {p, r / rho.to(r.scalar_type()).unsqueeze(1), rho.clamp_max(1.0)};
 }
 

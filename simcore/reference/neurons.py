@@ -108,7 +108,9 @@ def dissimilarities(x: ArrayLike) -> Array:
 
 
 def ranks(values: Array) -> Array:
-    """Ranks from 1 on; equal values share the mean of their ranks."""
+    """Ranks from 1 on; equal values share the mean of their ranks. ``nan`` if a value is."""
+    if np.isnan(values).any():
+        return np.full_like(values, np.nan)
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[inverse]

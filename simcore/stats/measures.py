@@ -11,7 +11,7 @@ from torch import Tensor
 import simcore
 from simcore._inputs import Array, Layers, as_layer_pair, check_choice
 from simcore._progress import counted
-from simcore.basis import Basis, bases
+from simcore.basis import Basis, bases, per_layer_truncation
 
 MEASURES = (
     "cka",
@@ -26,7 +26,7 @@ MEASURES = (
 )
 # Those that take bases, and of them those that truncate (with the default) or keep X as it is.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
-TRUNCATED = {"svcca": 0.99, "pwcca": None}
+TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
 EXPLAINED = ("linreg", "mixedsim")
 Measure = str | Callable[..., Any]
 
@@ -76,7 +76,7 @@ class GridMeasure:
     ) -> None:
         name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
         x, y, self.from_numpy = as_layer_pair(X, Y, 2, f"resampling of {name}")
-        self.n, self.dtype = len(x[0]), x[0].dtype
+        self.n, self.dtype = len(x[0]), computed_in(x + y)
         self.x: list[Tensor] | list[Basis] = x
         self.y: list[Tensor] | list[Basis] = y or x
         self.options = dict(options)
@@ -84,6 +84,8 @@ class GridMeasure:
         if isinstance(measure, str):
             self.function = getattr(simcore, f"{measure}_grid")
             self.options["max_memory"] = max_memory
+            if "truncation" in options:
+                self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
             if permuted and measure in DECOMPOSED:
                 self._decompose(measure, x, y)
         else:
@@ -95,7 +97,7 @@ class GridMeasure:
         basis_options: dict[str, Any] = {"max_memory": self.options["max_memory"]}
         if name in TRUNCATED:
             cut_x = cut_y = self.options.get("truncation", TRUNCATED[name])
-            if isinstance(cut_x, Sequence) and y:
+            if isinstance(cut_x, list):
                 cut_x, cut_y = cut_x[: len(x)], cut_x[len(x) :]
             self.options["truncation"] = None
         if name == "svcca":
@@ -124,6 +126,21 @@ class GridMeasure:
                 grids.append(self(index if paired else None, index))
                 warnings.simplefilter("ignore", UserWarning)
         return torch.stack(grids)
+
+
+def computed_in(layers: Sequence[Tensor]) -> torch.dtype:
+    """The precision of a grid: half precisions are computed in float32, and one such layer is
+    enough for its rounding to show."""
+    double = all(layer.dtype == torch.float64 for layer in layers)
+    return torch.float64 if double else torch.float32
+
+
+def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
+    """A sequence of counts over the layers of X and of what X is compared with, which is X too."""
+    cuts = per_layer_truncation(truncation, len(x) + len(y))
+    if truncation is None or np.ndim(truncation) == 0:
+        return truncation
+    return cuts if y else cuts + cuts
 
 
 def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
