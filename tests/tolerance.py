@@ -20,7 +20,7 @@ FLOAT32_CKA_ABSOLUTE = 1e-5
 # The same for similarities of attention, which lie in [-1, 1] or near it.
 FLOAT32_ATTENTION_ABSOLUTE = 1e-6
 FLOAT32_MEASURE_ABSOLUTE = 1e-5
-# PWCCA where correlations are small and close: float32 bases blur which of them a weight belongs to.
+# PWCCA where correlations are small and close: float32 bases blur whose a weight is.
 FLOAT32_CLOSE_CORRELATIONS = 1e-4
 # Inputs whose smallest direction is CONDITION times smaller than the largest cost that many digits.
 CONDITION = 1e5
