@@ -15,7 +15,7 @@ median_squared_distances = torch.ops.simcore.median_squared_distances
 principal_components = torch.ops.simcore.principal_components
 nuclear_norms = torch.ops.simcore.nuclear_norms
 best_partners = torch.ops.simcore.best_partners
-explained_shares = torch.ops.simcore.explained_shares
+multiple_correlations = torch.ops.simcore.multiple_correlations
 pwcca = torch.ops.simcore.pwcca
 attention_similarity = torch.ops.simcore.attention_similarity
 
@@ -85,15 +85,20 @@ def _fake_nuclear_norms(
 
 @torch.library.register_fake("simcore::best_partners")
 def _fake_best_partners(
+    x: Sequence[Tensor], y: Sequence[Tensor], keep: bool, max_memory: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    columns = len(y) or len(x)
+    shape = (sum(layer.shape[1] for layer in x) if keep else 0, columns)
+    grid = x[0].new_empty((len(x), columns), dtype=torch.float64)
+    best = x[0].new_empty(shape, dtype=torch.float64)
+    return grid, best, x[0].new_empty(shape, dtype=torch.int64)
+
+
+@torch.library.register_fake("simcore::multiple_correlations")
+def _fake_multiple_correlations(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
-) -> tuple[Tensor, Tensor]:
-    shape = (sum(layer.shape[1] for layer in x), len(y) or len(x))
-    return x[0].new_empty(shape, dtype=torch.float64), x[0].new_empty(shape, dtype=torch.int64)
-
-
-@torch.library.register_fake("simcore::explained_shares")
-def _fake_explained_shares(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
-    return x[0].new_empty((sum(layer.shape[1] for layer in x), len(y)), dtype=torch.float64)
+) -> Tensor:
+    return x[0].new_empty((len(x), len(y)), dtype=torch.float64)
 
 
 @torch.library.register_fake("simcore::pwcca")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from simcore._inputs import Array, Layers, as_layer_pair, as_tensor, check_max_memory, warn_caller
-from simcore._ops import best_partners, explained_shares
+from simcore._ops import best_partners, multiple_correlations
 from simcore._progress import progress_bar
 from simcore._sides import LayersOrBases, explained_sides, warn_undefined
 
@@ -18,8 +18,8 @@ def _constant_neurons(layer: Tensor) -> Tensor:
     return low == high
 
 
-def _mean_of_neurons(name: str, values: Tensor, x: list[Tensor], empty_y: Tensor | None) -> Tensor:
-    """``[sum p_i, Ly]`` to ``[Lx, Ly]``; undefined neurons are left out, with one warning.
+def _warn_constant(name: str, x: list[Tensor], empty_y: Tensor | None) -> None:
+    """One warning for neurons that are left out, one for layers that have no others.
 
     ``empty_y`` flags the layers of Y without variance; None: they are those of X.
     """
@@ -32,8 +32,6 @@ def _mean_of_neurons(name: str, values: Tensor, x: list[Tensor], empty_y: Tensor
     if partly:
         warn_caller(f"{name}: neurons without variance are left out: {', '.join(partly)}")
     warn_undefined(name, torch.stack([flags.all() for flags in constant]), empty_y)
-    widths = [layer.shape[1] for layer in x]
-    return torch.stack([block.nanmean(0) for block in values.split(widths)])
 
 
 @overload
@@ -112,15 +110,17 @@ def neuronsim_grid(
     layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
     layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
     with progress_bar("neuronsim_grid", progress):
-        best, partner = best_partners(layers_x, layers_y, check_max_memory(max_memory))
+        grid, best, partner = best_partners(
+            layers_x, layers_y, return_partners, check_max_memory(max_memory)
+        )
     empty = [_constant_neurons(layer).all() for layer in layers_y]
-    grid = _mean_of_neurons("neuronsim_grid", best, layers_x, torch.stack(empty) if empty else None)
+    _warn_constant("neuronsim_grid", layers_x, torch.stack(empty) if empty else None)
+    if not return_partners:
+        return grid.numpy() if from_numpy else grid
     widths = [layer.shape[1] for layer in layers_x]
     results = [grid, *best.split(widths), *partner.split(widths)]
     if from_numpy:
         results = [value.numpy() for value in results]
-    if not return_partners:
-        return results[0]
     return results[0], results[1 : 1 + len(widths)], results[1 + len(widths) :]
 
 
@@ -152,10 +152,10 @@ def mixedsim_grid(
     """
     sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("mixedsim_grid", progress):
-        shares = explained_shares(sides.x, sides.vectors(), sides.workspace)
+        grid = multiple_correlations(sides.x, sides.vectors(), sides.workspace)
     empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])
-    values = shares.sqrt().clamp(max=1.0).masked_fill(empty, float("nan"))
-    grid = _mean_of_neurons("mixedsim_grid", values, sides.x, None if sides.same else empty)
+    _warn_constant("mixedsim_grid", sides.x, None if sides.same else empty)
+    grid = grid.masked_fill(empty, float("nan"))
     return grid.numpy() if sides.from_numpy else grid
 
 

@@ -50,9 +50,8 @@ def test_max_memory_is_obeyed(name):
     assert peak(function, max_memory=limit, **options) <= limit + SLACK
 
 
-def test_neurons_of_more_layers_need_no_more_memory():
-    """Beyond the results: two numbers for each neuron and layer, and copies while collecting."""
-    count, width = 48, 128
-    results = count * count * width * 16
-    few = JOBS["neuronsim"][1]  # which twelve layers stay below
-    assert peak("neuronsim_grid", count=count, n=800, width=width) <= few + 3 * results
+@pytest.mark.parametrize("function", ["neuronsim_grid", "mixedsim_grid"])
+def test_neurons_of_many_layers_stay_within_the_same_bound(function):
+    """One number for every neuron and layer would be 37 MB here."""
+    limit = {"neuronsim_grid": 24, "mixedsim_grid": 160}[function] * MB
+    assert peak(function, count=100, n=300, width=460, max_memory=limit) <= limit + SLACK

@@ -34,12 +34,15 @@ def arguments(name, dtype, cross):
         return pwcca_arguments(dtype, cross)
     if name == "principal_components":
         return x_layers(dtype), cross  # the second argument is standardize
-    if name == "explained_shares":
+    if name == "multiple_correlations":
         return x_layers(dtype), y_layers(dtype), 0
-    return x_layers(dtype), y_layers(dtype) if cross else [], 0
+    other = y_layers(dtype) if cross else []
+    if name == "best_partners":
+        return x_layers(dtype), other, True, 0
+    return x_layers(dtype), other, 0
 
 
-NAMES = ("principal_components", "nuclear_norms", "best_partners", "explained_shares", "pwcca")
+NAMES = ("principal_components", "nuclear_norms", "best_partners", "multiple_correlations", "pwcca")
 
 
 @pytest.mark.parametrize("cross", [False, True])
@@ -102,11 +105,11 @@ def test_operators_leave_out_what_has_no_variance():
     xy, norm_x, _ = ops.nuclear_norms(x, [], 0)
     np.testing.assert_array_equal(xy.isnan(), [[False, True], [True, True]])
     assert norm_x[1] == 0
-    best, partner = ops.best_partners(x, [], 0)
+    grid, best, partner = ops.best_partners(x, [], True, 0)
+    np.testing.assert_array_equal(grid.isnan(), [[False, True], [True, True]])
     assert best.isnan()[:, 0].tolist() == [False] * 3 + [True] * 2
     assert partner[3:].eq(-1).all()
-    shares = ops.explained_shares(x, x[:1], 0)
-    assert shares.isnan()[:, 0].tolist() == [False] * 3 + [True] * 2
+    assert ops.multiple_correlations(x, x, 0).isnan().tolist() == [[False, True], [True, True]]
     u, s, vt = ops.principal_components(x, True)
     assert not s[1].any()
     assert not vt[1].any()
@@ -119,8 +122,8 @@ def norms_of(x, y):
 
 
 def partners_of(x, y):
-    best, partner = ops.best_partners(x, y, 0)
-    return best * 2, partner + 1
+    grid, best, partner = ops.best_partners(x, y, True, 0)
+    return grid + 1, best * 2, partner + 1
 
 
 @pytest.mark.parametrize("function", [norms_of, partners_of])
@@ -164,21 +167,26 @@ WORDS = {
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "pwcca"])
 def test_direct_calls_are_checked(name, bad):
-    rest = {"principal_components": (False,), "explained_shares": (GOOD, 0)}.get(name, ([], 0))
+    rest = {
+        "principal_components": (False,),
+        "multiple_correlations": (GOOD, 0),
+        "best_partners": ([], False, 0),
+    }.get(name, ([], 0))
     error, words = WORDS[bad]
     assert_refused(getattr(ops, name), (*BAD[bad], *rest), {}, error, words)
 
 
-@pytest.mark.parametrize("name", ["nuclear_norms", "best_partners", "explained_shares"])
+@pytest.mark.parametrize("name", ["nuclear_norms", "best_partners", "multiple_correlations"])
 def test_the_other_side_and_the_memory_are_checked(name):
     op = getattr(ops, name)
-    assert_refused(op, (GOOD, [GOOD[0][:5]], 0), {}, ValueError, "Y 0 12 5")
-    assert_refused(op, (GOOD, [GOOD[0]], 1), {}, ValueError, "max_memory 1")
+    keep = (False,) if name == "best_partners" else ()
+    assert_refused(op, (GOOD, [GOOD[0][:5]], *keep, 0), {}, ValueError, "Y 0 12 5")
+    assert_refused(op, (GOOD, [GOOD[0]], *keep, 1), {}, ValueError, "max_memory 1")
 
 
-def test_shares_need_layers_on_both_sides():
-    assert_refused(ops.explained_shares, ([], GOOD, 0), {}, ValueError, "X one layer none")
-    assert_refused(ops.explained_shares, (GOOD, [], 0), {}, ValueError, "Y one layer none")
+def test_multiple_correlations_need_layers_on_both_sides():
+    assert_refused(ops.multiple_correlations, ([], GOOD, 0), {}, ValueError, "X one layer none")
+    assert_refused(ops.multiple_correlations, (GOOD, [], 0), {}, ValueError, "Y one layer none")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "pwcca"])
@@ -186,7 +194,11 @@ def test_shares_need_layers_on_both_sides():
 def test_direct_calls_refuse_what_is_not_finite(dtype, name):
     bad = x_layers(dtype)
     bad[1][4] = torch.inf
-    rest = {"principal_components": (False,), "explained_shares": (bad, 0)}.get(name, ([], 0))
+    rest = {
+        "principal_components": (False,),
+        "multiple_correlations": (bad, 0),
+        "best_partners": ([], True, 0),
+    }.get(name, ([], 0))
     assert_refused(getattr(ops, name), (bad, *rest), {}, ValueError, "X 1 finite")
 
 

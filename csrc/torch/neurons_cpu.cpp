@@ -1,4 +1,4 @@
-// simcore::best_partners and simcore::explained_shares on the CPU: checks and the calls into
+// simcore::best_partners and simcore::multiple_correlations on the CPU: checks and the calls into
 // csrc/cpu.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -29,30 +29,32 @@ int64_t total_width(at::TensorList x) {
   return width;
 }
 
-std::tuple<at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
-                                                     int64_t max_memory) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
+                                                                 bool keep, int64_t max_memory) {
   const cpu::NeuronProblem problem = problem_of(x, y);
   const cpu::Runtime runtime = torch_runtime();
-  const int64_t columns = int64_t(y.empty() ? x.size() : y.size());
+  const int64_t rows = int64_t(x.size()), columns = int64_t(y.empty() ? x.size() : y.size());
+  const int64_t neurons = keep ? total_width(x) : 0;
   try {
     const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-    const cpu::Partners found = cpu::best_partners(problem, plan, runtime);
-    at::Tensor partner = at::empty({total_width(x), columns}, at::kLong);
+    const cpu::Partners found = cpu::best_partners(problem, keep, plan, runtime);
+    at::Tensor partner = at::empty({neurons, columns}, at::kLong);
     std::copy(found.partner.begin(), found.partner.end(), partner.mutable_data_ptr<int64_t>());
-    return {to_tensor(found.best, {total_width(x), columns}), partner};
+    return {to_tensor(found.grid, {rows, columns}), to_tensor(found.best, {neurons, columns}),
+            partner};
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
 }
 
-at::Tensor explained_shares_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
+at::Tensor multiple_correlations_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
   TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
   const cpu::NeuronProblem problem = problem_of(x, y);
   const cpu::Runtime runtime = torch_runtime();
   try {
     const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-    return to_tensor(cpu::explained_shares(problem, plan, runtime),
-                     {total_width(x), int64_t(y.size())});
+    return to_tensor(cpu::multiple_correlations(problem, plan, runtime),
+                     {int64_t(x.size()), int64_t(y.size())});
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
@@ -62,7 +64,7 @@ at::Tensor explained_shares_cpu(at::TensorList x, at::TensorList y, int64_t max_
 
 TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("best_partners", best_partners_cpu);
-  m.impl("explained_shares", explained_shares_cpu);
+  m.impl("multiple_correlations", multiple_correlations_cpu);
 }
 
 }  // namespace simcore

@@ -37,13 +37,16 @@ TORCH_LIBRARY(simcore, m) {
       "nuclear_norms(Tensor[] x, Tensor[] y, int max_memory) "
       "-> (Tensor xy, Tensor norm_x, Tensor norm_y)");
 
-  // For every neuron of every layer of x (rows, layers one after another) and every layer of y:
-  // max_k' |pearson(x_k, y_k')| (float64, nan where undefined) and the first such k' (int64, -1).
+  // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
+  // every neuron of every layer of x (rows, layers one after another) and every layer of y, that
+  // value (float64, nan where undefined) and the first such k' (int64, -1), else without rows.
   // y empty: x with itself.
-  m.def("best_partners(Tensor[] x, Tensor[] y, int max_memory) -> (Tensor best, Tensor partner)");
+  m.def(
+      "best_partners(Tensor[] x, Tensor[] y, bool keep, int max_memory) "
+      "-> (Tensor grid, Tensor best, Tensor partner)");
 
-  // ||y_j^T x_k||^2 / ||x_k||^2 over centred columns, rows and columns as above, float64.
-  m.def("explained_shares(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
+  // Mean over neurons of ||y_j^T x_k|| / ||x_k||, centred columns: [Lx, Ly] float64.
+  m.def("multiple_correlations(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
 
   // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
   // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
