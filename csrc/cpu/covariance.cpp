@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "cpu/gram_layout.h"
 #include "cpu/grid.h"
 
 namespace simcore::cpu {
@@ -17,7 +18,6 @@ namespace {
 
 constexpr int64_t kDepth = 256;
 constexpr int64_t kRowBlock = 48;
-constexpr int64_t kBlock = 64;  // >= kMaxPanels * width for every instruction set
 
 int64_t unit() { return kMaxPanels * isa_table<double>().width; }
 
@@ -30,7 +30,7 @@ void lower_covariance(const LayerView& layer, const Centring<double>& centring, 
   const IsaTable<double>& isa = isa_table<double>();
   const int64_t p = layer.width, stride = covariance_stride(p), w = isa.width;
   Buffer<double> packed(stride * kDepth);
-  alignas(64) double block[kBlock * kBlock];
+  alignas(64) double block[kMaxUnit * kMaxUnit];
   std::fill(c, c + stride * stride, 0.0);
   std::fill(packed.data(), packed.data() + stride * kDepth, 0.0);
   for (int64_t row = 0; row < n; row += kDepth) {
@@ -54,8 +54,8 @@ void project(const LayerView& layer, const Centring<double>& centring, int64_t n
   for (int64_t j = 0; j < padded; j += w)
     isa.pack_plain(directions + std::min(j, k) * p, p, std::clamp<int64_t>(k - j, 0, w), p,
                    right.data() + j * p);
-  alignas(64) double block[kRowBlock * kBlock];  // [rows, unit]
-  double norms[kBlock];
+  alignas(64) double block[kRowBlock * kMaxUnit];  // [rows, unit]
+  double norms[kMaxUnit];
   for (int64_t row = 0; row < n; row += kRowBlock) {
     const int64_t rows = std::min(kRowBlock, n - row);
     for (int64_t i = 0; i < rows; i += w)

@@ -20,6 +20,7 @@
 #include <limits>
 #include <memory>
 
+#include "cpu/gram_layout.h"
 #include "cpu/grid.h"
 #include "cpu/spectral.h"
 
@@ -28,7 +29,6 @@ namespace {
 
 constexpr int64_t kDepth = 512;      // examples per product in float
 constexpr int64_t kExamples = 2048;  // packed at a time of the smaller layer
-constexpr int64_t kBlock = 64;       // >= kMaxPanels * width for every instruction set
 
 struct Sizes {
   int64_t small, large;  // columns of the two layers
@@ -77,7 +77,7 @@ void multiply_strip(const LayerView& layer, const Centring<float>& centring, int
                     int64_t examples, int64_t j, const Sizes& s, Workspace& w) {
   const IsaTable<float>& isa = isa_table<float>();
   const int64_t unit = s.unit(), columns = std::min(s.large - j, unit);
-  alignas(64) float block[kBlock * kBlock];
+  alignas(64) float block[kMaxUnit * kMaxUnit];
   std::fill(w.strip.data(), w.strip.data() + s.rows * unit, 0.0);
   for (int64_t row = 0; row < examples; row += kDepth) {
     const int64_t depth = std::min(kDepth, examples - row);

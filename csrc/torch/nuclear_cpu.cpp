@@ -31,14 +31,6 @@ void check_finite(at::TensorList layers, const char* name) {
   }
 }
 
-// Threads that max_memory has room for.
-int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads) {
-  max_memory = cpu::memory_bound(max_memory);
-  TORCH_CHECK_VALUE(bytes_per_thread <= max_memory, "max_memory: wanted at least ",
-                    bytes_per_thread, " bytes, got ", max_memory);
-  return int(std::min<int64_t>(threads, max_memory / bytes_per_thread));
-}
-
 at::Tensor centred(const at::Tensor& layer) {
   const at::Tensor x = layer.to(at::kDouble);
   const at::Tensor first = x - x.mean(0);

@@ -88,6 +88,13 @@ at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
   return result;
 }
 
+int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads) {
+  const int64_t bound = cpu::memory_bound(max_memory);
+  TORCH_CHECK_VALUE(bytes_per_thread <= bound, "max_memory: wanted at least ", bytes_per_thread,
+                    " bytes, got ", bound);
+  return int(std::min<int64_t>(threads, bound / bytes_per_thread));
+}
+
 cpu::Runtime torch_runtime() {
   cpu::Runtime rt;
   rt.threads = at::get_num_threads();

@@ -28,6 +28,9 @@ int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
 
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
 
+// Threads that max_memory (0: the default) has room for, at most `threads`; refuses less than one.
+int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads);
+
 // ATen's intra-op threads; progress and Ctrl-C through progress.h.
 cpu::Runtime torch_runtime();
 

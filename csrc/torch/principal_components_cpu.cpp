@@ -3,8 +3,7 @@
 // Math      Xc = U diag(s) V^T, s descending; with standardize the columns are divided by their
 //           standard deviation first (constant ones stay 0).
 // Shapes    layer [n, p] -> U [n, r], s [r], V^T [r, p], r = min(n, p).
-// Plan      one layer a thread: LAPACK's solver gains less from more threads on one matrix than
-//           from matrices side by side.
+// Plan      one layer a thread.
 // Numerics  float64 throughout. Layers of lower precision go through the eigenvalues of the smaller
 //           of Xc^T Xc and Xc Xc^T: squaring loses singular values below 1e-8 s_1, which their rank
 //           rule (float32's eps * max(n, p), simcore/basis.py) cuts anyway. float64 layers take the

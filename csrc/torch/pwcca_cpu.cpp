@@ -20,7 +20,6 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/plan.h"
 #include "torch/options.h"
 
 namespace simcore {
@@ -63,15 +62,14 @@ double weighted_mean(const at::Tensor& directions, const at::Tensor& rho,
   return a.dot(rho).item<double>() / total;
 }
 
-// Threads that max_memory has room for: per thread the decomposition's few k x k matrices and one
-// k x p product.
-int affordable_threads(at::TensorList u, at::TensorList weighted, int64_t max_memory, int threads) {
+// Of one thread: the decomposition's few k x k matrices, one k x p product, and bases and
+// components in another dtype.
+int64_t workspace(at::TensorList u_x, at::TensorList u_y, at::TensorList weighted) {
   int64_t k = 1, p = 1;
-  for (const at::Tensor& basis : u) k = std::max(k, basis.size(1));
+  for (const at::TensorList side : {u_x, u_y})
+    for (const at::Tensor& basis : side) k = std::max(k, basis.size(1));
   for (const at::Tensor& components : weighted) p = std::max(p, components.size(1));
-  const int64_t bytes = 8 * (10 * k * k + 2 * k * p), bound = cpu::memory_bound(max_memory);
-  TORCH_CHECK_VALUE(bytes <= bound, "max_memory: wanted at least ", bytes, " bytes, got ", bound);
-  return int(std::min<int64_t>(threads, bound / bytes));
+  return 8 * (10 * k * k + 3 * k * p + 2 * u_x[0].size(0) * k);
 }
 
 at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
@@ -91,7 +89,8 @@ at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorLi
   at::Tensor result = at::empty({rows, across}, at::kDouble);
   auto out = result.accessor<double, 2>();
   cpu::Runtime runtime = torch_runtime();
-  const int threads = affordable_threads(u_x, weighted_x, max_memory, runtime.threads);
+  const int threads =
+      affordable_threads(workspace(u_x, u_y, weighted_x), max_memory, runtime.threads);
 
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < rows; i++)
