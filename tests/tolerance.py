@@ -52,6 +52,17 @@ FLOAT32_SELF = 1e-5
 ATTENTION_ROW_SUM = 1e-5
 # Hidden states of one example in another batch: float32 sums in another order.
 BATCHED_STATES = 5e-6
+# Aligners: maps of ordinary scale, solved in float64 or applied in float32.
+FLOAT64_LINEAR_MAP = 1e-8
+FLOAT32_LINEAR_MAP = 1e-4
+# The promise for invertible networks: inverse(forward(x)) against x, relative to x's scale.
+INVERSE_FLOAT32 = 1e-5
+INVERSE_FLOAT64 = 1e-10
+# What counts as another map.
+ALIGNED = 1e-3
+# The synthetic check of the invertible network (Ren et al. 2023, section 4.3).
+SYNTHETIC_LINEAR_RELATIVE = 0.3
+SYNTHETIC_RATIO = 10
 
 
 def as_float64(values) -> np.ndarray:

@@ -1,0 +1,32 @@
+"""Maps from one representation to another: fitted on some rows, judged on others.
+
+>>> import torch
+>>> from simcore.align import LinearAligner
+>>> x = torch.randn(100, 8)
+>>> aligner = LinearAligner().fit(x[:80], x[:80] @ torch.ones(8, 4))
+>>> aligner.errors(x[80:], x[80:] @ torch.ones(8, 4)).relative < 0.01
+True
+"""
+
+from simcore.align._base import Aligner, AlignmentError, NotFittedError
+from simcore.align._training import Log
+from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
+from simcore.align.linear import LinearAligner
+from simcore.align.neural import INNAligner, MLPAligner
+from simcore.align.pairs import METHODS, PairResult, align_pairs
+
+__all__ = [
+    "METHODS",
+    "Aligner",
+    "AlignmentError",
+    "CCAAligner",
+    "INNAligner",
+    "LinearAligner",
+    "Log",
+    "MLPAligner",
+    "NotFittedError",
+    "PWCCAAligner",
+    "PairResult",
+    "SVCCAAligner",
+    "align_pairs",
+]

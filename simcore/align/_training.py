@@ -1,0 +1,188 @@
+"""One training loop for many independent maps: every parameter has a leading batch dimension.
+
+The pairs share the order of the rows and the optimiser's steps, and nothing else: a parameter's
+slice ``[b]`` gets its gradient from pair b alone, and Adam works entry by entry. A pair trained in
+a batch therefore ends where it would have ended alone, up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from simcore._inputs import check_choice
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train; the parameters of `INNAligner` and `MLPAligner`, which explain them."""
+
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    warmup: float
+    max_epochs: int
+    batch_size: int
+    patience: int
+    seed: int
+
+    def check(self) -> None:
+        """A ValueError naming the first parameter that is out of range."""
+        check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
+        positive = ("learning_rate", "max_epochs", "batch_size", "patience")
+        for name in (*positive, "weight_decay"):
+            value, least = getattr(self, name), 0
+            if not (value > least or (name not in positive and value == least)):
+                wanted = "more than 0" if name in positive else "at least 0"
+                raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup: wanted a share in [0, 1), got {self.warmup!r}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows of B pairs, ``x [B, n, p]`` and ``y [B, n, q]``; errors weigh ``weights [B, 1, q]``."""
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+
+    def losses(self, network: nn.Module, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Weighted mean squared error of every pair, ``[B]``."""
+        errors = network(self.x[:, rows]) - self.y[:, rows]
+        return (errors.square() * self.weights).mean((1, 2))
+
+
+@dataclass(frozen=True)
+class Log:
+    """How the training of one pair went.
+
+    Attributes
+    ----------
+    train, heldout : tuple of float
+        Loss of every epoch, epoch 0 being the untrained network; ``train`` is the mean over the
+        epoch's steps and starts with epoch 1.
+    best_epoch : int
+        Whose state is kept: the smallest held-out loss.
+    stopped : {"patience", "epochs", "nan"}
+        Why training ended.
+    """
+
+    train: tuple[float, ...]
+    heldout: tuple[float, ...]
+    best_epoch: int
+    stopped: str
+
+
+class _Best:
+    """The best state of every pair so far, and which pairs are still in training."""
+
+    def __init__(self, network: nn.Module, losses: Tensor, patience: int) -> None:
+        self.network, self.patience = network, patience
+        self.state = {name: p.detach().clone() for name, p in network.named_parameters()}
+        self.losses = losses.clone()
+        self.epochs = [0] * len(losses)
+        self.stopped: list[str | None] = [
+            None if ok else "nan" for ok in torch.isfinite(losses).tolist()
+        ]
+        self.train: list[list[float]] = [[] for _ in losses]
+        self.heldout = [[loss] for loss in losses.tolist()]
+
+    @property
+    def finished(self) -> bool:
+        """Whether no pair is left in training."""
+        return all(self.stopped)
+
+    def update(self, epoch: int, train: Tensor, heldout: Tensor) -> None:
+        """Take the losses of one epoch, ``[B]`` each."""
+        pairs = zip(train.tolist(), heldout.tolist(), strict=True)
+        for pair, (train_loss, heldout_loss) in enumerate(pairs):
+            if self.stopped[pair]:
+                continue
+            self.train[pair].append(train_loss)
+            self.heldout[pair].append(heldout_loss)
+            if not (math.isfinite(train_loss) and math.isfinite(heldout_loss)):
+                self.stopped[pair] = "nan"
+            elif heldout_loss < self.losses[pair]:
+                self.losses[pair], self.epochs[pair] = heldout_loss, epoch
+                for name, parameter in self.network.named_parameters():
+                    self.state[name][pair].copy_(parameter.detach()[pair])
+            elif epoch - self.epochs[pair] >= self.patience:
+                self.stopped[pair] = "patience"
+
+    def restore(self) -> list[Log]:
+        """Put the best states into the network."""
+        with torch.no_grad():
+            for name, parameter in self.network.named_parameters():
+                parameter.copy_(self.state[name])
+        return [
+            Log(tuple(train), tuple(heldout), epoch, stopped or "epochs")
+            for train, heldout, epoch, stopped in zip(
+                self.train, self.heldout, self.epochs, self.stopped, strict=True
+            )
+        ]
+
+
+def train(
+    network: nn.Module,
+    data: Data,
+    heldout: Data,
+    recipe: Recipe,
+    report: Callable[[float], None],
+) -> list[Log]:
+    """Train every pair's slice of `network`, and leave in it the state of smallest held-out loss.
+
+    The learning rate rises linearly over the first `warmup` share of all steps and falls to 0 as
+    half a cosine. A pair whose loss is no longer finite stops, the others go on.
+
+    Parameters
+    ----------
+    network : Module
+        Maps ``[B, n, p]`` to ``[B, n, q]``; every parameter is ``[B, ...]``.
+    data, heldout : Data
+        What to learn from, and what decides when to stop.
+    report : callable
+        Told the share of epochs that are done.
+    """
+    n = data.x.shape[1]
+    size = min(recipe.batch_size, n)
+    steps = n // size  # a smaller last batch would count its rows more than others
+    optimizer = OPTIMIZERS[recipe.optimizer](
+        network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: rate(step, steps * recipe.max_epochs, recipe.warmup)
+    )
+    order = torch.Generator().manual_seed(recipe.seed)
+    with torch.no_grad():
+        best = _Best(network, heldout.losses(network), recipe.patience)
+    for epoch in range(1, recipe.max_epochs + 1):
+        if best.finished:
+            break
+        total = torch.zeros_like(best.losses)
+        rows = torch.randperm(n, generator=order).to(data.x.device)
+        for step in range(steps):
+            losses = data.losses(network, rows[step * size : (step + 1) * size])
+            optimizer.zero_grad()
+            losses.sum().backward()
+            optimizer.step()
+            schedule.step()
+            total += losses.detach() / steps
+        with torch.no_grad():
+            best.update(epoch, total, heldout.losses(network))
+        report(epoch / recipe.max_epochs)
+    return best.restore()
+
+
+def rate(step: int, total: int, warmup: float) -> float:
+    """Share of the peak learning rate at `step` of `total`: linear warm-up, cosine decay to 0."""
+    first = warmup * total
+    if step < first:
+        return (step + 1) / (first + 1)
+    return 0.5 * (1 + math.cos(math.pi * (step - first) / max(total - first, 1)))

@@ -1,0 +1,218 @@
+"""Canonical maps: from X to its canonical variates, and back from those to Y."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, check_choice
+from simcore.align._base import Aligner, AlignmentError, alignment_error, require_rows
+from simcore.basis import Basis, bases
+
+SCALES = ("one", "rho")
+
+
+class _CanonicalAligner(Aligner):
+    """``g(X) = Xc W_X diag(s) pinv(W_Y) + mean(Y)`` over the canonical directions that are kept."""
+
+    correlations_: Tensor
+    x_weights_: Tensor
+    y_weights_: Tensor
+    x_mean_: Tensor
+    y_mean_: Tensor
+
+    scale: str
+
+    def _fit(self, x: Tensor, y: Tensor) -> None:
+        check_choice(self.scale, "scale", SCALES)
+        basis_x, basis_y = self._bases(x, y)
+        for basis, name in ((basis_x, "X"), (basis_y, "Y")):
+            if not basis.kept:
+                raise ValueError(f"{name}: wanted rows that differ, got equal ones")
+        # Fewer rows than this leave directions in which any two layers agree: no map to learn.
+        require_rows(x, "X", max(basis_x.kept, basis_y.kept) + 2, "the canonical directions")
+        cross = basis_x.vectors.double().T @ basis_y.vectors.double()
+        u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
+        keep = self._directions(basis_x, u, rho)
+        u, vt = u[:, keep], vt[keep]
+        self.correlations_ = rho[keep].clamp(max=1.0)
+        self.x_weights_, self._x_inverse = _weights(basis_x, u)
+        self.y_weights_, self._y_inverse = _weights(basis_y, vt.T)
+        self.x_mean_, self.y_mean_ = x.double().mean(0), y.double().mean(0)
+        self._y_components = basis_y.components
+
+    def _bases(self, x: Tensor, y: Tensor) -> tuple[Basis, Basis]:
+        basis_x, basis_y = bases([x, y])
+        return basis_x, basis_y
+
+    def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
+        """Numbers of the canonical directions to keep."""
+        return torch.arange(len(rho), device=rho.device)
+
+    def _scales(self) -> Tensor:
+        rho = self.correlations_
+        return rho if self.scale == "rho" else torch.ones_like(rho)
+
+    def _transform(self, x: Tensor) -> Tensor:
+        forward = (self.x_weights_ * self._scales()) @ self._y_inverse
+        centred = x.double() - self.x_mean_.to(x.device)
+        return (centred @ forward.to(x.device) + self.y_mean_.to(x.device)).to(x.dtype)
+
+    def inverse_transform(self, Y: Array) -> Array:
+        """``Yc W_Y diag(1 / s) pinv(W_X) + mean(X)``.
+
+        Exact where both sides have as many canonical directions as columns, the projection onto
+        the kept directions elsewhere.
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            As `transform`.
+        """
+        return self._apply(self._inverse, Y, "n_features_out_")
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        scales = self._scales()
+        kept = scales > 0  # a direction without correlation was mapped to the mean
+        backward = (self.y_weights_[:, kept] / scales[kept]) @ self._x_inverse[kept]
+        centred = y.double() - self.y_mean_.to(y.device)
+        return (centred @ backward.to(y.device) + self.x_mean_.to(y.device)).to(y.dtype)
+
+
+def _weights(basis: Basis, rotation: Tensor) -> tuple[Tensor, Tensor]:
+    """``W [p, c]`` with ``Xc W`` the canonical variates, and its pseudo-inverse ``[c, p]``."""
+    s, components = basis.singular_values, basis.components.double()
+    return components.T @ (rotation / s[:, None]), (rotation.T * s) @ components
+
+
+class CCAAligner(_CanonicalAligner):
+    """The canonical map: X's canonical variates take the place of Y's.
+
+    ``g(X) = Xc W_X diag(s) pinv(W_Y) + mean(Y)``.
+
+    Parameters
+    ----------
+    scale : {"one", "rho"}
+        ``s``: 1, the bijection of Ren et al., equation 6; or the canonical correlations, which make
+        g the least-squares map.
+
+    Attributes
+    ----------
+    correlations_ : Tensor ``[c]``
+        Canonical correlations on the rows of `fit`, descending.
+    x_weights_, y_weights_ : Tensor ``[p, c]``, ``[q, c]``
+        ``W_X`` and ``W_Y``, float64; the variates ``Xc W_X`` have unit norm.
+    x_mean_, y_mean_ : Tensor ``[p]``, ``[q]``
+
+    Raises
+    ------
+    ValueError
+        In `fit`: an unknown ``scale``; constant columns only; fewer rows than the rank plus 2,
+        where any two layers agree in full.
+
+    References
+    ----------
+    Ren et al. 2023, equations 3 to 6.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore.align import CCAAligner
+    >>> x = torch.randn(100, 8)
+    >>> y = x @ torch.randn(8, 8)
+    >>> aligner = CCAAligner().fit(x, y)
+    >>> bool((aligner.inverse_transform(aligner.transform(x)) - x).abs().max() < 1e-2)
+    True
+    """
+
+    def __init__(self, *, scale: str = "one") -> None:
+        self.scale = scale
+
+
+class SVCCAAligner(_CanonicalAligner):
+    """The canonical map between the leading principal components of both sides.
+
+    `transform` gives rows of Y's space, those of the kept components. `errors` and `score` compare
+    within the kept components of Y, as Ren et al. do: what the truncation of Y cut does not count.
+
+    Parameters, attributes and errors as `CCAAligner`, and:
+
+    Parameters
+    ----------
+    truncation : float or int
+        Principal components kept of each side; see `simcore.svcca_grid`.
+    scale : {"one", "rho"}
+
+    References
+    ----------
+    Raghu et al. 2017; Ren et al. 2023, section 3.3 and 4.1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore.align import SVCCAAligner
+    >>> x = torch.randn(100, 8)
+    >>> SVCCAAligner(truncation=4).fit(x, x).transform(x).shape
+    torch.Size([100, 8])
+    """
+
+    def __init__(self, *, truncation: float | int = 0.99, scale: str = "one") -> None:
+        self.truncation = truncation
+        self.scale = scale
+
+    def _bases(self, x: Tensor, y: Tensor) -> tuple[Basis, Basis]:
+        basis_x, basis_y = bases([x, y])
+        return basis_x.truncate(self.truncation), basis_y.truncate(self.truncation)
+
+    def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
+        components = self._y_components.T.to(y)
+        mean = self.y_mean_.to(y)
+        return alignment_error((predicted - mean) @ components, (y - mean) @ components)
+
+
+class PWCCAAligner(_CanonicalAligner):
+    """The canonical map over the directions that carry most of X's projection weight.
+
+    A direction's weight is ``a_i = sum_j |<h_i, x_j>|`` over X's columns, as in
+    `simcore.pwcca_grid`; directions are kept from the heaviest on until they have
+    ``weight_share`` of the sum. With 1.0 it is `CCAAligner`, as in Ren et al., table 3: the papers
+    give the weights a place in the similarity, not in the map.
+
+    Parameters, attributes and errors as `CCAAligner`, and:
+
+    Parameters
+    ----------
+    weight_share : float
+        In (0, 1].
+    scale : {"one", "rho"}
+
+    References
+    ----------
+    Morcos et al. 2018; Ren et al. 2023, equations 7 to 9.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore.align import PWCCAAligner
+    >>> x = torch.randn(100, 8)
+    >>> PWCCAAligner(weight_share=0.5).fit(x, x).correlations_.shape[0] < 8
+    True
+    """
+
+    def __init__(self, *, weight_share: float = 0.99, scale: str = "one") -> None:
+        self.weight_share = weight_share
+        self.scale = scale
+
+    def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
+        share = self.weight_share
+        if not isinstance(share, Real) or not 0 < share <= 1:
+            raise ValueError(f"weight_share: wanted a share in (0, 1], got {share!r}")
+        scaled = basis.singular_values[:, None] * basis.components.double()
+        weights = (u.T @ scaled).abs().sum(1)
+        order = weights.argsort(descending=True, stable=True)
+        if share == 1:  # the last sums may be equal by rounding
+            return order.sort().values
+        shares = weights[order].cumsum(0) / weights.sum()
+        return order[: int((shares < share).sum()) + 1].sort().values

@@ -1,0 +1,181 @@
+"""Many pairs with one call: trained methods learn all pairs in one batched loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcore._inputs import Array, check_choice
+from simcore._progress import progress_bar
+from simcore.align._base import Aligner, AlignmentError, checked_pair
+from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
+from simcore.align.linear import LinearAligner
+from simcore.align.neural import INNAligner, MLPAligner, NeuralAligner
+
+METHODS: dict[str, type[Aligner]] = {
+    "linear": LinearAligner,
+    "cca": CCAAligner,
+    "svcca": SVCCAAligner,
+    "pwcca": PWCCAAligner,
+    "mlp": MLPAligner,
+    "inn": INNAligner,
+}
+
+
+@dataclass(frozen=True)
+class PairResult:
+    """One fitted pair.
+
+    Attributes
+    ----------
+    aligner : Aligner
+        The fitted map.
+    train, heldout : AlignmentError
+        Its errors on the rows of the fit, and on rows it has not seen.
+    """
+
+    aligner: Aligner
+    train: AlignmentError
+    heldout: AlignmentError
+
+
+def align_pairs(
+    X: Sequence[Array],
+    Y: Sequence[Array],
+    method: str = "inn",
+    *,
+    X_heldout: Sequence[Array] | None = None,
+    Y_heldout: Sequence[Array] | None = None,
+    heldout: float = 0.2,
+    split_seed: int = 0,
+    at_once: int | None = None,
+    progress: bool = False,
+    **params: Any,
+) -> list[PairResult]:
+    """Fit a map from every ``X[i]`` to ``Y[i]`` and judge it on held-out rows.
+
+    The pairs of "inn" and "mlp" are trained in one batched loop; each ends where it would have
+    ended alone, up to rounding.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p]`` and of ``[n, q]`` arrays
+        One pair each; equal shapes for "inn" and "mlp".
+    method : {"inn", "mlp", "linear", "cca", "svcca", "pwcca"}
+    X_heldout, Y_heldout : sequences of arrays, optional
+        The rows to judge on; default: a share of the rows of X and Y, which the fit does not see.
+    heldout : float
+        That share, in (0, 1).
+    split_seed : int
+        Draws those rows, the same for pairs of equal n.
+    at_once : int, optional
+        Most pairs in one batched loop, to bound the memory; default: all.
+    progress : bool
+        Show a progress bar on stderr.
+    **params
+        Parameters of the aligner, as `INNAligner`'s.
+
+    Returns
+    -------
+    list of PairResult
+        One a pair, in order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the pair: different n, NaN, too few rows; different shapes for "inn" and "mlp"; an
+        unknown method or parameter.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore.align import align_pairs
+    >>> x = torch.randn(4, 100, 8)
+    >>> results = align_pairs(list(x), list(x * 2 + 1), "linear")
+    >>> [result.heldout.relative < 1e-3 for result in results]
+    [True, True, True, True]
+    """
+    check_choice(method, "method", tuple(METHODS))
+    if at_once is not None and not (isinstance(at_once, Integral) and at_once >= 1):
+        raise ValueError(f"at_once: wanted a count of at least 1, got {at_once!r}")
+    pairs = _checked_pairs(X, Y, ("X", "Y"))
+    if (X_heldout is None) != (Y_heldout is None):
+        raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
+    if X_heldout is None or Y_heldout is None:
+        pairs, judged = _split(pairs, heldout, split_seed)
+    else:
+        judged = _checked_pairs(X_heldout, Y_heldout, ("X_heldout", "Y_heldout"))
+        if len(judged) != len(pairs):
+            raise ValueError(f"X_heldout: wanted {len(pairs)} pairs as in X, got {len(judged)}")
+    aligners = _fitted(METHODS[method], pairs, params, at_once, progress)
+    return [
+        PairResult(aligner, aligner.errors(*pair), aligner.errors(*rows))
+        for aligner, pair, rows in zip(aligners, pairs, judged, strict=True)
+    ]
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str]) -> list[Pair]:
+    if len(x) != len(y) or len(x) == 0:
+        wanted = f"{len(x)} arrays as in {names[0]}" if len(x) else "at least one pair"
+        raise ValueError(f"{names[1]}: wanted {wanted}, got {len(y)}")
+    return [
+        checked_pair(x[i], y[i], (f"{names[0]}[{i}]", f"{names[1]}[{i}]")) for i in range(len(x))
+    ]
+
+
+def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    if not isinstance(share, Real) or not 0 < share < 1:
+        raise ValueError(f"heldout: wanted a share in (0, 1), got {share!r}")
+    kept, judged = [], []
+    for x, y in pairs:
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
+        cut = min(max(2, round(share * len(x))), len(x) - 2)
+        if cut < 2:
+            raise ValueError(f"X: wanted at least 4 rows to hold some out, got {len(x)}")
+        judged.append((x[order[:cut]], y[order[:cut]]))
+        kept.append((x[order[cut:]], y[order[cut:]]))
+    return kept, judged
+
+
+def _fitted(
+    kind: type[Aligner],
+    pairs: list[Pair],
+    params: dict[str, Any],
+    at_once: int | None,
+    progress: bool,
+) -> list[Aligner]:
+    aligners = [kind().set_params(**params) for _ in pairs]
+    if issubclass(kind, NeuralAligner):
+        _fit_together(aligners, pairs, at_once or len(pairs), progress)
+        return aligners
+    with progress_bar(f"align_pairs, {kind.__name__}", progress) as report:
+        for done, (aligner, pair) in enumerate(zip(aligners, pairs, strict=True), 1):
+            aligner.fit(*pair)
+            report(done / len(pairs))
+    return aligners
+
+
+def _fit_together(
+    aligners: Sequence[Aligner], pairs: list[Pair], at_once: int, progress: bool
+) -> None:
+    first = pairs[0]
+    for i, pair in enumerate(pairs):
+        for name, side, wanted in zip("XY", pair, first, strict=True):
+            if side.shape != wanted.shape or side.dtype != wanted.dtype:
+                raise ValueError(
+                    f"{name}[{i}]: wanted shape {tuple(wanted.shape)} of {wanted.dtype} as in "
+                    f"{name}[0], to train together, got {tuple(side.shape)} of {side.dtype}"
+                )
+    for start in range(0, len(pairs), at_once):
+        part = slice(start, start + at_once)
+        some = [a.set_params(progress=progress) for a in aligners[part]]
+        xs, ys = zip(*pairs[part], strict=True)
+        NeuralAligner.fit_many(some, xs, ys)  # type: ignore[arg-type]
