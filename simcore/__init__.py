@@ -11,6 +11,7 @@
 from importlib.metadata import version as _version
 
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
+from simcore import align as align
 from simcore import stats as stats
 from simcore._C import build_info
 from simcore.attention import attention_grid, distributed_attention
@@ -26,6 +27,7 @@ __all__ = [
     "Basis",
     "MinibatchCKA",
     "__version__",
+    "align",
     "attention_grid",
     "bases",
     "build_info",

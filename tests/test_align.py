@@ -195,7 +195,7 @@ def test_mlp_maps_to_another_width_and_has_no_inverse():
     aligner = MLPAligner(**QUICK).fit(x, y)
     assert aligner.transform(x).shape == (200, 3)
     assert not hasattr(aligner, "inverse_transform")
-    with pytest.raises(AttributeError, match="no inverse_transform.*INNAligner"):
+    with pytest.raises(AttributeError, match=r"no inverse_transform.*INNAligner"):
         aligner.inverse_transform(y)
 
 
