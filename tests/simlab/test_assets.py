@@ -20,6 +20,7 @@ def test_the_offline_files_are_there():
     assert (model / "model.safetensors").is_file()
     assert reviews.is_file()
     assert (pairs / "sts-dev.csv").is_file()
+    assert choices.is_file()
 
 
 def test_a_failing_pip_gives_one_line_and_leaves_nothing(monkeypatch, tmp_path):

@@ -201,9 +201,7 @@ def _as_text(value: Any, where: str, column: str) -> str:
     return " ".join(words)
 
 
-def _choices(
-    found: dict[str, np.ndarray], spec: TaskSpec, where: str
-) -> list[tuple[str, ...]]:
+def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
     """The answers of every row, each after what is to precede it."""
     if len(spec.choices) == 1:  # one column lists them, perhaps beside their letters
         lists = found[spec.choices[0]]

@@ -71,9 +71,7 @@ class Examples:
             raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
         pairs = self.pairs[:count] if self.pairs is not None else None
         choices = self.choices[:count] if self.choices is not None else None
-        return Examples(
-            self.ids[:count], self.texts[:count], pairs, self.labels[:count], choices
-        )
+        return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count], choices)
 
     def each_choice(self) -> Examples:
         """One example for each choice, the pair of text and choice; without choices, itself.
