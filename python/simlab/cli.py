@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from simlab.commands import align
 from simlab.errors import UserError
 from simlab.measures import help_lines
 
@@ -318,6 +319,9 @@ def plot(
     files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
     for file in files:
         console.out.print(str(file))
+
+
+align.register(app)
 
 
 def main() -> None:

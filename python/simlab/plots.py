@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simlab.alignplots import alignment_figures, is_alignment
 from simlab.errors import UserError
 from simlab.files import atomic_file
 from simlab.kinds import CLS
@@ -81,6 +82,8 @@ def plot_results(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
+    aligned = is_alignment(frame)
+    alignment, frame = frame[aligned], frame[~aligned]
     grids = frame[frame["layer_y"].notna()]
     _require_comparisons(grids, comparisons)
     if comparisons:
@@ -93,6 +96,8 @@ def plot_results(
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
+    for name, figure in alignment_figures(alignment).items():
+        files += _save(figure, folder / name, formats)
     if not files:
         raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
     return files

@@ -1,0 +1,147 @@
+"""``simcore inject`` and ``simcore align-study``: how well one model's states map to another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simlab.commands.options import (
+    HeldoutSize,
+    LabelColumn,
+    MaxLength,
+    ModelArgument,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+    when,
+)
+
+Epochs = Annotated[
+    int | None, typer.Option(help="Passes of inn and mlp over their rows (100, or until no gain).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(inject)
+    app.command(name="align-study")(align_study)
+
+
+def inject(
+    a: ModelArgument,
+    b: Annotated[str, typer.Argument(help="A folder of `simcore finetune`, which goes on.")],
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
+    layer: Annotated[
+        int | None, typer.Option(help="0 is the embedding output; default: the last.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="`itself`, `identity`, `linear`, `cca`, `svcca`, `pwcca`, `mlp`, `inn`, "
+            "`random-embeddings` or `random-labels`, repeatable; default: all but svcca."
+        ),
+    ] = None,
+    tokens: Annotated[
+        str, typer.Option(help="Replace `cls`, the classifier token, or `all` tokens.")
+    ] = "cls",
+    fit_size: Annotated[int, typer.Option(help="Training examples that the maps learn from.")] = (
+        1600
+    ),
+    epochs: Epochs = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of trained maps and random rows.")] = 0,
+    label_a: Annotated[str | None, typer.Option(help="A's name in results and figures.")] = None,
+    label_b: Annotated[str | None, typer.Option(help="B's name in results and figures.")] = None,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    max_length: MaxLength = 64,
+    overwrite: Overwrite = False,
+) -> None:
+    """Let B go on from g(hidden states of A) at one layer, for several maps g, and score it.
+
+    The maps are fitted on training examples, the metric is that of the held-out ones.
+
+    Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
+    """
+    from simlab import console, models, tasks
+    from simlab import inject as step
+
+    task_options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    methods = tuple(method) if method else None
+    options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
+    with continues(f"of {out}"):
+        options.check()
+        loaded = tasks.load_task(task, task_options)
+        outcome = step.write_injection(
+            models.resolve(a),
+            models.resolve(b),
+            loaded,
+            out,
+            options,
+            labels=(label_a, label_b),
+            replace=overwrite,
+        )
+    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+
+
+def align_study(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Representation folders of the models, of the same rows."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of results files to write.")],
+    name: Annotated[
+        str, typer.Option(help="Of this set of models in results and figures, e.g. `fine-tuned`.")
+    ] = "models",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="`linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; default: inn."
+        ),
+    ] = None,
+    within: Annotated[
+        bool, typer.Option("--within", help="Also every layer of a model to every other of it.")
+    ] = False,
+    heldout_share: Annotated[
+        float, typer.Option(help="Share of the examples that the maps are judged on.")
+    ] = 0.5,
+    rows: Annotated[
+        int, typer.Option(help="Most rows that a map learns from, and is judged on.")
+    ] = 20_000,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="Maps trained in one batched loop; bounds the memory.")
+    ] = 16,
+    epochs: Epochs = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split and of trained maps.")] = 0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Alignment error of every pair of models, layer by layer, and every layer's complexity.
+
+    One file for each pair and method; an interrupted study goes on where it was.
+
+    Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
+    --within --out runs/results/alignment`
+    """
+    from simlab import alignstudy as step
+    from simlab import console
+
+    options = step.StudyOptions(
+        name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed
+    )
+    with continues(f"in {out}"):
+        outcomes = step.write_study(folders, out, options, replace=overwrite)
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    skipped = all(outcome.skipped for outcome in outcomes)
+    console.out.print(f"{out}: {len(outcomes)} files ({when(skipped, seconds)})")
