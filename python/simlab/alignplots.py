@@ -110,7 +110,7 @@ def plot_within(rows: pd.DataFrame) -> Figure:
 def plot_complexity(rows: pd.DataFrame) -> Figure:
     """Nuclear norm per layer, a line a model."""
     figure, (axis,) = _panels(1)
-    draw_curves(axis, rows)
+    draw_curves(axis, rows.drop_duplicates(["model_x", "layer_x"]))  # a model of two studies
     _finish(axis, "", "layer", "nuclear norm at unit Frobenius norm")
     axis.legend(frameon=False, fontsize=7)
     return _titled(figure, rows, "Complexity of layers")
@@ -129,7 +129,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
             axis.bar(places, mean, 0.36, yerr=spread, color=colour, capsize=2, label=part)
         axis.set_xticks(range(len(methods)), methods)
         _finish(axis, str(study), "", "relative error")
-        axis.legend(frameon=False)
+    axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
     return _titled(figure, rows, "Alignment by method, mean and standard deviation over layers")
 
 

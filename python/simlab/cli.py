@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import align
+from simlab.commands import align, listing
 from simlab.errors import UserError
 from simlab.measures import help_lines
 
@@ -34,7 +34,8 @@ ModelArgument = Annotated[
 TaskArgument = Annotated[
     str,
     typer.Argument(
-        help="`rt`, `stsb` (offline), a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+        help="A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER "
+        "with its files, a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
@@ -322,6 +323,7 @@ def plot(
 
 
 align.register(app)
+listing.register(app)
 
 
 def main() -> None:
