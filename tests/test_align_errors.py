@@ -1,0 +1,178 @@
+"""What aligners refuse: one message each, naming the argument, the wanted and the found."""
+
+import numpy as np
+import pytest
+
+from simcore.align import (
+    METHODS,
+    CCAAligner,
+    INNAligner,
+    LinearAligner,
+    MLPAligner,
+    NotFittedError,
+    PWCCAAligner,
+    SVCCAAligner,
+    align_pairs,
+)
+
+X = np.random.default_rng(0).standard_normal((60, 5))
+QUICK = {"max_epochs": 2, "hidden": 4}
+
+
+def make(method):
+    return METHODS[method](**(QUICK if method in ("inn", "mlp") else {}))
+
+
+def spoiled(value):
+    array = X.copy()
+    array[3, :2] = value
+    return array
+
+
+ROWS = {
+    "no array": ((X.tolist(), X), TypeError, r"X: wanted a torch tensor or numpy array, got list"),
+    "complex": ((X, X.astype(complex)), TypeError, r"Y: wanted a floating-point.*complex128"),
+    "one dimension": ((X, X[:, 0]), ValueError, r"Y: wanted shape \[n, p\].*\(60,\)"),
+    "no columns": ((X[:, :0], X), ValueError, r"X: wanted shape .* at least 1, got \(60, 0\)"),
+    "different n": ((X, X[:59]), ValueError, r"Y: wanted n = 60 rows as in X, got 59"),
+    "one row": ((X[:1], X[:1]), ValueError, r"X: wanted at least 2 rows.*got 1"),
+    "nan in X": ((spoiled(np.nan), X), ValueError, r"X: wanted finite values, got 2 .* of 300"),
+    "inf in Y": ((X, spoiled(np.inf)), ValueError, r"Y: wanted finite values, got 2 .* of 300"),
+}
+
+
+@pytest.mark.parametrize("case", ROWS, ids=str)
+@pytest.mark.parametrize("method", METHODS)
+def test_bad_rows_are_refused_before_anything_is_learnt(method, case):
+    arguments, kind, message = ROWS[case]
+    aligner = make(method).fit(X, X)
+    before = aligner.transform(X)
+    with pytest.raises(kind, match=message):
+        aligner.fit(*arguments)
+    with pytest.raises(kind, match=message):
+        aligner.errors(*arguments)
+    assert np.array_equal(aligner.transform(X), before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_before_fit(method):
+    aligner = make(method)
+    calls = [aligner.transform, lambda x: aligner.score(x, x), lambda x: aligner.errors(x, x)]
+    if method != "mlp":
+        calls.append(aligner.inverse_transform)
+    for call in calls:
+        with pytest.raises(NotFittedError, match="Aligner: wanted a call of fit first, found none"):
+            call(X)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_width_after_fit(method):
+    aligner = make(method).fit(X, X)
+    message = "wanted 5 columns as in fit, got 4"
+    with pytest.raises(ValueError, match=f"X: {message}"):
+        aligner.transform(X[:, :4])
+    with pytest.raises(ValueError, match=f"Y: {message}"):
+        aligner.score(X, X[:, :4])
+    if method != "mlp":
+        with pytest.raises(ValueError, match=message):
+            aligner.inverse_transform(X[:, :4])
+    with pytest.raises(ValueError, match="X: wanted finite values, got 2"):
+        aligner.transform(spoiled(np.nan))
+
+
+TOO_FEW = {
+    "linear": (LinearAligner(), 5, r"wanted at least 6 rows for least squares.*got 5"),
+    "cca": (CCAAligner(), 6, r"wanted at least 7 rows for the canonical directions, got 6"),
+    "svcca": (SVCCAAligner(truncation=4), 5, r"wanted at least 6 rows.*got 5"),
+    "pwcca": (PWCCAAligner(), 6, r"wanted at least 7 rows.*got 6"),
+    "inn": (INNAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
+    "mlp": (MLPAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_too_few_rows(method):
+    aligner, n, message = TOO_FEW[method]
+    with pytest.raises(ValueError, match=message):
+        aligner.fit(X[:n], X[:n])
+    aligner.fit(X[: n + 1], X[: n + 1])
+
+
+def test_ridge_needs_no_more_rows_than_two():
+    assert LinearAligner(ridge=1.0).fit(X[:3], X[:3]).transform(X).shape == X.shape
+
+
+PARAMETERS = {
+    "ridge": (LinearAligner(ridge=-1.0), r"ridge: wanted a number of at least 0, got -1.0"),
+    "scale": (CCAAligner(scale="two"), r"scale: wanted 'one' or 'rho', got 'two'"),
+    "truncation": (SVCCAAligner(truncation=2.5), r"truncation: wanted a share in \(0, 1\]"),
+    "weight_share": (PWCCAAligner(weight_share=0), r"weight_share: wanted a share.*got 0"),
+    "optimizer": (INNAligner(optimizer="sgd"), r"optimizer: wanted 'adam' or 'adamw', got 'sgd'"),
+    "learning_rate": (INNAligner(learning_rate=0), r"learning_rate: wanted more than 0, got 0"),
+    "weight_decay": (INNAligner(weight_decay=-1), r"weight_decay: wanted at least 0, got -1"),
+    "warmup": (INNAligner(warmup=1.0), r"warmup: wanted a share in \[0, 1\), got 1.0"),
+    "max_epochs": (MLPAligner(max_epochs=0), r"max_epochs: wanted more than 0, got 0"),
+    "batch_size": (MLPAligner(batch_size=0), r"batch_size: wanted more than 0, got 0"),
+    "patience": (MLPAligner(patience=0), r"patience: wanted more than 0, got 0"),
+    "validation_share": (INNAligner(validation_share=1), r"validation_share: wanted a share"),
+    "hidden": (MLPAligner(hidden=0), r"hidden: wanted at least 1, got 0"),
+    "n_blocks": (INNAligner(n_blocks=0), r"n_blocks: wanted at least 1, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_out_of_range(name):
+    aligner, message = PARAMETERS[name]
+    with pytest.raises(ValueError, match=message):
+        aligner.fit(X, X)
+
+
+def test_parameters_that_do_not_exist():
+    with pytest.raises(ValueError, match=r"rigde: wanted one of \['ridge'\] of LinearAligner"):
+        LinearAligner().set_params(rigde=1)
+
+
+def test_an_inn_keeps_the_number_of_columns():
+    message = "Y: wanted as many columns as X, 2 or more, got 4 for X's 5"
+    with pytest.raises(ValueError, match=message):
+        INNAligner(**QUICK).fit(X, X[:, :4])
+    with pytest.raises(ValueError, match="got 1 for X's 1"):
+        INNAligner(**QUICK).fit(X[:, :1], X[:, :1])
+
+
+def test_constant_rows_have_no_canonical_directions():
+    with pytest.raises(ValueError, match="Y: wanted rows that differ, got equal ones"):
+        CCAAligner().fit(X, np.ones((60, 3)))
+
+
+def test_constant_targets_have_no_relative_error():
+    found = LinearAligner().fit(X, np.ones((60, 3))).errors(X, np.ones((60, 3)))
+    assert found.mse < 1
+    assert np.isnan(found.relative)
+
+
+PAIRS = {
+    "method": (([X], [X], "ols"), {}, r"method: wanted 'linear'.*got 'ols'"),
+    "no pairs": (([], []), {}, r"Y: wanted at least one pair, got 0"),
+    "another count": (([X, X], [X]), {}, r"Y: wanted 2 arrays as in X, got 1"),
+    "pair is named": (([X, X], [X, X[:59]]), {}, r"Y\[1\]: wanted n = 60 rows as in X\[1\]"),
+    "nan": (([X, spoiled(np.nan)], [X, X]), {}, r"X\[1\]: wanted finite values, got 2"),
+    "shapes": (([X, X[:50]], [X, X[:50]], "inn"), {}, r"X\[1\]: wanted shape \(48, 5\).*\(40, 5\)"),
+    "heldout": (([X], [X]), {"heldout": 1.0}, r"heldout: wanted a share in \(0, 1\), got 1.0"),
+    "one side": (([X], [X]), {"X_heldout": [X]}, r"X_heldout, Y_heldout: wanted both"),
+    "heldout count": (
+        ([X], [X]),
+        {"X_heldout": [X, X], "Y_heldout": [X, X]},
+        r"X_heldout: wanted 1 pairs as in X, got 2",
+    ),
+    "few rows": (([X[:3]], [X[:3]]), {}, r"X: wanted at least 4 rows to hold some out, got 3"),
+    "at_once": (([X], [X]), {"at_once": 0}, r"at_once: wanted a count of at least 1, got 0"),
+    "parameter": (([X], [X]), {"depht": 2}, r"depht: wanted one of .* of INNAligner"),
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_pairs(case):
+    arguments, options, message = PAIRS[case]
+    with pytest.raises(ValueError, match=message):
+        align_pairs(*arguments, **options)
