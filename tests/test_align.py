@@ -174,6 +174,16 @@ def test_inn_undoes_itself_after_training(dtype, bound, columns):
     assert max_error(back, x) / float(x.abs().max()) < bound
 
 
+def test_permutations_between_blocks_are_undone_too():
+    x, y = rows()
+    mixed, plain = (
+        INNAligner(**QUICK, mixing=mixing).fit(x, y) for mixing in ("permutation", "none")
+    )
+    assert max_error(mixed.transform(x), plain.transform(x)) > ALIGNED
+    back = mixed.inverse_transform(mixed.transform(x))
+    assert max_error(back, x) / np.abs(x).max() < INVERSE_FLOAT64
+
+
 def test_same_seed_same_bits_another_seed_another_map():
     x, y = rows()
     first, second, other = (
@@ -199,10 +209,12 @@ def test_mlp_maps_to_another_width_and_has_no_inverse():
         aligner.inverse_transform(y)
 
 
-@pytest.mark.parametrize("method", ["inn", "mlp"])
-def test_pairs_trained_together_end_where_they_end_alone(method):
+@pytest.mark.parametrize(
+    "method,options", [("inn", {}), ("inn", {"mixing": "permutation"}), ("mlp", {})]
+)
+def test_pairs_trained_together_end_where_they_end_alone(method, options):
     sides = [rows(seed=seed) for seed in range(3)]
-    params = {**QUICK, "max_epochs": 5}
+    params = {**QUICK, "max_epochs": 5, **options}
     xs, ys = zip(*sides, strict=True)
     together = align_pairs(xs, ys, method, **params)
     for i, result in enumerate(together):

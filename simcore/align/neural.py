@@ -132,6 +132,8 @@ class INNAligner(NeuralAligner):
         Width of the MLP in each coupling.
     depth : int
         Hidden layers of that MLP.
+    mixing : {"none", "permutation"}
+        Whether every coupling draws anew which columns form its halves; see `CouplingINN`.
     optimizer : {"adamw", "adam"}
     learning_rate : float
         The peak: linear warm-up, then half a cosine down to 0.
@@ -195,6 +197,7 @@ class INNAligner(NeuralAligner):
         n_blocks: int = 4,
         hidden: int = 256,
         depth: int = 1,
+        mixing: str = "none",
         optimizer: str = "adamw",
         learning_rate: float = 2e-3,
         weight_decay: float = 1e-2,
@@ -211,6 +214,7 @@ class INNAligner(NeuralAligner):
         self.n_blocks = n_blocks
         self.hidden = hidden
         self.depth = depth
+        self.mixing = mixing
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -227,7 +231,15 @@ class INNAligner(NeuralAligner):
     def _network(self, p: int, q: int, batch: int) -> nn.Module:
         if p != q or p < 2:
             raise ValueError(f"Y: wanted as many columns as X, 2 or more, got {q} for X's {p}")
-        return CouplingINN(p, self.n_blocks, self.hidden, depth=self.depth, batch=batch)
+        return CouplingINN(
+            p,
+            self.n_blocks,
+            self.hidden,
+            depth=self.depth,
+            mixing=self.mixing,
+            seed=self.seed,
+            batch=batch,
+        )
 
     def inverse_transform(self, Y: Array) -> Array:
         """The exact inverse of `transform`.
