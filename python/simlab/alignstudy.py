@@ -24,7 +24,7 @@ import numpy as np
 
 from simlab.console import progress
 from simlab.errors import UserError
-from simlab.inject import FITTED, TRAINED
+from simlab.inject import FITTED, TRAINED, warnings_as_notes
 from simlab.jobs import Outcome
 from simlab.representations import (
     Representations,
@@ -263,7 +263,8 @@ class _Part:
         )
         heldout = dict(zip(("X_heldout", "Y_heldout"), judged, strict=True))
         try:
-            results = align_pairs(*learnt, self.method, **heldout, **self._params())
+            with warnings_as_notes():
+                results = align_pairs(*learnt, self.method, **heldout, **self._params())
         except ValueError as error:
             where = " and ".join(str(side.folder) for side in (self.x, self.y))
             raise UserError(f"{where}: {self.method}: {error}") from None

@@ -8,6 +8,7 @@ maps g are fitted on training examples alone.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
-from simlab.console import progress
+from simlab.console import err, progress
 from simlab.errors import UserError
 from simlab.families import family_of, layer_states
 from simlab.files import hash_json
@@ -262,11 +263,14 @@ class InjectionPair:
         aligners: dict[str, Aligner] = {}
         for method in fitted:
             trained = method in TRAINED
-            params = {"seed": self.options.seed, "progress": False} if trained else {}
+            params: dict[str, Any] = {}
+            if trained:
+                params = {"seed": self.options.seed, "progress": err.is_terminal}
             if trained and self.options.epochs is not None:
                 params["max_epochs"] = self.options.epochs
             try:
-                aligners[method] = ALIGNERS[method](**params).fit(side_x, side_y)
+                with warnings_as_notes():
+                    aligners[method] = ALIGNERS[method](**params).fit(side_x, side_y)
             except ValueError as error:
                 raise UserError(f"--method {method}, {len(side_x)} rows: {error}") from error
         return aligners, (side_y.mean(0), side_y.std(0))
@@ -277,9 +281,9 @@ class InjectionPair:
         import torch
 
         task, heldout = self.task, self.task.heldout
-        outputs = len(task.label_names) if task.is_multiple_choice else self.b.config.num_labels
         run = [name for name in self.methods if name != RANDOM_LABELS]
-        logits = {name: np.empty((len(heldout), outputs), np.float32) for name in run}
+        shape = (len(heldout), self.b.config.num_labels)
+        logits = {name: np.empty(shape, np.float32) for name in run}
         noise = torch.Generator().manual_seed(self.options.seed)
         with torch.no_grad():
             for rows, _, batch_b, own in self._batches(heldout, "injecting"):
@@ -350,6 +354,16 @@ class InjectionPair:
                     f"--tokens {ALL}: wanted models that cut texts into the same tokens, found "
                     f"{self.names[0]} and {self.names[1]} to differ in example {example}"
                 )
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print what aligners warn of, such as a loss that became NaN, as notes of the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        err.print(f"[yellow]note:[/] {message}")
 
 
 def _flat(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -205,6 +205,16 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"--tokens all: wanted models that cut texts", other, b, layer=1, tokens="all")
 
 
+def test_a_loss_that_becomes_nan_is_a_note(pair_of_models, review_task, capfd, monkeypatch):
+    from simcore.align import _training
+
+    monkeypatch.setattr(_training, "rate", lambda *_: 1e38)
+    options = InjectOptions(2, ("itself", "inn"), fit_size=100, epochs=2)
+    _, inn = InjectionPair(*pair_of_models, review_task, options).rows("A", "B")
+    assert 0 <= inn.value <= 1
+    assert "note: INNAligner: the loss became NaN or infinite" in capfd.readouterr().err
+
+
 def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_task):
     from transformers import AutoModel
 
