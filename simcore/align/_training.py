@@ -86,13 +86,11 @@ class _Best:
     def __init__(self, network: nn.Module, losses: Tensor, patience: int) -> None:
         self.network, self.patience = network, patience
         self.state = {name: p.detach().clone() for name, p in network.named_parameters()}
-        self.losses = losses.clone()
+        self.losses: list[float] = losses.tolist()
         self.epochs = [0] * len(losses)
-        self.stopped: list[str | None] = [
-            None if ok else "nan" for ok in torch.isfinite(losses).tolist()
-        ]
+        self.stopped = [None if math.isfinite(loss) else "nan" for loss in self.losses]
         self.train: list[list[float]] = [[] for _ in losses]
-        self.heldout = [[loss] for loss in losses.tolist()]
+        self.heldout = [[loss] for loss in self.losses]
 
     @property
     def finished(self) -> bool:
@@ -165,7 +163,7 @@ def train(
     for epoch in range(1, recipe.max_epochs + 1):
         if best.finished:
             break
-        total = torch.zeros_like(best.losses)
+        total = data.x.new_zeros(len(data.x))
         rows = torch.randperm(n, generator=order).to(data.x.device)
         for step in range(steps):
             losses = data.losses(network, rows[step * size : (step + 1) * size])
