@@ -29,7 +29,7 @@ _STUDIES = (ALIGNMENT, WITHIN, COMPLEXITY)
 
 def is_alignment(frame: pd.DataFrame) -> pd.Series:
     """Which rows of a results table are those of this module's figures."""
-    kind = frame["comparison"].str.partition(":")[0]
+    kind = frame["comparison"].str.split(":").str[0]  # partition has no column 0 of no rows
     return kind.isin([*_STUDIES, INJECTION])
 
 
