@@ -86,10 +86,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList 
   problem.x = layer_views(x);
   problem.y = layer_views(y);
   const cpu::Runtime runtime = torch_runtime();
-  const int threads =
-      affordable_threads(cpu::nuclear_workspace(problem), max_memory, runtime.threads);
+  const int64_t left = cpu::memory_bound(max_memory) - cpu::packed_bytes(problem);
+  const bool keep_packed = runtime.threads * cpu::nuclear_workspace(problem, true) <= left;
+  const int threads = keep_packed ? runtime.threads
+                                  : affordable_threads(cpu::nuclear_workspace(problem, false),
+                                                       max_memory, runtime.threads);
   try {
-    const cpu::NuclearResult result = cpu::nuclear_norms(problem, threads, runtime);
+    const cpu::NuclearResult result = cpu::nuclear_norms(problem, keep_packed, threads, runtime);
     const int64_t rows = int64_t(result.norm_x.size()), columns = int64_t(result.norm_y.size());
     return {to_tensor(result.xy, {rows, columns}), to_tensor(result.norm_x, {rows}),
             to_tensor(result.norm_y, {columns})};
