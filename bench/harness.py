@@ -17,9 +17,9 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -224,6 +224,24 @@ class Job(ABC):
     @abstractmethod
     def floor_flops(self) -> float:
         """The fewest floating-point operations that give the result."""
+
+
+@dataclass(frozen=True)
+class LayersJob(Job):
+    """A job on `drifting_layers`."""
+
+    layers: int
+    n: int
+    p: int
+
+    def data(self) -> Tensor:
+        return drifting_layers(self.layers, self.n, self.p)
+
+    def tiny(self) -> Self:
+        return replace(self, layers=2, n=64, p=8)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
 
 
 def measure(job: Job, name: str) -> dict[str, float]:
