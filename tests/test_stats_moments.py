@@ -13,7 +13,7 @@ from draws import MEASURED, pair
 from bench.peak import in_subprocess
 from simcore import stats
 from simcore.reference.stats import resampled_cka
-from simcore.stats.moments import pearson3_tail
+from simcore.stats.moments import pearson3_tail, trace_of_cube
 
 MB = 2**20
 
@@ -73,6 +73,16 @@ def test_moments_in_float32(kernel, estimator, offset):
     for name in ("null_std", "null_skewness"):
         ratio = getattr(got, name) / torch.from_numpy(getattr(want, name))
         assert tolerance.max_error(ratio, ones) <= tolerance.FLOAT32_MOMENTS, name
+
+
+@pytest.mark.parametrize("n", [1, 33, 127, 128, 129, 500])
+def test_trace_of_cube(n):
+    m = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    m += m.T.clone()
+    want = torch.linalg.eigvalsh(m).pow(3)
+    tolerance.assert_same(
+        trace_of_cube(m) / want.abs().sum(), want.sum() / want.abs().sum(), m.dtype
+    )
 
 
 def test_pearson3_tail():

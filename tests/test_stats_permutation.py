@@ -101,9 +101,7 @@ def test_pvalues_are_uniform_under_the_null(name):
     pvalues = []
     for seed in range(trials):
         x, y = torch.randn(2, 1, 20, 3, generator=generator).to(dtype)
-        result = stats.permutation_test(
-            x, y, measure=measure, permutations=permutations, seed=seed
-        )
+        result = stats.permutation_test(x, y, measure=measure, permutations=permutations, seed=seed)
         pvalues.append(float(result.pvalue))
     # Uniform on multiples of a step: the middle of each step is uniform up to half of it.
     step = 1 / (1 + permutations)
