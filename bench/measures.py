@@ -37,11 +37,15 @@ def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str
 
 
 def _svcca() -> dict[str, Contestant]:
+    return _contestants("svcca", torch_per_pair=formulas.svcca_per_pair)
+
+
+def _svcca_alone() -> dict[str, Contestant]:
     return _contestants("svcca")
 
 
 def _pwcca() -> dict[str, Contestant]:
-    return _contestants("pwcca")
+    return _contestants("pwcca", torch_per_pair=formulas.pwcca_per_pair)
 
 
 def _procrustes() -> dict[str, Contestant]:
@@ -110,7 +114,7 @@ class Job(harness.LayersJob):
 
 JOBS = {
     "svcca13": Job(13, 1600, 768, "svcca", _svcca),
-    "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca, _minilm),
+    "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca_alone, _minilm),
     "pwcca13": Job(13, 1600, 768, "pwcca", _pwcca),
     "procrustes13": Job(13, 1600, 768, "procrustes", _procrustes),
     "neuronsim13": Job(13, 1600, 768, "neuronsim", _neuronsim),

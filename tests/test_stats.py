@@ -148,7 +148,7 @@ PEAKS = {
 
 @pytest.mark.parametrize("name", PEAKS)
 def test_max_memory_is_obeyed(name):
-    """Gram matrices of 30 layers of 1,000 rows are 120 MB, bases and copies of z on either side 38."""
+    """Gram matrices of 30 layers are 120 MB; bases, and copies, of z on either side 38."""
     program = f"""
 import torch
 from bench.peak import peak_during
