@@ -240,12 +240,22 @@ def test_a_split_is_not_another_whose_name_begins_alike(tmp_path, folders):
 @pytest.mark.parametrize("name", ["mnli-mm", "boolq", "quartz", "yelp"])
 def test_the_hub_gives_the_same_task_as_its_files(folders, monkeypatch, name):
     asked = []
-    monkeypatch.setattr(hub, "download", lambda name: asked.append(name) or dict(published(task)))
-    spec, task = TASKS[name], name
+    monkeypatch.setattr(
+        hub, "download", lambda name, task: asked.append(name) or dict(published(task))
+    )
+    spec = TASKS[name]
     monkeypatch.setitem(TASKS, name, dataclasses.replace(spec, offline=None))
     found = load_task(name)
     assert asked == [spec.hub]
     assert found.heldout.fingerprint == from_folder(folders[name], name).heldout.fingerprint
+
+
+def test_a_named_task_that_cannot_be_had_says_how_to_bring_it(monkeypatch):
+    monkeypatch.setattr(hub, "hub_reachable", lambda: False)
+    with pytest.raises(
+        UserError, match=r"task rte: wanted the data set .* files as rte:FOLDER, found"
+    ):
+        load_task("rte")
 
 
 def test_matched_and_mismatched_are_two_splits(folders):
