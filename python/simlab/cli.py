@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from simlab.commands import listing
 from simlab.errors import UserError
 from simlab.measures import help_lines
 
@@ -33,7 +34,8 @@ ModelArgument = Annotated[
 TaskArgument = Annotated[
     str,
     typer.Argument(
-        help="`rt`, `stsb` (offline), a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+        help="A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER "
+        "with its files, a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
@@ -318,6 +320,9 @@ def plot(
     files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
     for file in files:
         console.out.print(str(file))
+
+
+listing.register(app)
 
 
 def main() -> None:

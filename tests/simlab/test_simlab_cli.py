@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tinymodels import COLUMNS, save_tiny_model
 
 from simlab.kinds import KINDS
@@ -148,16 +149,6 @@ def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, revie
     assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000
 
 
-def check_refused(outcome, *words):
-    code, printed, errors = outcome
-    assert code == 2
-    assert printed == ""
-    assert len(errors) == 1, errors
-    assert errors[0].startswith("error: ")
-    for word in words:
-        assert word in errors[0]
-
-
 def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews, monkeypatch):
     out = tmp_path / "reps"
     model = str(tiny_bert.path)
@@ -182,7 +173,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
     ("arguments", "words"),
     [
         (("no-such-model-anywhere", "rt"), ("no-such-model-anywhere", "hub")),
-        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, stsb")),
+        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, imdb")),
         (("a/b/c", "rt"), ("a/b/c", "folder")),
         (("not a name!", "rt"), ("not a name!",)),
     ],
@@ -191,7 +182,8 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
 def test_unknown_names_fail_in_seconds_without_a_hub(
     tmp_path, simcore, monkeypatch, arguments, words
 ):
-    from simlab import hub, models
+    from simlab import models
+    from simlab.tasks import hub
 
     for module in (hub, models):
         monkeypatch.setattr(module, "hub_reachable", lambda: False)
