@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from simlab.console import progress
 from simlab.errors import UserError
 from simlab.files import read_json, write_json
 from simlab.freezing import freeze_layers, parameter_counts, parse_freeze
-from simlab.jobs import Outcome, run_job
+from simlab.jobs import RECORD, Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
 from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
@@ -71,9 +73,28 @@ def finetune(
     }
 
     def make(partial: Path) -> None:
-        _train(source, task, recipe, partial, cka_every)
+        try:
+            _train(source, task, recipe, partial, cka_every)
+        except BaseException:
+            _keep_complete(partial)
+            raise
 
     return run_job(folder, inputs, make, replace=replace, resumable=True)
+
+
+def finetune_seeds(
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folders: Mapping[int, Path],
+    *,
+    replace: bool = False,
+    cka_every: int | None = None,
+) -> Iterator[Outcome]:
+    """`finetune` with each seed into its folder; each is a step of its own and resumes alone."""
+    for seed, folder in folders.items():
+        seeded = dataclasses.replace(recipe, seed=seed)
+        yield finetune(source, task, seeded, folder, replace=replace, cka_every=cka_every)
 
 
 def require_varied_labels(task: Task) -> None:
@@ -146,6 +167,18 @@ def _train(
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
+
+
+def _keep_complete(folder: Path) -> None:
+    """Of an interrupted run, keep complete Trainer checkpoints and nothing half-written."""
+    from simlab.trainer import last_checkpoint, remove_incomplete_checkpoints
+
+    scratch = folder / _TRAINER_FOLDER
+    remove_incomplete_checkpoints(scratch)
+    for path in folder.iterdir():
+        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
