@@ -10,6 +10,8 @@ Data flows one way, and every arrow is a file on disk::
                                      |               |
                                      +--> results/*.parquet --plots--> figures/
 
+`CKACallback` records, in any Hugging Face Trainer, how far each layer has moved from where it was.
+
 The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
 `localization`, `results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `words`
 and `kinds` say what the rows of a representation are, `representations` how they lie on disk,
@@ -18,3 +20,18 @@ and `kinds` say what the rows of a representation are, `representations` how the
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simlab.callbacks import CKACallback
+
+__all__ = ["CKACallback"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "CKACallback":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from simlab.callbacks import CKACallback
+
+    return CKACallback

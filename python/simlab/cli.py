@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import finetune, truncate
+from simlab.commands import blocks, finetune, truncate
 from simlab.commands.options import (
     BatchSize,
     Epochs,
@@ -214,6 +214,7 @@ def localize(
 
 
 truncate.register(app)
+blocks.register(app)
 
 
 @app.command()

@@ -22,13 +22,16 @@ from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
+    from simlab.callbacks import CKACallback
     from simlab.tasks import Examples, Task
 
 EVALUATION = "evaluation.json"
 EVALUATION_BATCH = 64
+CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
+_MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
 
 
 def finetune(
@@ -165,6 +168,8 @@ def _train(
     else:  # interrupted after the last step
         model = load_classifier(ModelSource(source.name, checkpoint), task)
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    if cka_every is not None:
+        _write_record(tokenizer, task, recipe, folder, cka_every)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
 
@@ -204,7 +209,9 @@ def _run_trainer(
     rows = encode(tokenizer, task.train, recipe.max_length)
     for row, label in zip(rows, task.train.labels.tolist(), strict=True):
         row["labels"] = label
-    callbacks = [StepTimes()]
+    callbacks: list[TrainerCallback] = [StepTimes()]
+    if cka_every is not None:
+        callbacks.append(_cka_callback(tokenizer, task, recipe, cka_every))
     name = "random twin" if recipe.random_init else "fine-tuning"
     with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
         trainer = make_trainer(
@@ -218,6 +225,27 @@ def _run_trainer(
         )
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _cka_callback(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, every: int
+) -> CKACallback:
+    from simlab.callbacks import CKACallback
+
+    examples = task.heldout.head(min(_MOST_PROBES, len(task.heldout)))
+    return CKACallback(encode(tokenizer, examples, recipe.max_length), every=every)
+
+
+def _write_record(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
+) -> None:
+    """Write what the callback recorded, which the last checkpoint holds."""
+    from simlab.trainer import last_checkpoint, read_state
+
+    callback = _cka_callback(tokenizer, task, recipe, every)
+    callback.take_up(read_state(last_checkpoint(folder / _TRAINER_FOLDER))["log_history"])
+    label = f"FT[{recipe.seed}]"
+    callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
 
 
 def _write_checkpoint(

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 # Values of `comparison` that are not grids.
 TRUNCATION = "truncation-untuned"
 BASELINE = "baseline"
+TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
+BLOCKS, BLOCK_SCORE = "blocks", "block-score"
+FREEZING = "freezing"
 MAJORITY = "majority class"
 
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
