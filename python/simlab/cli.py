@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import blocks, finetune, truncate
+from simlab.commands import blocks, finetune, freeze_study, truncate
 from simlab.commands.options import (
     BatchSize,
     Epochs,
@@ -79,6 +79,7 @@ def demo(
 
 
 finetune.register(app)
+freeze_study.register(app)
 
 
 @app.command()

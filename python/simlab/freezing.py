@@ -12,6 +12,7 @@ twelve.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from simlab.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
+
+    from simlab.models import ModelSource
+    from simlab.tasks import Task
 
 NONE, BOTTOM, TOP = "none", "bottom", "top"
 
@@ -58,6 +62,32 @@ def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> N
     """
     if freeze is None:
         return
+    layers = _layers(model, freeze, name)
+    if freeze.side == BOTTOM:
+        frozen = _behind_layer(model, freeze.count)
+    else:
+        frozen = [p for layer in layers[-freeze.count :] for p in layer.parameters()]
+    for parameter in frozen:
+        parameter.requires_grad = False
+
+
+def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -> None:
+    """Check that `freeze_layers` will take each of `freezes`, before anything is trained.
+
+    Raises
+    ------
+    UserError
+        As `freeze_layers`.
+    """
+    from simlab.models import load_classifier
+
+    model = load_classifier(source, task)
+    for freeze in map(parse_freeze, freezes):
+        if freeze is not None:
+            _layers(model, freeze, source.name)
+
+
+def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module]:
     from simlab.families import family_of
 
     family = family_of(model)
@@ -70,12 +100,7 @@ def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> N
             f"{option} wanted layers with weights of their own, found architecture "
             f"{model.config.model_type!r}, whose layers share theirs"
         )
-    if freeze.side == BOTTOM:
-        frozen = _behind_layer(model, freeze.count)
-    else:
-        frozen = [p for layer in layers[-freeze.count :] for p in layer.parameters()]
-    for parameter in frozen:
-        parameter.requires_grad = False
+    return layers
 
 
 def parameter_counts(model: PreTrainedModel) -> tuple[int, int]:

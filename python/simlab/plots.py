@@ -18,6 +18,7 @@ import numpy as np
 from simlab.blockplots import outline_blocks
 from simlab.errors import UserError
 from simlab.files import atomic_file
+from simlab.freezeplots import plot_freezing
 from simlab.kinds import CLS
 from simlab.look import (
     PNG_DPI,
@@ -31,7 +32,7 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, BLOCKS, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
+from simlab.results import BASELINE, BLOCKS, FREEZING, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +97,8 @@ def plot_results(
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
+    for task, rows in frame[frame["comparison"] == FREEZING].groupby("task"):
+        files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
     if not files:
         raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
     return files

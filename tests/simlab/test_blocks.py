@@ -1,6 +1,6 @@
 """Blocks: the best split is the best of all splits, and the score means what it says."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def splits(count, clusters):
     """All splits of `count` layers into contiguous clusters."""
     for inner in combinations(range(1, count), clusters - 1):
         edges = (0, *inner, count)
-        yield [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        yield [range(a, b) for a, b in pairwise(edges)]
 
 
 def total(values, split):

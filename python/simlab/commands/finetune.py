@@ -130,7 +130,7 @@ def finetune(
             source, loaded, recipe, folders, replace=overwrite, cka_every=cka_every
         )
         for outcome in outcomes:
-            _tell(outcome)
+            tell_evaluation(outcome)
     if seeds is not None:
         _summarise(list(folders.values()))
 
@@ -156,7 +156,8 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
     return {number: out / f"seed-{number}" for number in parse_seeds(seeds)}
 
 
-def _tell(outcome: Outcome) -> None:
+def tell_evaluation(outcome: Outcome) -> None:
+    """Say what a checkpoint reached on the held-out rows."""
     from simlab import console
     from simlab.finetune import read_evaluation
 
