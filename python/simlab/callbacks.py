@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,13 +173,12 @@ class CKACallback(TrainerCallback):
     def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
         """Pooled states of every layer on the CPU, [n, p] float32 each."""
         with _undisturbed(model):
-            accepted = set(inspect.signature(model.forward).parameters).difference(_LABELS)
             if not self._batches:
                 self._batches = [dict(batch) for batch in self._make_batches(tokenizer)]
             layers: list[torch.Tensor] = []
             start = 0
             for whole in self._batches:
-                batch = {k: v.to(model.device) for k, v in whole.items() if k in accepted}
+                batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
                 hidden = model(**batch, output_hidden_states=True).hidden_states
                 layers = layers or self._allocate(hidden)
                 weights = self._weights(model, batch)
@@ -224,6 +223,13 @@ class CKACallback(TrainerCallback):
             return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
         position = family_of(model).token_index(mask)
         return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
+
+
+def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
+    """Those of `names` that `model` takes, labels left out; all where a wrapper does not say."""
+    names = [name for name in names if name not in _LABELS]
+    takes = inspect.signature(model.forward).parameters
+    return [name for name in names if name in takes or model.main_input_name not in takes]
 
 
 @contextmanager

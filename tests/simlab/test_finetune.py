@@ -164,19 +164,14 @@ def test_a_full_disk_keeps_complete_checkpoints_and_nothing_else(
     assert weights_hash(out) == weights_hash(uninterrupted)
 
 
-def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, tiny_bert, reviews):
-    # A limit on the size of files refuses writes as a full disk does.
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)); "
-        "from simlab.cli import main; main()"
-    )
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(
+    tmp_path, tiny_bert, reviews, simcore, small_files
+):
     out = tmp_path / "checkpoint"
-    command = [sys.executable, "-c", code, "finetune", str(tiny_bert.path), str(reviews), *COLUMNS]
-    command += ["--out", str(out), "--max-steps", "2", "--batch-size", "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line == f"error: {out}: wanted to write there, found: File too large"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--max-steps", 2, "--batch-size", 8)
+    code, _, errors = simcore("finetune", *arguments, "--out", out)
+    assert code == 2
+    assert errors == [f"error: {out}: wanted to write there, found: File too large"]
     assert not list(tmp_path.iterdir())
 
 
