@@ -6,11 +6,12 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import DataCollatorWithPadding, TrainerCallback
+from transformers import TrainerCallback
 
 from simlab.results import TRAINING_CKA, ResultRow, to_frame, write_results
 
@@ -46,8 +47,8 @@ class CKACallback(TrainerCallback):
     every, steps
         When to record: after every so many steps, or after the steps listed. Exactly one of both.
     pooling
-        One row per example: ``cls``, the token that the head reads (the first, the last or the
-        final position, by architecture), or ``mean`` over the tokens that are not padding.
+        One row per example, or per choice of multiple choice: ``cls``, the token that the head
+        reads (first or last, by architecture), or ``mean`` over the tokens that are not padding.
     estimator
         ``biased`` or ``unbiased``, as in `simcore.cka_grid`.
     batch_size
@@ -96,7 +97,7 @@ class CKACallback(TrainerCallback):
     def examples(self) -> int:
         """How many examples the probe has."""
         if isinstance(self.probe, Mapping):
-            return len(next(iter(self.probe.values())))
+            return _count(self.probe)
         return len(self.probe)
 
     def on_init_end(self, args, state, control, model=None, processing_class=None, **kwargs):
@@ -180,8 +181,8 @@ class CKACallback(TrainerCallback):
             for whole in self._batches:
                 batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
                 hidden = model(**batch, output_hidden_states=True).hidden_states
-                layers = layers or self._allocate(hidden)
                 weights = self._weights(model, batch)
+                layers = layers or self._allocate(hidden, len(weights) // _count(batch))
                 for layer, states in zip(layers, hidden, strict=True):
                     pooled = torch.einsum("bt,btp->bp", weights, states.float())
                     layer[start : start + len(pooled)] = pooled
@@ -189,7 +190,7 @@ class CKACallback(TrainerCallback):
         return layers
 
     def _make_batches(self, tokenizer: Any) -> Iterator[Mapping[str, torch.Tensor]]:
-        collate = self.collate or (tokenizer and DataCollatorWithPadding(tokenizer))
+        collate = self.collate or (tokenizer and partial(_pad, tokenizer))
         for start in range(0, self.examples, self.batch_size):
             part = slice(start, start + self.batch_size)
             if isinstance(self.probe, Mapping):
@@ -203,26 +204,43 @@ class CKACallback(TrainerCallback):
                     "or a probe that is one batch of tensors, found neither"
                 )
 
-    def _allocate(self, hidden: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        needed = 2 * self.examples * sum(states.shape[-1] for states in hidden) * 4
+    def _allocate(self, hidden: Sequence[torch.Tensor], choices: int) -> list[torch.Tensor]:
+        rows = self.examples * choices
+        needed = 2 * rows * sum(states.shape[-1] for states in hidden) * 4
         if needed > self.max_memory:
             raise ValueError(
                 f"CKACallback: wanted states of {self.examples} examples in max_memory = "
                 f"{self.max_memory:,} bytes, found {needed:,}; give fewer examples"
             )
-        return [torch.empty(self.examples, states.shape[-1]) for states in hidden]
+        return [torch.empty(rows, states.shape[-1]) for states in hidden]
 
     def _weights(self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """What each token counts, [b, t]: 1 for the classifier token, or equal shares."""
+        """What each token counts, [b, t]: 1 for the classifier token, or equal shares.
+
+        Of multiple choice, b counts all choices of all examples.
+        """
         from simlab.families import family_of
 
-        first = next(iter(batch.values()))
         mask = batch.get("attention_mask")
-        mask = torch.ones(first.shape[:2], device=first.device) if mask is None else mask
+        if mask is None:
+            ids = batch[model.main_input_name]
+            mask = torch.ones(ids.shape, dtype=torch.long, device=ids.device)
+        mask = mask.flatten(0, -2)
         if self.pooling == "mean":
             return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
         position = family_of(model).token_index(mask)
         return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
+
+
+def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
+    from simlab.batches import pad
+
+    names = [name for name in tokenizer.model_input_names if name in rows[0]]
+    return pad(tokenizer, [{name: row[name] for name in names} for row in rows])
+
+
+def _count(batch: Mapping[str, torch.Tensor]) -> int:
+    return len(next(iter(batch.values())))
 
 
 def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.batches import batches, encode
+from simlab.batches import batches, collator, encode
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.files import read_json, write_json
@@ -108,7 +108,8 @@ def require_varied_labels(task: Task) -> None:
     UserError
         All training labels are the same, or all held-out scores of a regression are.
     """
-    splits = {"training": task.train}
+    # The number of the right choice says nothing by itself: it may be the same everywhere.
+    splits = {} if task.is_multiple_choice else {"training": task.train}
     if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
         splits["held-out"] = task.heldout
     for name, examples in splits.items():
@@ -122,7 +123,7 @@ def require_varied_labels(task: Task) -> None:
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe."""
+    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
     return read_json(folder / EVALUATION)
 
 
@@ -201,7 +202,7 @@ def _run_trainer(
     folder: Path,
     cka_every: int | None,
 ) -> None:
-    from transformers import DataCollatorWithPadding, set_seed
+    from transformers import set_seed
 
     from simlab.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
 
@@ -218,7 +219,7 @@ def _run_trainer(
             model,
             tokenizer,
             rows,
-            DataCollatorWithPadding(tokenizer),
+            collator(tokenizer, task),
             recipe,
             folder,
             [*callbacks, ShowProgress(advance)],
@@ -261,11 +262,13 @@ def _write_checkpoint(
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
     state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
     trained, every = parameter_counts(model)
+    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
     evaluation = {
         "model": source.name,
         "task": task.name,
         "metric": task.metric,
-        "value": task.score(predictions_of(logits, task), task.heldout.labels),
+        "value": scores[task.metric],
+        "scores": scores,
         "n": len(task.heldout),
         "recipe": asdict(recipe),
         "parameters": every,

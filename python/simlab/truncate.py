@@ -7,31 +7,26 @@ trained. At the last layer this is the fine-tuned model itself, logit for logit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.batches import batches, encode
 from simlab.console import progress
 from simlab.errors import UserError
+from simlab.families import apply_head, layer_states
 from simlab.files import read_json
 from simlab.finetune import EVALUATION_BATCH, predictions_of
 from simlab.jobs import Outcome
-from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head
 from simlab.results import TRUNCATION, ResultRow, ensure_results
 from simlab.runtime import best_device
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel
-
     from simlab.tasks import Task
 
-# Where the architectures keep their stack of blocks, below `base_model`.
-_STACKS = ("encoder", "transformer")
+_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 
 
 def truncation_rows(
@@ -102,7 +97,7 @@ def write_truncation(
 
 
 def require_classifier(folder: Path) -> None:
-    """Check that `folder` is a checkpoint with a sequence-classification head.
+    """Check that `folder` is a checkpoint with a head.
 
     Raises
     ------
@@ -111,7 +106,7 @@ def require_classifier(folder: Path) -> None:
     """
     config = folder / "config.json"
     names = read_json(config).get("architectures") or [] if config.is_file() else []
-    if not any(name.endswith("ForSequenceClassification") for name in names):
+    if not any(name.endswith(_HEADS) for name in names):
         found = ", ".join(names) or "none"
         raise UserError(
             f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
@@ -126,58 +121,18 @@ def truncated_logits(
 
     tokenizer = load_tokenizer(source)
     model = load_classifier(source)
-    _require_head(model, source, task)
+    require_head(model, source, task)
     device = best_device()
     model.to(device)
     encoded = encode(tokenizer, task.heldout, max_length)
     logits: np.ndarray | None = None
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
         for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, device):
-            hidden = model(**batch, output_hidden_states=True).hidden_states
+            layers = layer_states(model, batch)
             if logits is None:
-                shape = (len(hidden), len(encoded), model.config.num_labels)
-                logits = np.empty(shape, np.float32)
-            for layer, states in enumerate(hidden):
-                logits[layer, rows] = head_logits(model, states, batch, source.name).cpu().numpy()
+                logits = np.empty((len(layers), len(encoded), model.config.num_labels), np.float32)
+            for layer, states in enumerate(layers):
+                answer = apply_head(model, states, batch["attention_mask"])
+                logits[layer, rows] = answer.cpu().numpy()
             advance(len(rows))
     return logits
-
-
-def head_logits(
-    model: PreTrainedModel, states: torch.Tensor, batch: dict[str, Any], name: str = "model"
-) -> torch.Tensor:
-    """Logits of `model` when `states`, [b, t, p], stand in for its encoder's output."""
-    with _encoder_output(model, states, name):
-        return model(**batch).logits
-
-
-@contextmanager
-def _encoder_output(model: PreTrainedModel, states: torch.Tensor, name: str) -> Iterator[None]:
-    from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
-
-    base = model.base_model
-    stack = next((getattr(base, part) for part in _STACKS if hasattr(base, part)), None)
-    if stack is None:
-        raise UserError(
-            f"model {name}: wanted an encoder with a separate stack of blocks, found "
-            f"architecture {model.config.model_type!r}, which cannot be truncated yet"
-        )
-    # An instance attribute hides the method of the class until it is deleted: the blocks are not
-    # even run, and everything before and after them is the model's own code.
-    # Most heads read the last hidden state, DeBERTa's the last of all of them.
-    stack.forward = lambda *_, **__: BaseModelOutputWithPastAndCrossAttentions(
-        last_hidden_state=states, hidden_states=(states,)
-    )
-    try:
-        yield
-    finally:
-        del stack.forward
-
-
-def _require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
-    wanted = 1 if task.is_regression else len(task.label_names)
-    if model.config.num_labels != wanted:
-        raise UserError(
-            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
-            f"{model.config.num_labels}"
-        )
