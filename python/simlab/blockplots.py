@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simlab.blocks import GRID_COLUMNS
+from simlab.look import short
+from simlab.results import BLOCK_SCORE, BLOCKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +19,8 @@ def outline_blocks(
 ) -> None:
     """Draw a frame around each cluster of a grid of a model with itself, if `blocks` has it.
 
+    The score goes to the title.
+
     Parameters
     ----------
     grid
@@ -24,7 +28,7 @@ def outline_blocks(
     layers
         Numbers of the layers along both sides.
     blocks
-        Rows of the results table whose comparison is `results.BLOCKS`.
+        Rows of the results table whose comparison is `results.BLOCKS` or `results.BLOCK_SCORE`.
     """
     from matplotlib.patches import Rectangle
 
@@ -35,6 +39,9 @@ def outline_blocks(
     for name in GRID_COLUMNS:
         same = mine[name].isna() if _missing(first[name]) else mine[name] == first[name]
         mine = mine[same.fillna(False).astype(bool)]
+    for score in mine.loc[mine["comparison"] == BLOCK_SCORE, "value"][:1]:
+        axis.set_title(f"{axis.get_title()} · blocks {short(score)}", fontweight="bold")
+    mine = mine[mine["comparison"] == BLOCKS]
     for _, cluster in mine.dropna(subset="value").groupby("value"):
         members = [layers.index(int(layer)) for layer in cluster["layer_x"]]
         corner, side = min(members) - 0.5, max(members) - min(members) + 1

@@ -32,7 +32,16 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, BLOCKS, FREEZING, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
+from simlab.results import (
+    BASELINE,
+    BLOCK_SCORE,
+    BLOCKS,
+    FREEZING,
+    LOCALIZATION,
+    MAJORITY,
+    TRUNCATION,
+    is_joint,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +100,7 @@ def plot_results(
     keys = grids[["task", "comparison"]].agg(tuple, axis=1)
     joint = keys.isin([key for key, rows in grids.groupby(keys) if is_joint(rows)])
     scores = frame[frame["comparison"] == LOCALIZATION]
-    blocks = frame[frame["comparison"] == BLOCKS]
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     files = _save_pairs(grids[~joint], blocks, folder, formats, comparisons)
     files += _save_models(grids[joint], scores, folder, formats)
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):

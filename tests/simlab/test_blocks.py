@@ -198,14 +198,15 @@ def test_the_command_prints_writes_and_leads_to_outlines(results, simcore, tmp_p
     assert "1–2 | 3–5" in printed
     assert "1.00" in printed
     frame = read_results([results, out])
-    grids, blocks = frame[frame["layer_y"].notna()], frame[frame["comparison"] == BLOCKS]
+    grids = frame[frame["layer_y"].notna()]
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     figure = plot_grids(grids.assign(comparison=grids["comparison"].astype("category")), blocks)
     drawn = {
         axis.get_title(): [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
         for axis in figure.axes[:2]
     }
     assert drawn == {
-        "FT–FT": [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3)],
+        "FT–FT · blocks 1.0": [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3)],
         "FT–ORIG": [],
     }
 
