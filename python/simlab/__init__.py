@@ -13,10 +13,11 @@ Data flows one way, and every arrow is a file on disk::
 `CKACallback` records, in any Hugging Face Trainer, how far each layer has moved from where it was.
 
 The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
-`localization`, `results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `words`
-and `kinds` say what the rows of a representation are, `representations` how they lie on disk,
-`measures` what a grid can compute. `files` and `jobs` make each step atomic and resumable,
-`assets` installs the offline model and data.
+`localization`, `blocks`, `results`, `plots`; `recipes`, `freezing` and `trainer` are parts of
+`finetune`, `freeze_study` runs it many times; `demo` joins them and `cli` is the ``simcore``
+command. `words` and `kinds` say what the rows of a representation are, `representations` how they
+lie on disk, `measures` what a grid can compute. `files` and `jobs` make each step atomic and
+resumable, `assets` installs the offline model and data.
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """

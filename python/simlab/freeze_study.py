@@ -16,7 +16,7 @@ from simlab.files import atomic_file
 from simlab.finetune import finetune, read_evaluation
 from simlab.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
 from simlab.jobs import Outcome
-from simlab.results import FREEZING, ResultRow, ensure_results, read_results
+from simlab.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from simlab.recipes import Recipe
     from simlab.tasks import Task
 
-TRAINED, SECONDS = "trained parameters", "seconds per step"
 CHECKPOINTS, RESULTS = "checkpoints", Path("results") / f"{FREEZING}.parquet"
 CSV = Path("results") / f"{FREEZING}.csv"
 

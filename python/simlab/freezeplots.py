@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from simlab.look import STYLE
+from simlab.results import TRAINED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +38,7 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
         axes = figure.subplots(1, len(measures), sharey=True)
         for axis, measure in zip(axes, measures, strict=True):
             _draw_measure(axis, rows[rows["measure"] == measure], places, measure == measures[0])
-        for axis in axes[1:]:
-            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes[measures.index(TRAINED)].xaxis.set_major_formatter(EngFormatter(sep=""))
         axes[0].set_yticks(list(places.values()), list(places))
         first = rows.iloc[0]
         figure.suptitle(f"Frozen layers · task {first['task']} · n = {first['n']:,}", fontsize=11)
@@ -58,5 +58,6 @@ def _draw_measure(
     axis.plot(rows["value"], rows["model_x"].map(places), "o", color=_POINT, markersize=3)
     name = rows.iloc[0]["measure"]
     axis.set_title(f"held-out {name}" if is_metric else name)
+    axis.locator_params(axis="x", nbins=5)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
