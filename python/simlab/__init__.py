@@ -15,9 +15,10 @@ Data flows one way, and every arrow is a file on disk::
 The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
 `localization`, `blocks`, `results`, `plots`; `recipes`, `freezing` and `trainer` are parts of
 `finetune`, `freeze_study` runs it many times; `demo` joins them and `cli` is the ``simcore``
-command. `words` and `kinds` say what the rows of a representation are, `representations` how they
-lie on disk, `measures` what a grid can compute. `files` and `jobs` make each step atomic and
-resumable, `assets` installs the offline model and data.
+command. `families` says where a model's layers and head are, `tasks.specs` what a task is made of;
+`words` and `kinds` say what the rows of a representation are, `representations` how they lie on
+disk, `measures` what a grid can compute. `files` and `jobs` make each step atomic and resumable,
+`assets` fetches the offline model and data.
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """

@@ -1,9 +1,9 @@
 """Results: one tidy table, one row per measure and layer pair, in Parquet.
 
 Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
-freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what has no column of
-its own) say what was computed; `kind` says from which representations; `model_x`, `seed_x`,
-`layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, and the `task`.
+freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what
+has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
+`seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 """
 
