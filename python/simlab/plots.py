@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simlab.blockplots import outline_blocks
 from simlab.errors import UserError
 from simlab.files import atomic_file
+from simlab.freezeplots import plot_freezing
 from simlab.kinds import CLS
 from simlab.look import (
     PNG_DPI,
@@ -30,7 +32,16 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
+from simlab.results import (
+    BASELINE,
+    BLOCK_SCORE,
+    BLOCKS,
+    FREEZING,
+    LOCALIZATION,
+    MAJORITY,
+    TRUNCATION,
+    is_joint,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +66,7 @@ class Panel:
     values: np.ndarray
     x_layers: list[int]
     y_layers: list[int]
+    rows: pd.DataFrame
 
 
 def plot_results(
@@ -88,24 +100,31 @@ def plot_results(
     keys = grids[["task", "comparison"]].agg(tuple, axis=1)
     joint = keys.isin([key for key, rows in grids.groupby(keys) if is_joint(rows)])
     scores = frame[frame["comparison"] == LOCALIZATION]
-    files = _save_pairs(grids[~joint], folder, formats, comparisons)
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    files = _save_pairs(grids[~joint], blocks, folder, formats, comparisons)
     files += _save_models(grids[joint], scores, folder, formats)
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
+    for task, rows in frame[frame["comparison"] == FREEZING].groupby("task"):
+        files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
     if not files:
         raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
     return files
 
 
 def _save_pairs(
-    grids: pd.DataFrame, folder: Path, formats: Sequence[str], comparisons: Sequence[str]
+    grids: pd.DataFrame,
+    blocks: pd.DataFrame,
+    folder: Path,
+    formats: Sequence[str],
+    comparisons: Sequence[str],
 ) -> list[Path]:
     """A figure for every measure, with a panel for every comparison."""
     files: list[Path] = []
     for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False, sort=False):
         first = rows.iloc[0]
-        figure = plot_grids(_ordered(rows, comparisons))
+        figure = plot_grids(_ordered(rows, comparisons), blocks)
         files += _save(figure, folder / f"{first['task']}-{_file_name(first)}", formats)
     return files
 
@@ -125,8 +144,11 @@ def _save_models(
     return files
 
 
-def plot_grids(rows: pd.DataFrame) -> Figure:
-    """Heatmaps of all comparisons in `rows` (one measure, one estimator) on one colour scale."""
+def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure:
+    """Heatmaps of all comparisons in `rows` (one measure, one estimator) on one colour scale.
+
+    Clusters of layers that `blocks` (rows of `simcore blocks`) has for them are outlined.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -142,6 +164,8 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
         for axis, panel in zip(axes, panels, strict=False):
             image = _draw_panel(axis, panel, low)
+            if blocks is not None:
+                outline_blocks(axis, panel.rows, panel.x_layers, blocks)
         for axis in axes[len(panels) :]:
             axis.set_axis_off()
         bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
@@ -226,6 +250,7 @@ def _panels(rows: pd.DataFrame) -> list[Panel]:
                 table.to_numpy(),
                 [int(layer) for layer in table.index],
                 [int(layer) for layer in table.columns],
+                grid[same],
             )
         )
     return panels
