@@ -60,8 +60,8 @@ INVERSE_ABSOLUTE = {torch.float32: 1e-5, torch.float64: 1e-10}
 TRAINED_TOGETHER = 1e-8
 # Gradients from recomputed activations, relative: what rounding becomes after a few layers back.
 RECOMPUTED = {torch.float32: 1e-4, torch.float64: 1e-12}
-# The norm of the difference, relative, where perceptrons run in bfloat16: some of their inputs round
-# to the other side. All of them in float32 instead would differ by 2e-3.
+# The norm of the difference, relative, where perceptrons run in bfloat16: some of their inputs
+# round to the other side. All of them in float32 instead would differ by 2e-3.
 RECOMPUTED_BFLOAT16 = 5e-4
 
 
