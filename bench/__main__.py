@@ -1,11 +1,12 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import attention, cka, harness, measures, stats
+from bench import attention, cka, coupling, harness, measures, stats
 
 SUITES = {
     "cka": cka.JOBS,
     "measures": measures.JOBS,
     "attention": attention.JOBS,
+    "coupling": coupling.JOBS,
     "stats": stats.JOBS,
 }
 

@@ -225,6 +225,10 @@ class Job(ABC):
     def floor_flops(self) -> float:
         """The fewest floating-point operations that give the result."""
 
+    def floor_bytes(self) -> float:
+        """The fewest bytes read and written, for jobs that memory may bound."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class LayersJob(Job):
@@ -289,7 +293,10 @@ def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
         turns = {name: functools.partial(c.run, x) for name, c in contestants.items()}
         timings = interleave({**rate_contestants(), **turns}, repeats)
         rates = Rates.of(timings)
-        floor = job.floor_flops() / rates.flops_per_second
+        floor = max(
+            job.floor_flops() / rates.flops_per_second,
+            job.floor_bytes() / rates.copied_bytes_per_second,
+        )
     rows = []
     for name in contestants:
         timing = timings.get(name)

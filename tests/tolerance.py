@@ -53,6 +53,17 @@ ATTENTION_ROW_SUM = 1e-5
 # Hidden states of one example in another batch: float32 sums in another order.
 BATCHED_STATES = 5e-6
 
+# Invertible networks: what users are promised of inverse(forward(x)), in units of x.
+INVERSE_ABSOLUTE = {torch.float32: 1e-5, torch.float64: 1e-10}
+# Maps trained side by side and one by one in float64: other matrix products, some steps of Adam,
+# which divides by gradients that may be small.
+TRAINED_TOGETHER = 1e-8
+# Gradients from recomputed activations, relative: what rounding becomes after a few layers back.
+RECOMPUTED = {torch.float32: 1e-4, torch.float64: 1e-12}
+# The norm of the difference, relative, where perceptrons run in bfloat16: some of their inputs
+# round to the other side. All of them in float32 instead would differ by 2e-3.
+RECOMPUTED_BFLOAT16 = 5e-4
+
 
 def as_float64(values) -> np.ndarray:
     """A tensor or array of any floating dtype as a float64 numpy array."""
@@ -137,3 +148,24 @@ def assert_same(result, other, dtype: torch.dtype) -> None:
     scale = float(np.max(np.abs(other), where=~np.isnan(other), initial=0.0))
     error = max_error(result, other)
     assert error <= relative * scale, f"max difference {error:.3g} > {relative * scale:.3g}"
+
+
+def assert_inverse(result, x, dtype: torch.dtype) -> None:
+    """Fail when undoing a map gives something else than promised for ``dtype``."""
+    error = max_error(result, x)
+    assert error <= INVERSE_ABSOLUTE[dtype], f"{error:.3g} > {INVERSE_ABSOLUTE[dtype]}"
+
+
+def _assert_relative(result, other, bound: float) -> None:
+    error, scale = max_error(result, other), float(np.abs(as_float64(other)).max())
+    assert error <= bound * scale, f"max difference {error:.3g} > {bound * scale:.3g}"
+
+
+def assert_trained_together(result, other) -> None:
+    """Fail when a map of a batch differs from the same map trained alone."""
+    _assert_relative(result, other, TRAINED_TOGETHER)
+
+
+def assert_recomputed(result, other, dtype: torch.dtype) -> None:
+    """Fail when gradients that recompute activations differ from those that keep them."""
+    _assert_relative(result, other, RECOMPUTED[dtype])

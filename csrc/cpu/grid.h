@@ -61,6 +61,15 @@ GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, co
 template <typename T>
 GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt);
 
+// A hint, for the whole pages of 2 MB in between: failing is fine.
+inline void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
+#if defined(__linux__)
+  const uintptr_t begin = round_up(int64_t(reinterpret_cast<uintptr_t>(data)), kHugePage);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
 // Uninitialised, aligned storage: workspaces are large and always written before read. From 2 MB on
 // huge pages are asked for: panels are streamed, and with small pages every 4 KB costs a stall of
 // the prefetcher and a page walk (measured: 10 % of a grid's time).
@@ -69,9 +78,7 @@ class Buffer {
  public:
   explicit Buffer(int64_t size) : bytes_(buffer_bytes(size * int64_t(sizeof(T)))) {
     data_ = static_cast<T*>(::operator new(bytes_, alignment()));
-#if defined(__linux__)
-    if (bytes_ >= kHugePage) madvise(data_, bytes_, MADV_HUGEPAGE);  // a hint: failing is fine
-#endif
+    ask_for_huge_pages(data_, bytes_);
   }
   ~Buffer() { ::operator delete(data_, alignment()); }
   Buffer(const Buffer&) = delete;

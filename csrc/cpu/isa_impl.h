@@ -292,7 +292,11 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
   return kept;
 }
 
+// clang-format off: the last builds on the two before it
+#include "core/coupling_math.h"
 #include "cpu/isa_attention_impl.h"
+#include "cpu/isa_coupling_impl.h"
+// clang-format on
 
 template <typename T>
 IsaTable<T> make_table(const char* name) {
@@ -309,5 +313,7 @@ IsaTable<T> make_table(const char* name) {
       rbf<T>,
       select<T>,
       load<T>,
-      {pair_sums<T, MixtureTerm>, pair_sums<T, ProductTerm>, pair_sums<T, SquaredDifferenceTerm>}};
+      {pair_sums<T, MixtureTerm>, pair_sums<T, ProductTerm>, pair_sums<T, SquaredDifferenceTerm>},
+      {couple<T, false>, couple<T, true>},
+      {couple_gradients<T, false>, couple_gradients<T, true>}};
 }

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "cpu/grid.h"
 #include "torch/progress.h"
 
 namespace simcore {
@@ -85,6 +86,12 @@ int64_t rows_of(at::TensorList x) {
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
   at::Tensor result = at::empty(shape, at::kDouble);
   std::copy(values.begin(), values.end(), result.mutable_data_ptr<double>());
+  return result;
+}
+
+at::Tensor empty_in_huge_pages(at::IntArrayRef shape, at::ScalarType dtype) {
+  at::Tensor result = at::empty(shape, dtype);
+  cpu::ask_for_huge_pages(result.mutable_data_ptr(), int64_t(result.nbytes()));
   return result;
 }
 

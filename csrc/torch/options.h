@@ -28,6 +28,10 @@ int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
 
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
 
+// Uninitialised and contiguous. What is so large that the allocator gets it afresh from the system
+// asks for huge pages: touching small ones for the first time takes longer than filling them.
+at::Tensor empty_in_huge_pages(at::IntArrayRef shape, at::ScalarType dtype);
+
 // Threads that max_memory (0: the default) has room for, at most `threads`; refuses less than one.
 int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads);
 

@@ -58,4 +58,16 @@ TORCH_LIBRARY(simcore, m) {
   m.def(
       "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
       "int max_memory) -> Tensor");
+
+  // Affine coupling of the half x [n, k] or [B, n, k] that changes; params [.., n, 2k] holds s_raw,
+  // then t. s = clamp tanh(s_raw / clamp); y = x exp(s) + t and log_det = sum s a row, or inverse:
+  // y = (x - t) exp(-s) and log_det = -sum s. float64 if an input is, else float32.
+  m.def(
+      "affine_coupling(Tensor x, Tensor params, float clamp, bool inverse) "
+      "-> (Tensor y, Tensor log_det)");
+
+  // Gradients of x and params; kept is x, or inverse: the y that affine_coupling gave.
+  m.def(
+      "affine_coupling_backward(Tensor grad_y, Tensor grad_log_det, Tensor kept, Tensor params, "
+      "float clamp, bool inverse) -> (Tensor grad_x, Tensor grad_params)");
 }

@@ -16,6 +16,7 @@ from simcore.reference.cca import (
     pwcca_grid,
     svcca_grid,
 )
+from simcore.reference.coupling import couple, soft_clamp
 from simcore.reference.hsic import (
     center,
     cka,
@@ -46,6 +47,7 @@ __all__ = [
     "center",
     "cka",
     "cka_grid",
+    "couple",
     "distributed_attention",
     "gram",
     "hsic",
@@ -61,6 +63,7 @@ __all__ = [
     "pwcca_grid",
     "rbf_width",
     "rsa_grid",
+    "soft_clamp",
     "squared_distances",
     "svcca_grid",
 ]

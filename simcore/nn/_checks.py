@@ -1,0 +1,52 @@
+"""What the modules accept, worded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_count(value: object, name: str, least: int = 1) -> int:
+    """``value`` as an int if it is an integer of at least ``least``, else an error naming it."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}: wanted an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: wanted at least {least}, got {value}")
+    return int(value)
+
+
+def check_rows(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -> Tensor:
+    """``x`` as ``[batch, n, dim]``: a view, since ``[n, dim]`` will do for one map."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: wanted a torch tensor, got {type(x).__name__}")
+    if x.dtype != dtype:
+        raise TypeError(f"{name}: wanted {dtype} as the parameters have, got {x.dtype}")
+    one = batch == 1 and x.ndim == 2
+    if not (one or (x.ndim == 3 and x.shape[0] == batch)) or x.shape[-1] != dim:
+        wanted = f"[n, {dim}]" if batch == 1 else f"[{batch}, n, {dim}]"
+        raise ValueError(f"{name}: wanted shape {wanted}, got {list(x.shape)}")
+    return x[None] if one else x
+
+
+def on_rows(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the argument of a method of a module with ``dim``, ``batch`` and a dtype.
+
+    The method sees ``[batch, n, dim]``; where the caller gave ``[n, dim]`` the results lose their
+    first axis again.
+    """
+    (name,) = method.__code__.co_varnames[1 : method.__code__.co_argcount]
+
+    @wraps(method)
+    def checked(self: Any, x: Tensor) -> Any:
+        dtype = next(self.parameters()).dtype
+        result = method(self, check_rows(x, name, self.dim, self.batch, dtype))
+        if x.ndim == 3:
+            return result
+        return tuple(r[0] for r in result) if isinstance(result, tuple) else result[0]
+
+    return checked

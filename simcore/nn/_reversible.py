@@ -1,0 +1,95 @@
+"""Backward through a stack of couplings that kept no activations.
+
+A coupling layer can be undone, so the backward pass starts at the output and recomputes, layer by
+layer, what the forward pass had there: activations of one layer exist at a time.
+
+Source: Gomez et al. 2017 (RevNet), section 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from simcore._ops import affine_coupling, affine_coupling_backward
+
+if TYPE_CHECKING:
+    from simcore.nn.coupling import AffineCoupling, Halves
+    from simcore.nn.inn import CouplingINN
+
+
+def run_reversibly(inn: CouplingINN, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
+    """`CouplingINN.run` that saves its output and nothing else."""
+    parameters = [p for p in inn.parameters() if p.requires_grad]
+    return _Reversible.apply(inn, inverse, x, *parameters)
+
+
+class _Reversible(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, inn: CouplingINN, inverse: bool, x: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        y, log_det = inn.run(x, inverse=inverse)
+        ctx.inn, ctx.inverse = inn, inverse
+        # What autocast made of the perceptrons must be made of them again.
+        device = x.device.type
+        ctx.autocast = {
+            "device_type": device,
+            "dtype": torch.get_autocast_dtype(device),
+            "enabled": torch.is_autocast_enabled(device),
+        }
+        ctx.save_for_backward(y, *parameters)
+        return y, log_det
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor, grad_log_det: Tensor) -> Any:
+        y, *parameters = ctx.saved_tensors
+        found: dict[int, Tensor] = {}
+        inn, split = ctx.inn, ctx.inn.dim - ctx.inn.dim // 2
+        halves = (y[..., :split], y[..., split:])
+        grads = (grad_y[..., :split], grad_y[..., split:])
+        with torch.autocast(**ctx.autocast):
+            for layer in inn.ordered(not ctx.inverse):
+                if not any(True for _ in layer.parameters()):  # a permutation
+                    halves, _ = layer.couple(halves, inverse=not ctx.inverse)
+                    grads, _ = layer.couple(grads, inverse=not ctx.inverse)
+                    continue
+                halves, grads = _retrace(layer, halves, grads, grad_log_det, ctx.inverse, found)
+        grad_x = torch.cat(grads, dim=-1) if ctx.needs_input_grad[2] else None
+        return None, None, grad_x, *(found[id(p)] for p in parameters)
+
+
+def _retrace(
+    layer: AffineCoupling,
+    halves: Halves,
+    grads: Halves,
+    grad_log_det: Tensor,
+    inverse: bool,
+    found: dict[int, Tensor],
+) -> tuple[Halves, Halves]:
+    """One coupling backwards: its inputs, their gradients, and in ``found`` the parameters'."""
+    passive, active = halves[::-1] if layer.flip else halves
+    grad_passive, grad_active = grads[::-1] if layer.flip else grads
+    with torch.enable_grad():
+        passive = passive.detach().requires_grad_()
+        params = layer.condition(passive)
+    values = params.detach()
+    before, _ = affine_coupling(active, values, layer.clamp, not inverse)
+    kept = active if inverse else before
+    grad_active, grad_params = affine_coupling_backward(
+        grad_active, grad_log_det, kept, values, layer.clamp, inverse
+    )
+    wanted = [p for p in layer.parameters() if p.requires_grad]
+    through, *of_parameters = torch.autograd.grad(
+        params, [passive, *wanted], grad_params.to(params.dtype)
+    )
+    for parameter, grad in zip(wanted, of_parameters, strict=True):
+        found[id(parameter)] = grad
+    grad_passive = grad_passive + through
+    if layer.flip:
+        return (before, passive.detach()), (grad_active, grad_passive)
+    return (passive.detach(), before), (grad_passive, grad_active)

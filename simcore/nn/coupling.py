@@ -1,0 +1,139 @@
+"""One affine coupling layer as a module."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from simcore._ops import affine_coupling
+from simcore.nn._checks import check_count, on_rows
+from simcore.nn.mlp import BatchedMLP
+
+MAX_CLAMP = 40.0  # exp(s) and its square stay within float32
+
+Halves = tuple[Tensor, Tensor]
+
+
+def check_clamp(clamp: float) -> float:
+    """``clamp`` if it lies in (0, `MAX_CLAMP`], else a ValueError."""
+    if not 0 < clamp <= MAX_CLAMP:
+        raise ValueError(f"clamp: wanted a number in (0, {MAX_CLAMP:g}], got {clamp!r}")
+    return float(clamp)
+
+
+class AffineCoupling(nn.Module):
+    r"""One affine coupling layer, or ``batch`` independent ones.
+
+    A row of ``dim`` columns is cut in two, the first half with ``dim - dim // 2`` columns. One
+    half, x1, passes unchanged and decides what happens to the other:
+
+    .. math:: y_1 = x_1, \quad y_2 = x_2 \exp(s) + t, \quad
+              s = c \tanh(s_\mathrm{raw} / c), \quad (s_\mathrm{raw}, t) = \mathrm{MLP}(x_1)
+
+    Both s_raw and t come from one perceptron with a shared trunk. The soft clamp keeps a layer
+    from scaling an entry by more than exp(c) either way, 2.7 for the default c = 1; near 0 it is
+    the identity. With a large c, trained maps may squeeze directions so far that float32 cannot
+    bring them back.
+
+    Parameters
+    ----------
+    dim : int
+        Columns of a row, at least 2.
+    hidden : int
+        Width of the perceptron's hidden layers.
+    depth : int
+        Number of its hidden layers.
+    activation : {"gelu", "relu", "silu", "tanh"}
+        Behind each of them.
+    clamp : float
+        c, in (0, 40].
+    flip : bool
+        Whether the second half passes and the first one changes.
+    batch : int
+        Number of independent layers.
+    output_gain : float
+        Scale of the perceptron's last layer at the start; 0 starts at the identity map, 1 at a
+        random one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, what was wanted and what came.
+
+    Notes
+    -----
+    float32 and float64. With half-precision parameters, or under autocast, the perceptron runs in
+    half precision; rows that change are kept in float32.
+
+    References
+    ----------
+    Dinh et al. 2017, section 3.4; Ren et al. 2023, section 3.4.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        *,
+        depth: int = 2,
+        activation: str = "gelu",
+        clamp: float = 1.0,
+        flip: bool = False,
+        batch: int = 1,
+        output_gain: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim, self.batch = check_count(dim, "dim", 2), check_count(batch, "batch")
+        self.clamp, self.flip = check_clamp(clamp), flip
+        self.split = self.dim - self.dim // 2
+        passive, active = self.split, self.dim - self.split
+        if flip:
+            passive, active = active, passive
+        self.conditioner = BatchedMLP(
+            passive,
+            hidden,
+            2 * active,
+            depth=depth,
+            activation=activation,
+            batch=self.batch,
+            output_gain=output_gain,
+        )
+
+    @on_rows
+    def forward(self, x: Tensor) -> Tensor:
+        """y, of the shape of x.
+
+        Parameters
+        ----------
+        x : ``[n, dim]``, or ``[batch, n, dim]``
+            Of the parameters' dtype.
+        """
+        return torch.cat(self.couple(self.halves(x))[0], dim=-1)
+
+    @on_rows
+    def inverse(self, y: Tensor) -> Tensor:
+        """The x that `forward` maps to y."""
+        return torch.cat(self.couple(self.halves(y), inverse=True)[0], dim=-1)
+
+    @on_rows
+    def log_abs_det(self, x: Tensor) -> Tensor:
+        """Logarithm of the absolute determinant of the Jacobian at every row, ``[n]``."""
+        return self.couple(self.halves(x))[1]
+
+    def halves(self, x: Tensor) -> Halves:
+        """Views of both halves of ``[..., dim]``."""
+        return x[..., : self.split], x[..., self.split :]
+
+    def condition(self, passive: Tensor) -> Tensor:
+        """s_raw, then t, ``[batch, n, 2 k]``, from the half that passes."""
+        return self.conditioner(passive.to(self.conditioner.head.weight.dtype))
+
+    def couple(self, halves: Halves, *, inverse: bool = False) -> tuple[Halves, Tensor]:
+        """`forward` or `inverse` of ``[batch, n, ...]`` halves, and the log-determinant of it.
+
+        The half that passes is the very tensor that came: a stack of layers copies nothing.
+        """
+        passive, active = halves[::-1] if self.flip else halves
+        params = self.condition(passive)
+        active, log_det = affine_coupling(active, params, self.clamp, inverse)
+        return ((active, passive) if self.flip else (passive, active)), log_det

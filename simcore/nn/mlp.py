@@ -1,0 +1,104 @@
+"""Multi-layer perceptrons, a batch of independent ones at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from simcore._inputs import check_choice
+from simcore.nn._checks import check_count
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": nn.functional.gelu,
+    "relu": torch.relu,
+    "silu": nn.functional.silu,
+    "tanh": torch.tanh,
+}
+
+
+class BatchedLinear(nn.Module):
+    """``batch`` independent linear layers in one matrix product.
+
+    Weights and biases start as those of `torch.nn.Linear`, uniform in
+    ``+-gain / sqrt(in_features)``.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    batch : int
+    gain : float
+        0 makes a layer that gives 0 until it is trained.
+
+    Attributes
+    ----------
+    weight : ``[batch, in_features, out_features]``
+    bias : ``[batch, out_features]``
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, batch: int = 1, gain: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(batch, in_features, out_features))
+        self.bias = nn.Parameter(torch.empty(batch, out_features))
+        bound = gain / math.sqrt(in_features)
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
+        return torch.baddbmm(self.bias[:, None], x, self.weight)
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(module)``."""
+        batch, rows, columns = self.weight.shape
+        return f"in_features={rows}, out_features={columns}, batch={batch}"
+
+
+class BatchedMLP(nn.Module):
+    """``batch`` independent perceptrons of ``depth`` hidden layers.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    hidden : int
+        Width of the hidden layers.
+    depth : int
+        Number of hidden layers.
+    activation : {"gelu", "relu", "silu", "tanh"}
+        Behind every hidden layer.
+    batch : int
+    output_gain : float
+        ``gain`` of the last layer.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        out_features: int,
+        *,
+        depth: int = 1,
+        activation: str = "gelu",
+        batch: int = 1,
+        output_gain: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.activation = check_choice(activation, "activation", tuple(ACTIVATIONS))
+        hidden, depth = check_count(hidden, "hidden"), check_count(depth, "depth")
+        batch = check_count(batch, "batch")
+        widths = [check_count(in_features, "in_features"), *[hidden] * depth]
+        self.trunk = nn.ModuleList(BatchedLinear(i, o, batch=batch) for i, o in pairwise(widths))
+        out_features = check_count(out_features, "out_features")
+        self.head = BatchedLinear(hidden, out_features, batch=batch, gain=output_gain)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
+        activation = ACTIVATIONS[self.activation]
+        for layer in self.trunk:
+            x = activation(layer(x))
+        return self.head(x)

@@ -1,0 +1,41 @@
+"""Affine coupling of one half of every row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def soft_clamp(s_raw: ArrayLike, clamp: float) -> Array:
+    """``c tanh(s_raw / c)``: close to ``s_raw`` near 0, never beyond ``c``."""
+    return clamp * np.tanh(np.asarray(s_raw, np.float64) / clamp)
+
+
+def couple(
+    x: ArrayLike, params: ArrayLike, *, clamp: float, inverse: bool = False
+) -> tuple[Array, Array]:
+    """The half that changes, and the log-determinant of every row.
+
+    ``y = x exp(s) + t`` with ``log|det| = sum(s)``, or ``inverse`` of it with ``-sum(s)``.
+
+    Parameters
+    ----------
+    x : ``[..., n, k]``
+    params : ``[..., n, 2 k]``
+        ``s_raw``, then ``t``.
+    clamp : float
+        c of `soft_clamp`.
+    inverse : bool
+
+    References
+    ----------
+    Dinh et al. 2017, section 3.4; Ren et al. 2023, section 3.4.
+    """
+    x, params = np.asarray(x, np.float64), np.asarray(params, np.float64)
+    k = x.shape[-1]
+    s, t = soft_clamp(params[..., :k], clamp), params[..., k:]
+    if inverse:
+        return (x - t) * np.exp(-s), -s.sum(axis=-1)
+    return x * np.exp(s) + t, s.sum(axis=-1)
