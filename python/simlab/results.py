@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Values of `comparison` that are not grids.
 TRUNCATION = "truncation-untuned"
+SKIPPING = "skipping"
 BASELINE = "baseline"
 LOCALIZATION = "localization"
 MAJORITY = "majority class"

@@ -126,7 +126,7 @@ def truncated_logits(
 
     tokenizer = load_tokenizer(source)
     model = load_classifier(source)
-    _require_head(model, source, task)
+    require_head(model, source, task)
     device = best_device()
     model.to(device)
     encoded = encode(tokenizer, task.heldout, max_length)
@@ -174,7 +174,7 @@ def _encoder_output(model: PreTrainedModel, states: torch.Tensor, name: str) -> 
         del stack.forward
 
 
-def _require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
+def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
     wanted = 1 if task.is_regression else len(task.label_names)
     if model.config.num_labels != wanted:
         raise UserError(
