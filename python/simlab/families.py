@@ -1,0 +1,421 @@
+"""Encoder families: what an experiment must know of an architecture, stated once for each.
+
+Where the layers are, which token the head reads, what the head consists of and how attention
+weights are obtained differ between architectures; everything else is asked of the model's own
+code. So a head is never rebuilt here: `apply_head` lets every layer answer with the given states
+and runs the model, whose code after the layers (final norm, pooler, dropout, classifier) does the
+rest.
+
+An architecture that is not in `FAMILIES` works if it has a ``base_model`` with one list of as many
+modules as its configuration has layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+FIRST, LAST, FINAL = "first token", "last token", "last position"
+EAGER, ALWAYS = "eager", "always"
+COUNT = "num_hidden_layers"
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture.
+
+    Attributes
+    ----------
+    name
+        How tables call it.
+    model_types
+        ``config.model_type`` of its members.
+    layers_path
+        The list of layers, below ``base_model``.
+    head_modules
+        The modules after the layers, in order, as attribute paths of the model with a head; those
+        that a particular head does not have are passed over.
+    token
+        The position the head reads: `FIRST` token of the text, its `LAST` token, or the `FINAL`
+        position whatever is there, which is the last token if padding is on the left.
+    count
+        What the configuration calls the number of layers; ``num_hidden_layers`` always works too.
+    shared
+        The listed modules stand for consecutive layers that share their weights (ALBERT).
+    returns_tuple
+        A layer answers with a tuple that begins with its states, and not with the states alone.
+    time_first
+        Layers take and give [t, b, p] and not [b, t, p].
+    after_first
+        A module, below ``base_model``, that changes the first layer's output (DeBERTa's
+        convolution).
+    attention
+        `EAGER` if weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
+    examples
+        Names on the hub.
+    """
+
+    name: str
+    model_types: tuple[str, ...]
+    layers_path: str
+    head_modules: tuple[str, ...]
+    token: str = FIRST
+    count: str = COUNT
+    shared: bool = False
+    returns_tuple: bool = False
+    time_first: bool = False
+    after_first: str | None = None
+    attention: str = EAGER
+    examples: tuple[str, ...] = ()
+
+    @property
+    def padding_side(self) -> str:
+        """Where the tokenizer must pad for the head to read the right token."""
+        return "left" if self.token == FINAL else "right"
+
+    def layers(self, model: PreTrainedModel) -> list[nn.Module]:
+        """The layers in the order of their evaluation, one entry for each evaluation.
+
+        Modules that several layers share are repeated.
+        """
+        modules = list(model.base_model.get_submodule(self.layers_path))
+        if not self.shared:
+            return modules
+        count = model.config.num_hidden_layers
+        return [modules[layer * len(modules) // count] for layer in range(count)]
+
+    def token_index(self, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Position of the classifier token, int64 [b], for a mask [b, t] that is 0 at padding."""
+        import torch
+
+        width = attention_mask.shape[-1]
+        if self.token == FINAL:
+            return torch.full(attention_mask.shape[:-1], width - 1, device=attention_mask.device)
+        seen = attention_mask.bool().int()
+        if self.token == FIRST:
+            return seen.argmax(-1)
+        return width - 1 - seen.flip(-1).argmax(-1)
+
+    def head(self, model: PreTrainedModel) -> dict[str, nn.Module]:
+        """The modules of the head by their path in `model`, in order.
+
+        Raises
+        ------
+        UserError
+            `model` is an encoder without a head.
+        """
+        found = {path: _lookup(model, path) for path in self.head_modules}
+        present = {path: module for path, module in found.items() if module is not None}
+        if all(path.startswith("base_model.") for path in present):
+            raise UserError(
+                f"model of type {model.config.model_type!r}: wanted a head "
+                f"({', '.join(self.head_modules)}), found {type(model).__name__} without one"
+            )
+        return present
+
+    def states_of(self, answer: Any) -> torch.Tensor:
+        """States [b, t, p] of what a layer answered."""
+        states = answer[0] if isinstance(answer, list | tuple) else answer
+        return states.transpose(0, 1) if self.time_first else states
+
+    def answer_with(self, states: torch.Tensor) -> Any:
+        """What a layer would answer if its states were `states`, [b, t, p]."""
+        states = states.transpose(0, 1) if self.time_first else states
+        return (states, None) if self.returns_tuple else states
+
+    def keep_layers(self, config: PreTrainedConfig, kept: Sequence[int]) -> PreTrainedConfig:
+        """A copy of `config` for a model of the layers numbered `kept` (from 0) alone."""
+        smaller = deepcopy(config)
+        smaller.num_hidden_layers = len(kept)
+        kinds = getattr(config, "layer_types", None)  # ModernBERT: which layers attend to all
+        if kinds is not None:
+            smaller.layer_types = [kinds[layer] for layer in kept]
+        return smaller
+
+    def random_twin(self, auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
+        """A model of `auto_class` with weights drawn afresh by the architecture's own rule."""
+        from simlab.models import seeded
+
+        with seeded(seed):
+            return auto_class.from_config(config, **how)
+
+
+_ENCODER = "encoder.layer"
+_POOLER = "base_model.pooler"
+FAMILIES = (
+    Family(
+        "BERT",
+        ("bert",),
+        _ENCODER,
+        (_POOLER, "dropout", "classifier"),
+        examples=("bert-base-uncased", "google/multiberts-seed_{0..24}"),
+    ),
+    Family(
+        "RoBERTa",
+        ("roberta",),
+        _ENCODER,
+        (_POOLER, "dropout", "classifier"),
+        examples=("roberta-base",),
+    ),
+    Family(
+        "ALBERT",
+        ("albert",),
+        "encoder.albert_layer_groups",
+        (_POOLER, "dropout", "classifier"),
+        shared=True,
+        examples=("albert-base-v2",),
+    ),
+    Family(
+        "ELECTRA",
+        ("electra",),
+        _ENCODER,
+        ("sequence_summary", "classifier"),
+        examples=("google/electra-base-discriminator",),
+    ),
+    Family(
+        "DistilBERT",
+        ("distilbert",),
+        "transformer.layer",
+        ("pre_classifier", "dropout", "classifier"),
+        count="n_layers",
+        examples=("distilbert-base-uncased",),
+    ),
+    Family(
+        "MPNet",
+        ("mpnet",),
+        _ENCODER,
+        (_POOLER, "dropout", "classifier"),
+        returns_tuple=True,
+        attention=ALWAYS,
+        examples=("microsoft/mpnet-base",),
+    ),
+    Family(
+        "XLNet",
+        ("xlnet",),
+        "layer",
+        ("sequence_summary", "logits_proj"),
+        token=FINAL,
+        count="n_layer",
+        returns_tuple=True,
+        time_first=True,
+        attention=ALWAYS,
+        examples=("xlnet-base-cased",),
+    ),
+    Family(
+        "GPT-2",
+        ("gpt2",),
+        "h",
+        ("score",),
+        token=LAST,
+        count="n_layer",
+        examples=("gpt2",),
+    ),
+    Family(
+        "OpenAI GPT",
+        ("openai-gpt",),
+        "h",
+        ("score",),
+        token=LAST,
+        count="n_layer",
+        returns_tuple=True,
+        attention=ALWAYS,
+        examples=("openai-gpt",),
+    ),
+    Family(
+        "DeBERTa-v2",
+        ("deberta-v2",),
+        _ENCODER,
+        ("pooler", "dropout", "classifier"),
+        returns_tuple=True,
+        after_first="encoder.conv",
+        attention=ALWAYS,
+        examples=("microsoft/deberta-v3-base",),
+    ),
+    Family(
+        "ModernBERT",
+        ("modernbert",),
+        "layers",
+        ("head", "drop", "classifier"),
+        examples=("answerdotai/ModernBERT-base",),
+    ),
+)
+_BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
+# Of an architecture that nobody stated, what its head may be called.
+_USUAL_HEAD = (_POOLER, "pooler", "pre_classifier", "dropout", "head", "classifier", "score")
+
+
+def family_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Family:
+    """The family of a model, or of a configuration whose architecture is stated.
+
+    Raises
+    ------
+    UserError
+        An unknown architecture: of a model without exactly one list of as many modules as it has
+        layers, or of a configuration, which has no modules to look at.
+    """
+    config = getattr(model_or_config, "config", model_or_config)
+    known = _BY_TYPE.get(config.model_type)
+    if known is not None:
+        return known
+    if config is model_or_config:
+        raise UserError(
+            f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}"
+        )
+    return _look_at(model_or_config)
+
+
+def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Run `model` and return what enters every layer, and last what the last one gives.
+
+    Returns
+    -------
+    list of Tensor
+        [b, t, p] each, embedding output first, one more than layers. Unlike the library's
+        ``hidden_states`` the last is not yet normed where a norm follows the layers (GPT-2,
+        ModernBERT), so that any of them can stand for any other, and for `apply_head`'s.
+        Of multiple choice, b counts all choices of all examples.
+    """
+    family = family_of(model)
+    states: list[torch.Tensor] = []
+    latest: list[torch.Tensor] = []
+
+    def enter(_module, arguments, options):
+        given = arguments[0] if arguments else options["hidden_states"]
+        states.append(given.transpose(0, 1) if family.time_first else given)
+
+    def leave(_module, _arguments, answer):
+        latest[:] = [family.states_of(answer)]
+
+    with _removed_afterwards() as handles:
+        for layer in dict.fromkeys(family.layers(model)):
+            handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
+            handles.append(layer.register_forward_hook(leave))
+        if (between := _between(family, model)) is not None:
+            handles.append(between.register_forward_hook(leave))
+        model(**batch)
+    return [*states, *latest]
+
+
+def apply_head(
+    model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
+) -> torch.Tensor:
+    """Logits of `model` if its last layer had given `hidden`: the model's own code after it.
+
+    Parameters
+    ----------
+    hidden
+        [b, t, p], one of `layer_states`; of multiple choice [b, c, t, p].
+    attention_mask
+        [b, t], 0 at padding; of multiple choice [b, c, t].
+
+    Returns
+    -------
+    Tensor
+        [b, labels]; of multiple choice [b, c].
+    """
+    with _layers_answer(model, hidden):
+        return model(**_stand_in(model, attention_mask)).logits
+
+
+def encoder_output(
+    model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
+) -> torch.Tensor:
+    """What the head is given if the last layer had given `hidden`.
+
+    The parameters are those of `apply_head`. The result, [b, t, p] (b counts all choices), is
+    `hidden` itself, or `hidden` normed where a norm follows the layers.
+    """
+    with _layers_answer(model, hidden):
+        inputs = _stand_in(model, attention_mask.flatten(0, -2))
+        return model.base_model(**inputs).last_hidden_state
+
+
+@contextmanager
+def _layers_answer(model: PreTrainedModel, hidden: torch.Tensor) -> Iterator[None]:
+    """Every layer answers with `hidden` inside the block, and is not run."""
+    family = family_of(model)
+    states = hidden.flatten(0, -3)
+    answer = family.answer_with(states)
+    layers = list(dict.fromkeys(family.layers(model)))
+    between = _between(family, model)
+    replaced = {layer: answer for layer in layers} | ({between: states} if between else {})
+    # An instance attribute hides the method of the class until it is deleted.
+    for module, given in replaced.items():
+        module.forward = lambda *_, _given=given, **__: _given
+    try:
+        yield
+    finally:
+        for module in replaced:
+            del module.forward
+
+
+def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Inputs of the right shape: their embeddings are not used, but where padding is may be."""
+    import torch
+
+    padding = model.config.pad_token_id
+    if padding is None:
+        return {"input_ids": torch.zeros_like(attention_mask), "attention_mask": attention_mask}
+    ids = torch.where(attention_mask.bool(), 0 if padding else 1, padding)
+    return {"input_ids": ids, "attention_mask": attention_mask}
+
+
+def _between(family: Family, model: PreTrainedModel) -> nn.Module | None:
+    return _lookup(model.base_model, family.after_first) if family.after_first else None
+
+
+def _lookup(model: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return attrgetter(path)(model)
+    except AttributeError:
+        return None
+
+
+@contextmanager
+def _removed_afterwards() -> Iterator[list[Any]]:
+    handles: list[Any] = []
+    try:
+        yield handles
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _look_at(model: PreTrainedModel) -> Family:
+    """Find the layers of an architecture that nobody stated, and how they answer."""
+    from torch import nn
+
+    config, base = model.config, model.base_model
+    count = getattr(config, COUNT, None)
+    lists = {path: m for path, m in base.named_modules() if isinstance(m, nn.ModuleList)}
+    fitting = [path for path, modules in lists.items() if len(modules) == count]
+    if len(fitting) != 1:
+        found = ", ".join(f"{path} ({len(modules)})" for path, modules in lists.items()) or "none"
+        raise UserError(
+            f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}, or "
+            f"a base_model with one list of {COUNT} = {count} modules, found {found}"
+        )
+    family = Family(config.model_type, (config.model_type,), fitting[0], _USUAL_HEAD)
+    return replace(family, returns_tuple=_answers_in_tuples(model, family.layers(model)[0]))
+
+
+def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
+    """Run `model` on two tokens and see what `layer` gives."""
+    import torch
+
+    answers: list[Any] = []
+    with _removed_afterwards() as handles, torch.no_grad():
+        handles.append(layer.register_forward_hook(lambda *seen: answers.append(seen[-1])))
+        model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
+    return isinstance(answers[0], list | tuple)
