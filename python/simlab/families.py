@@ -349,7 +349,7 @@ def _layers_answer(model: PreTrainedModel, hidden: torch.Tensor) -> Iterator[Non
     answer = family.answer_with(states)
     layers = list(dict.fromkeys(family.layers(model)))
     between = _between(family, model)
-    replaced = {layer: answer for layer in layers} | ({between: states} if between else {})
+    replaced = dict.fromkeys(layers, answer) | ({between: states} if between else {})
     # An instance attribute hides the method of the class until it is deleted.
     for module, given in replaced.items():
         module.forward = lambda *_, _given=given, **__: _given

@@ -2,7 +2,8 @@
 
 `plot_grids` follows Phang et al. 2021, figure 1: one heatmap per comparison, one colour scale.
 `plot_truncation` follows their figure 3: the metric when layer l goes straight to the head.
-Grids of several models at once and localization scores are drawn by `modelplots`.
+Grids of several models at once and localization scores are drawn by `modelplots`, the triangles of
+skipped spans by `skipplots`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
+from simlab.results import BASELINE, LOCALIZATION, MAJORITY, SKIPPING, TRUNCATION, is_joint
+from simlab.skipplots import plot_skipping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +83,7 @@ def plot_results(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
-    grids = frame[frame["layer_y"].notna()]
+    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
     _require_comparisons(grids, comparisons)
     if comparisons:
         grids = grids[grids["comparison"].isin(comparisons)]
@@ -93,8 +95,10 @@ def plot_results(
     for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
+    for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
+        files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
     if not files:
-        raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
+        raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.batches import batches, encode
-from simlab.chain import BatchChain, LayerChain
+from simlab.chain import LayerChain
 from simlab.console import progress
 from simlab.errors import UserError
+from simlab.families import family_of
 from simlab.finetune import EVALUATION_BATCH, predictions_of
 from simlab.jobs import Outcome
 from simlab.models import ModelSource, load_classifier, load_tokenizer
@@ -71,13 +72,13 @@ def loop_evaluations(layers: int) -> int:
     return layers + (layers - 1) * layers * (layers + 1) // 3
 
 
-def skip_logits(batch: BatchChain, states_per_call: int) -> dict[Span, torch.Tensor]:
+def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
     """Logits of the model without each span, in one sweep over its layers.
 
     Parameters
     ----------
-    batch
-        The model's own pass over a batch (`LayerChain.on`).
+    chain
+        The layers of a model on one batch.
     states_per_call
         How many copies of the batch a layer takes at once.
 
@@ -86,17 +87,17 @@ def skip_logits(batch: BatchChain, states_per_call: int) -> dict[Span, torch.Ten
     dict
         For each of `spans`, logits ``[b, labels]``. Those of the empty span are the model's own.
     """
-    layers = len(batch.chain)
+    layers = len(chain.layers)
     running: dict[Span, torch.Tensor] = {}
     for layer in range(layers):
-        running |= {(start, layer): batch.states[start] for start in range(layer)}
+        running |= {(start, layer): chain.states[start] for start in range(layer)}
         for part in _parts(list(running), states_per_call):
-            states = batch.run(layer, [running[span] for span in part])
+            states = chain.run(layer, [running[span] for span in part])
             running.update(zip(part, states, strict=True))
-    running |= {(start, layers): batch.states[start] for start in range(layers)}
-    logits = {EMPTY: batch.logits}
+    running |= {(start, layers): chain.states[start] for start in range(layers)}
+    logits = {EMPTY: chain.logits}
     for part in _parts(list(running), states_per_call):
-        logits.update(zip(part, batch.finish([running.pop(s) for s in part]), strict=True))
+        logits.update(zip(part, chain.finish([running.pop(s) for s in part]), strict=True))
     return logits
 
 
@@ -172,18 +173,19 @@ def all_skip_logits(
     require_head(model, source, task)
     device = best_device()
     model.to(device)
-    chain = layer_chain(model, source.name)
+    layers = len(family_of(model).layers(model))
     encoded = encode(tokenizer, task.heldout, max_length)
     shape = (len(encoded), model.config.num_labels)
-    logits = {span: np.empty(shape, np.float32) for span in spans(len(chain))}
+    logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     limit = free_memory(device) // 4 if max_memory is None else max_memory
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
         for rows, batch in batches(tokenizer, encoded, batch_size, device):
-            plan = plan_skip(model, len(chain), batch, limit)
+            plan = plan_skip(model, layers, batch, limit)
             for part in _parts(range(len(rows)), plan.examples):
                 cut = slice(part[0], part[-1] + 1)
-                run = chain.on({name: value[cut] for name, value in batch.items()})
-                for span, found in skip_logits(run, plan.states).items():
+                chosen = {name: value[cut] for name, value in batch.items()}
+                chain = LayerChain(model, chosen, source.name)
+                for span, found in skip_logits(chain, plan.states).items():
                     logits[span][rows[cut]] = found.cpu().numpy()
             advance(len(rows))
     return logits
@@ -255,9 +257,7 @@ def write_skip(
     }
 
     def make() -> list[ResultRow]:
-        return skip_rows(
-            source, task, max_length, label=label, seed=seed, max_memory=max_memory
-        )
+        return skip_rows(source, task, max_length, label=label, seed=seed, max_memory=max_memory)
 
     return ensure_results(path, inputs, make, replace=replace)
 

@@ -175,6 +175,13 @@ def _encoder_output(model: PreTrainedModel, states: torch.Tensor, name: str) -> 
 
 
 def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
+    """Check that the head of `model` has as many outputs as `task` has labels.
+
+    Raises
+    ------
+    UserError
+        It has another number of them.
+    """
     wanted = 1 if task.is_regression else len(task.label_names)
     if model.config.num_labels != wanted:
         raise UserError(

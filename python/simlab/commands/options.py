@@ -1,0 +1,53 @@
+"""What the commands have in common: arguments and options, and how they end."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+INTERRUPTED = 130
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="`minilm` (offline), a local folder, or a model of the hub.")
+]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        help="`rt`, `stsb` (offline), a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+    ),
+]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
+TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
+TrainSize = Annotated[int | None, typer.Option(min=1, help="Training rows (rt: 4000).")]
+HeldoutSize = Annotated[int | None, typer.Option(min=1, help="Held-out rows (rt: 1000).")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the shuffle that splits the rows.")]
+Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
+LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
+BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
+MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out of other inputs.")]
+
+
+@contextmanager
+def continues(where: str) -> Iterator[None]:
+    """On Ctrl-C, say how to go on, and exit with the code that shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = " ".join(["simcore", *map(shlex.quote, sys.argv[1:])])
+        print(
+            f"\ninterrupted: finished steps {where} are kept; continue with `{command}`",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def when(skipped: bool, seconds: float) -> str:
+    """How long a step took, or that it had been done."""
+    return "done before" if skipped else f"{seconds:.0f} s"
