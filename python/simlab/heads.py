@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Parameters = dict[str, "torch.Tensor"]
 # How far the head on a vector may be from the head on the states, relative to its largest logit.
 _ROUNDING = 1e-3
+# A feature that varies by less than this share of the layer's largest value is taken for constant.
+_CONSTANT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class _Scaling:
     along their mean shrunk until that is a constant of ordinary size. The weight that reads them
     takes the inverse, so that a head is the same function before and after:
     ``u = A v`` and ``W v = (W inv(A)) u`` with ``A = (I - c d d') diag(1 / s)``, where d is the
-    direction of the mean of ``v / s``. (A bias could take the mean instead; not every head has one.)
+    direction of the mean of ``v / s``. (A bias could take the mean, but not every head has one.)
     """
 
     def __init__(self, vectors: torch.Tensor) -> None:
@@ -194,7 +196,7 @@ class _Scaling:
 
         flat = vectors.flatten(1, -2)
         spread = flat.std(1, correction=0)
-        constant = spread <= _ROUNDING**2 * flat.abs().amax(1)
+        constant = spread <= _CONSTANT * flat.abs().amax((1, 2), keepdim=True)[:, 0]
         # float64: the way there and back is as exact as the float32 it ends in.
         self._spread = spread.masked_fill(constant, 1.0).double()
         mean = flat.mean(1).double() / self._spread
