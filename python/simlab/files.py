@@ -56,6 +56,11 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
+def read_json_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value a line."""
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
 def hash_json(value: Any) -> str:
     """SHA-256 of the canonical JSON form of `value` (sorted keys, no spaces)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.batches import batches, encode
+from simlab.batches import batches, collator, encode
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.files import read_json, write_json
@@ -161,7 +161,7 @@ def _make_trainer(
     folder: Path,
 ) -> Trainer:
     quiet_libraries()
-    from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+    from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import PrinterCallback
 
     rows = encode(tokenizer, task.train, recipe.max_length)
@@ -187,7 +187,7 @@ def _make_trainer(
         model=model,
         args=arguments,
         train_dataset=rows,
-        data_collator=DataCollatorWithPadding(tokenizer),
+        data_collator=collator(tokenizer, task),
         processing_class=tokenizer,
     )
     trainer.remove_callback(PrinterCallback)

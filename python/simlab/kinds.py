@@ -1,8 +1,8 @@
 """Kinds of representation: which rows an example gives, and which tokens each row pools.
 
 Every kind says for each token of an example to which row it belongs, or to none (`NO_ROW`); the
-row is the mean of its tokens. So `cls` is the row of position 0 alone, `mean` one row of all
-tokens of the text, `token` a row each, `word-last` (Wu et al. 2020) a row of each word's last
+row is the mean of its tokens. So `cls` is the row of the classifier token alone, `mean` one row of
+all tokens of the text, `token` a row each, `word-last` (Wu et al. 2020) a row of each word's last
 sub-word and `word-mean` one of all its sub-words. `attention` pools attention weights between the
 words instead: *to* a word sums over its sub-words, *from* a word averages over them.
 """
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.batches import encode, require_cls_first
+from simlab.batches import classifier_positions, encode
 from simlab.errors import UserError
+from simlab.families import FIRST
 from simlab.words import NO_WORD, TextTokens, encode_words
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _last_sub_words(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[
 
 CLS, ATTENTION = "cls", "attention"
 KINDS = {
-    CLS: Kind("position 0 of every layer", None),
+    CLS: Kind("the classifier token", None),
     "mean": Kind("mean over the tokens of the text", _mean),
     "token": Kind("every token of the text", _token),
     "word-last": Kind("the last sub-word of every word", _last_sub_words, has_words=True),
@@ -114,20 +115,27 @@ def find_rows(
     max_length: int,
     words: str,
     model_name: str,
+    token: str = FIRST,
 ) -> Rows:
-    """Tokenise `examples` and find the rows of `kind`.
+    """Tokenise `examples` and find the rows of `kind`; `token` is where `cls` is to be found.
+
+    Of multiple choice every choice has rows of its own.
 
     Raises
     ------
     UserError
-        `cls` without a CLS token at position 0, another kind with a slow tokenizer, an example
+        `cls` without a CLS token where it should be, another kind with a slow tokenizer, an example
         without text for `mean`, or no rows at all.
     """
     find = KINDS[kind].rows
+    examples = examples.each_choice()
     if find is None:
         encoded = encode(tokenizer, examples, max_length)
-        require_cls_first(tokenizer, encoded, model_name)
-        groups = [np.where(np.arange(len(e["input_ids"])) == 0, 0, NO_ROW) for e in encoded]
+        positions = classifier_positions(tokenizer, encoded, token, model_name)
+        groups = [
+            np.where(np.arange(len(example["input_ids"])) == position, 0, NO_ROW)
+            for example, position in zip(encoded, positions, strict=True)
+        ]
         return Rows(encoded, groups, [[example] for example in examples.ids])
     encoded, tokens = encode_words(tokenizer, examples, max_length, words)
     found = [find(example, t) for example, t in zip(examples.ids, tokens, strict=True)]

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab import assets
 from simlab.errors import UserError
+from simlab.families import padding_side, position_limit, random_twin
 from simlab.files import hash_file, hash_json
 from simlab.runtime import hub_reachable, quiet_libraries
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Task
 
@@ -61,16 +62,32 @@ def resolve(name: str) -> ModelSource:
     return ModelSource(name, _from_hub(name))
 
 
+def load_config(source: ModelSource) -> PreTrainedConfig:
+    """Load the configuration of `source`."""
+    quiet_libraries()
+    from transformers import AutoConfig
+
+    with _load_errors(source, "a configuration"):
+        return AutoConfig.from_pretrained(source.path, local_files_only=True)
+
+
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of `source`, set to pad on the right so that CLS stays at position 0."""
+    """Load the tokenizer of `source`, which pads where the model's head reads no token.
+
+    Its ``model_max_length`` is not more than the model has positions for.
+    """
     quiet_libraries()
     from transformers import AutoTokenizer
 
+    config = load_config(source)
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
-    tokenizer.padding_side = "right"
+    tokenizer.padding_side = padding_side(config)
     if tokenizer.pad_token is None:  # decoders have none; padding is masked, any token will do
-        tokenizer.pad_token = tokenizer.eos_token
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    limit = position_limit(config)
+    if limit is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
 
 
@@ -82,51 +99,94 @@ def load_encoder(
     With `random_init_seed`, only the configuration is taken from `source` and the weights are
     drawn afresh: the random twin that pretrained representations are compared with. With
     `attention` the model can return its attention weights, which fused attention never forms.
-    """
-    quiet_libraries()
-    from transformers import AutoConfig, AutoModel
 
+    Raises
+    ------
+    UserError
+        An unknown architecture, damaged files, or weights missing.
+    """
+    from transformers import AutoModel
+
+    config = load_config(source)
     how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
-        if random_init_seed is None:
-            model = AutoModel.from_pretrained(source.path, local_files_only=True, **how)
+        if random_init_seed is not None:
+            model = random_twin(AutoModel, config, random_init_seed, **how)
         else:
-            config = AutoConfig.from_pretrained(source.path, local_files_only=True)
-            with seeded(random_init_seed):
-                model = AutoModel.from_config(config, **how)
+            model, fresh = _load_weights(AutoModel, source, config, **how)
+            _require_encoder(model, fresh, source)
     return model.float().eval()
 
 
 def load_classifier(
     source: ModelSource, task: Task | None = None, *, seed: int = 0, random_init: bool = False
 ) -> PreTrainedModel:
-    """Load a sequence classifier (or regressor) in evaluation mode and float32.
+    """Load a sequence classifier, a regressor or a multiple-choice model.
+
+    It comes in evaluation mode and float32.
 
     Parameters
     ----------
     source
         A fine-tuned checkpoint, or a pretrained encoder that gets a fresh head for `task`.
     task
-        Decides the size of the head; None keeps the head that the checkpoint has.
+        Decides the kind and the size of the head; None keeps the head that the checkpoint has.
     seed
         Seeds the fresh head, and all weights with `random_init`.
     random_init
         Take only the configuration from `source`.
-    """
-    quiet_libraries()
-    from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    with _load_errors(source, "a sequence classifier"), seeded(seed):
-        config = AutoConfig.from_pretrained(source.path, local_files_only=True)
-        if task is not None:
-            _set_head(config, task)
+    Raises
+    ------
+    UserError
+        An unknown architecture, one that has no such head, damaged files, weights missing; or,
+        without `task`, a checkpoint without a head.
+    """
+    import transformers
+
+    config = load_config(source)
+    if config.pad_token_id is None:  # heads of decoders look for the last token that is none
+        config.pad_token_id = load_tokenizer(source).pad_token_id
+    if task is not None:
+        _set_head(config, task)
+    if _is_multiple_choice(config, task):
+        auto_class, wanted = transformers.AutoModelForMultipleChoice, "a multiple-choice model"
+    else:
+        auto_class = transformers.AutoModelForSequenceClassification
+        wanted = "a sequence classifier"
+    with _load_errors(source, wanted), seeded(seed):
         if random_init:
-            model = AutoModelForSequenceClassification.from_config(config)
-        else:
-            model = AutoModelForSequenceClassification.from_pretrained(
-                source.path, config=config, local_files_only=True, ignore_mismatched_sizes=True
-            )
+            return auto_class.from_config(config).float().eval()
+        model, fresh = _load_weights(auto_class, source, config)
+    _require_encoder(model, fresh, source)
+    if task is None and fresh:
+        raise UserError(
+            f"model {source.name}: wanted a checkpoint with a head, found no weights, or of "
+            f"another shape, for {', '.join(fresh)}"
+        )
     return model.float().eval()
+
+
+def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
+    """Check that the head of `model` is one for `task`.
+
+    Raises
+    ------
+    UserError
+        It is of another kind, or has another number of outputs than the task has labels.
+    """
+    kind = "multiple-choice" if task.is_multiple_choice else "classifier"
+    found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
+    if kind != found:
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a {kind} head, found a {found} head"
+        )
+    wanted = 1 if task.is_regression else len(task.label_names)
+    if model.config.num_labels != wanted:
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
+            f"{model.config.num_labels}"
+        )
 
 
 @contextmanager
@@ -139,27 +199,79 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _set_head(config, task: Task) -> None:
+def _set_head(config: PreTrainedConfig, task: Task) -> None:
     if task.is_regression:
         config.num_labels = 1
         config.problem_type = "regression"
         return
-    names = task.label_names
+    names = task.label_names  # of multiple choice, the numbers of the choices
     config.id2label = dict(enumerate(names))  # sets num_labels too
     config.label2id = {name: index for index, name in enumerate(names)}
     config.problem_type = "single_label_classification"
 
 
+def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
+    """Whether the task, or else the checkpoint, is of multiple choice."""
+    if task is not None:
+        return task.is_multiple_choice
+    return any(name.endswith("ForMultipleChoice") for name in config.architectures or ())
+
+
+def _load_weights(
+    auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
+) -> tuple[PreTrainedModel, list[str]]:
+    """Load a model, and name the weights that the files lack or have in another shape."""
+    model, report = auto_class.from_pretrained(
+        source.path,
+        config=config,
+        local_files_only=True,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **how,
+    )
+    return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+
+
+def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSource) -> None:
+    """Refuse an encoder of which some weights would be random; a pooler belongs to the head."""
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise UserError(
+            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
+            f"describes it, found none, or of another shape, for {lost[0]}{more}"
+        )
+
+
 @contextmanager
 def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     """Turn the loaders' complaints about the folder's content into one line."""
+    from pickle import UnpicklingError
+
     from safetensors import SafetensorError
 
+    damaged = (SafetensorError, UnpicklingError, EOFError)
     try:
         yield
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, *damaged) as error:
         found = str(error).strip().partition("\n")[0] or type(error).__name__
+        if isinstance(error, damaged):
+            found = f"damaged weights in {_damaged_file(source.path)}: {found}"
         raise UserError(f"model {source.name}: wanted {wanted}, found: {found}") from error
+
+
+def _damaged_file(folder: Path) -> Path:
+    """The first file of weights that cannot be opened, or the folder if its files are no such."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(folder.glob(_WEIGHT_PATTERNS[0])):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError:
+            return file
+    return next(folder.glob(_WEIGHT_PATTERNS[1]), folder)
 
 
 def _has_weights(folder: Path) -> bool:

@@ -35,10 +35,10 @@ from simlab.errors import UserError
 from simlab.families import family_of
 from simlab.finetune import EVALUATION_BATCH, predictions_of
 from simlab.jobs import Outcome
-from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head
 from simlab.results import SKIPPING, ResultRow, ensure_results
 from simlab.runtime import best_device, free_memory
-from simlab.truncate import require_classifier, require_head
+from simlab.truncate import require_classifier
 
 if TYPE_CHECKING:
     import torch
@@ -175,7 +175,7 @@ def all_skip_logits(
     model.to(device)
     layers = len(family_of(model).layers(model))
     encoded = encode(tokenizer, task.heldout, max_length)
-    shape = (len(encoded), model.config.num_labels)
+    shape = (len(encoded), model.config.num_labels)  # of multiple choice, the choices
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     limit = free_memory(device) // 4 if max_memory is None else max_memory
     with torch.inference_mode(), progress(description, len(encoded)) as advance:

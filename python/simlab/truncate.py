@@ -30,7 +30,7 @@ from simlab.files import read_json
 from simlab.finetune import EVALUATION_BATCH, predictions_of, read_evaluation
 from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.jobs import Outcome
-from simlab.models import ModelSource, load_classifier, load_tokenizer, resolve
+from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head, resolve
 from simlab.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.runtime import best_device, free_memory
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from simlab.heads import Parameters
     from simlab.tasks import Examples, Task
 
+_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 
 
@@ -214,7 +215,7 @@ def original_of(checkpoint: Path) -> str:
 
 
 def require_classifier(folder: Path) -> None:
-    """Check that `folder` is a checkpoint with a sequence-classification head.
+    """Check that `folder` is a checkpoint with a head.
 
     Raises
     ------
@@ -223,26 +224,10 @@ def require_classifier(folder: Path) -> None:
     """
     config = folder / "config.json"
     names = read_json(config).get("architectures") or [] if config.is_file() else []
-    if not any(name.endswith("ForSequenceClassification") for name in names):
+    if not any(name.endswith(_HEADS) for name in names):
         found = ", ".join(names) or "none"
         raise UserError(
             f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
-        )
-
-
-def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
-    """Check that the head of `model` has as many outputs as `task` has labels.
-
-    Raises
-    ------
-    UserError
-        It has another number of them.
-    """
-    wanted = 1 if task.is_regression else len(task.label_names)
-    if model.config.num_labels != wanted:
-        raise UserError(
-            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
-            f"{model.config.num_labels}"
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.batches import per_example, token_limit
+from simlab.batches import per_example, require_short, token_limit
 from simlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def encode_words(
     Raises
     ------
     UserError
-        The tokenizer is a slow one, which does not know where its tokens come from.
+        The tokenizer is a slow one, which does not know where its tokens come from, or a text is
+        longer than the model allows.
     """
     if not tokenizer.is_fast:
         raise UserError(
@@ -80,12 +81,14 @@ def encode_words(
     arguments = [list(side) for side in sides]
     limit = token_limit(tokenizer, max_length)
     kept = tokenizer(*arguments, truncation=True, max_length=limit, is_split_into_words=split)
+    encoded = per_example(kept)
+    require_short(tokenizer, encoded, examples.ids, max_length)
     whole = tokenizer(*arguments, truncation=False, is_split_into_words=split)
     tokens = [
         _text_tokens(kept, whole, row, [side[row] for side in sides])
         for row in range(len(examples))
     ]
-    return per_example(kept), tokens
+    return encoded, tokens
 
 
 def _spaced(text: str) -> list[str]:

@@ -16,10 +16,11 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
 
 @pytest.mark.assets
 def test_the_offline_files_are_there():
-    model, reviews, pairs = assets.fetch_all()
+    model, reviews, pairs, choices = assets.fetch_all()
     assert (model / "model.safetensors").is_file()
     assert reviews.is_file()
     assert (pairs / "sts-dev.csv").is_file()
+    assert choices.is_file()
 
 
 def test_a_failing_pip_gives_one_line_and_leaves_nothing(monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tinymodels import PIECES, save_tiny_decoder, save_tiny_model
+from tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
 from tolerance import ATTENTION_ROW_SUM, BATCHED_STATES
 
 from simlab.batches import encode
@@ -90,8 +90,11 @@ def test_manifest_says_where_the_rows_come_from(tmp_path, tiny_bert, review_task
 
 
 def test_a_model_without_cls_is_refused_and_leaves_nothing(tmp_path, review_task):
-    folder = save_tiny_decoder(tmp_path / "gpt2", list(review_task.train.texts))
-    with pytest.raises(UserError, match="CLS"):
+    folder = save_tiny_model(tmp_path / "bert")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    byte_level_tokenizer(list(review_task.train.texts)).save_pretrained(folder)
+    with pytest.raises(UserError, match="wanted a CLS token at position 0, found none there"):
         extract(resolve(str(folder)), review_task, tmp_path / "reps")
     assert not list(tmp_path.glob("reps*"))
 

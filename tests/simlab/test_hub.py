@@ -3,9 +3,9 @@
 import datasets
 import pytest
 
-from simlab import hub, runtime
+from simlab import runtime
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, load_task
+from simlab.tasks import TaskOptions, hub, load_task
 
 
 def split(count, offset=0, label=None):
@@ -30,7 +30,7 @@ def served(monkeypatch):
     """Serve chosen splits in place of a download."""
 
     def serve(**splits):
-        monkeypatch.setattr(hub, "_download", lambda name: splits)
+        monkeypatch.setattr(hub, "download", lambda name: splits)
 
     return serve
 

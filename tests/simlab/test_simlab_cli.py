@@ -182,7 +182,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
     ("arguments", "words"),
     [
         (("no-such-model-anywhere", "rt"), ("no-such-model-anywhere", "hub")),
-        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, stsb")),
+        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, imdb")),
         (("a/b/c", "rt"), ("a/b/c", "folder")),
         (("not a name!", "rt"), ("not a name!",)),
     ],
@@ -191,7 +191,8 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
 def test_unknown_names_fail_in_seconds_without_a_hub(
     tmp_path, simcore, monkeypatch, arguments, words
 ):
-    from simlab import hub, models
+    from simlab import models
+    from simlab.tasks import hub
 
     for module in (hub, models):
         monkeypatch.setattr(module, "hub_reachable", lambda: False)

@@ -6,10 +6,11 @@ from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 from simlab.batches import batches, encode
 from simlab.errors import UserError
+from simlab.families import apply_head
 from simlab.finetune import predict_logits
 from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.tasks import TaskOptions, load_task
-from simlab.truncate import head_logits, truncated_logits, truncation_rows
+from simlab.truncate import truncated_logits, truncation_rows
 
 
 def save_classifier(folder, architecture, task):
@@ -38,7 +39,7 @@ def test_bert_head_is_pooler_dropout_classifier(tmp_path, review_task):
     with torch.inference_mode():
         for states in model(**batch, output_hidden_states=True).hidden_states:
             by_hand = model.classifier(model.bert.pooler(states))
-            assert torch.equal(head_logits(model, states, batch), by_hand)
+            assert torch.equal(apply_head(model, states, batch["attention_mask"]), by_hand)
         assert torch.equal(model(**batch).logits, by_hand)  # the blocks are back in place
 
 

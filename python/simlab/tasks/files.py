@@ -1,0 +1,105 @@
+"""Tables on this machine: single files, and folders that hold a file for each split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+_SAVED = "dataset_dict.json"  # what `save_to_disk` writes
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a file of one of the `FILE_SUFFIXES`.
+
+    Raises
+    ------
+    UserError
+        No such file, or one that is not what its name says.
+    """
+    import pandas as pd
+
+    def separated(file: Path, separator: str) -> pd.DataFrame:
+        # "NA", "null" and "None" are texts like any other; only nothing at all is missing.
+        return pd.read_csv(file, sep=separator, keep_default_na=False, na_values=[""])
+
+    readers = {
+        ".csv": lambda file: separated(file, ","),
+        ".tsv": lambda file: separated(file, "\t"),
+        ".json": pd.read_json,
+        ".jsonl": lambda file: pd.read_json(file, lines=True),
+        ".parquet": pd.read_parquet,
+    }
+    suffix = path.suffix.lower()
+    try:
+        return readers[suffix](path)
+    except (ValueError, OSError) as error:  # parser errors of pandas and arrow are ValueErrors
+        raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+
+
+def split_names(folder: Path, config: str = "") -> list[str]:
+    """Names of the splits that `folder` holds, as far as its files' names tell."""
+    if (folder / _SAVED).is_file():
+        return sorted(path.name for path in folder.iterdir() if path.is_dir())
+    files = (path for place in _places(folder, config) for path in place.glob("*"))
+    return sorted({_stem(path) for path in files if path.suffix.lower() in FILE_SUFFIXES})
+
+
+def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
+    """Read one split of a data set as the hub keeps it.
+
+    The folder was written by ``save_to_disk``, or has files ``<split>.<suffix>`` or
+    ``<split>-00000-of-00001.<suffix>`` in it, in ``data`` or in a folder named as `config`.
+
+    Raises
+    ------
+    UserError
+        No such split, or a file that cannot be read.
+    """
+    import pandas as pd
+
+    if (folder / _SAVED).is_file():
+        return _read_saved(folder, split)
+    for place in _places(folder, config):
+        files = [p for p in sorted(place.glob(f"{split}*")) if _stem(p) == split]
+        files = [path for path in files if path.suffix.lower() in FILE_SUFFIXES]
+        if files:
+            kind = files[0].suffix
+            tables = [read_table(path) for path in files if path.suffix == kind]
+            return pd.concat(tables, ignore_index=True)
+    raise UserError(
+        f"{folder}: wanted a file {split}.parquet (or {', '.join(FILE_SUFFIXES[:-1])}), found "
+        f"{_listed(split_names(folder, config))}"
+    )
+
+
+def _read_saved(folder: Path, split: str) -> pd.DataFrame:
+    import datasets
+
+    try:
+        saved = datasets.load_from_disk(str(folder))
+    except (ValueError, OSError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"{folder}: wanted a saved data set, found: {reason}") from error
+    if split not in saved:
+        raise UserError(f"{folder}: wanted a split {split!r}, found {_listed(sorted(saved))}")
+    return saved[split].to_pandas()
+
+
+def _places(folder: Path, config: str) -> list[Path]:
+    return [folder / config, folder, folder / "data"] if config else [folder, folder / "data"]
+
+
+def _stem(path: Path) -> str:
+    """The split that a file belongs to: its name without suffix and number."""
+    return path.stem.partition("-")[0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

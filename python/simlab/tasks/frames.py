@@ -1,0 +1,283 @@
+"""From tables to tasks: columns, labels, the split, and what is wrong with them.
+
+Every reader ends in frames with the columns ``id``, ``text``, ``label`` and perhaps ``pair`` or
+``choices``, which `build_task` makes a task of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.task import Examples, Task, TaskOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simlab.tasks.specs import TaskSpec
+
+DEFAULT_HELDOUT_SHARE = 0.2
+ROW_ID, GROUP = "row_id", "group"  # columns that readers of packages add
+HIDDEN = (-1, "-1", "")  # what published test splits hold in place of labels
+
+
+def build_task(
+    name: str,
+    train: pd.DataFrame,
+    heldout: pd.DataFrame,
+    label_names: Sequence[str],
+    options: TaskOptions,
+    metrics: Sequence[str] = (),
+) -> Task:
+    """Make a task of two frames.
+
+    Raises
+    ------
+    UserError
+        An empty split, sizes that the data cannot fill, labels that are all the same.
+    """
+    for split, frame in (("training", train), ("held-out", heldout)):
+        if frame.empty:
+            raise UserError(f"task {name}: wanted rows in the {split} split, found none")
+    seen = set(_text_keys(heldout))
+    train = train[[key not in seen for key in _text_keys(train)]]
+    if train.empty:
+        raise UserError(f"task {name}: wanted texts to train on, found only held-out ones")
+    require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
+    heldout = _take(heldout, options.heldout_size, "--heldout-size", name)
+    train = _take(train, options.train_size, "--train-size", name)
+    task = Task(name, _examples(train), _examples(heldout), tuple(label_names), tuple(metrics))
+    if task.metric in CORRELATIONS:
+        require_varied(task.heldout.labels, f"task {name}, held-out split")
+    return task
+
+
+def split_frame(
+    frame: pd.DataFrame, options: TaskOptions, where: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Shuffle the rows of data without a split once and cut: training and held-out rows.
+
+    The first ``options.heldout_size``, or a fifth of all, are held out. Rows that repeat an
+    earlier text (up to case and spaces) are dropped first. With a column
+    `GROUP`, rows of one group stay together: whole groups are held out until there are enough
+    rows, and what is too much of the last one is dropped.
+
+    Raises
+    ------
+    UserError
+        Nothing is left to train on.
+    """
+    size = options.heldout_size
+    if size is None:
+        size = max(1, round(DEFAULT_HELDOUT_SHARE * len(frame)))
+    keys = _text_keys(frame)
+    first = {key: row for row, key in reversed(list(enumerate(keys)))}
+    frame = frame.iloc[sorted(first.values())]
+    if not 1 <= size < len(frame):
+        raise UserError(
+            f"{where}: --heldout-size wanted 1 to {len(frame) - 1} of {len(frame)} different "
+            f"texts, found {size}"
+        )
+    rng = np.random.default_rng(options.split_seed)
+    if GROUP not in frame.columns:
+        order = rng.permutation(len(frame))
+        return frame.iloc[order[size:]], frame.iloc[order[:size]]
+    groups, row_groups = np.unique(frame[GROUP].to_numpy(), return_inverse=True)
+    ranks = rng.permutation(len(groups))[row_groups]
+    rows_before = np.concatenate([[0], np.cumsum(np.bincount(ranks))])[ranks]
+    chosen = np.flatnonzero(rows_before < size)
+    heldout = chosen[np.argsort(ranks[chosen], kind="stable")][:size]
+    train = rng.permutation(np.flatnonzero(rows_before >= size))
+    return frame.iloc[train], frame.iloc[heldout]
+
+
+def shuffled(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The rows in an order that `seed` decides."""
+    return frame.iloc[np.random.default_rng(seed).permutation(len(frame))]
+
+
+def standard_frame(
+    frame: pd.DataFrame, where: str, options: TaskOptions, prefix: str = "row"
+) -> pd.DataFrame:
+    """Pick and check the text, pair and label columns of `frame`; add ids ``row-<number>``.
+
+    A text may be a list of words.
+    """
+    import pandas as pd
+
+    wanted = {
+        "text": ("--text-column ", options.text_column or "text"),
+        "label": ("--label-column ", options.label_column or "label"),
+    }
+    if options.pair_column:
+        wanted["pair"] = ("--text-pair-column ", options.pair_column)
+    columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
+    for role, (option, column) in wanted.items():
+        values = _column(frame, column, where, option)
+        columns[role] = values if role == "label" else [_as_text(v, where, column) for v in values]
+    return pd.DataFrame(columns)
+
+
+def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> pd.DataFrame:
+    """Pick and check the columns that `spec` names; code the labels.
+
+    Ids are those of column `ROW_ID`, or ``<prefix>-<number>``.
+    """
+    import pandas as pd
+
+    found = {column: _column(frame, column, where) for column in spec.columns}
+    columns: dict[str, Any] = {
+        "id": frame[ROW_ID] if ROW_ID in frame.columns else _numbered(prefix, len(frame)),
+        "text": [_as_text(value, where, spec.text) for value in found[spec.text]],
+    }
+    if spec.pair:
+        columns["pair"] = [_as_text(value, where, spec.pair) for value in found[spec.pair]]
+    if spec.choices:
+        columns["choices"] = _choices(found, spec, where)
+    columns["label"] = _spec_labels(found[spec.label], spec, where)
+    if GROUP in frame.columns:
+        columns[GROUP] = frame[GROUP]
+    return pd.DataFrame(columns)
+
+
+def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Turn labels into class indices and names; fractional numbers mean regression.
+
+    Returns
+    -------
+    labels, label_names
+        int64 indices and the sorted names, or float64 values and ``()``.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and np.any(array != np.round(array)):
+        return _numbers(array, where), ()
+    if array.dtype.kind == "f":
+        array = _numbers(array, where).astype(np.int64)
+    classes = sorted(set(array.tolist()))
+    if len(classes) < 2:
+        raise UserError(f"{where}: wanted at least two different labels, found {classes}")
+    index = {value: position for position, value in enumerate(classes)}
+    labels = np.array([index[value] for value in array.tolist()], dtype=np.int64)
+    return labels, tuple(str(value) for value in classes)
+
+
+def require_varied(labels: Any, where: str) -> None:
+    """Refuse labels that are all the same: nothing can be learnt from them, or scored on them."""
+    values = np.unique(np.asarray(labels))
+    if len(values) < 2:
+        raise UserError(f"{where}: wanted at least two different labels, found {values.tolist()}")
+
+
+def _numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}-{row}" for row in range(count)]
+
+
+def _column(frame: pd.DataFrame, column: str, where: str, option: str = "") -> np.ndarray:
+    """The values of a column that must be there and full."""
+    if column not in frame.columns:
+        found = ", ".join(map(str, frame.columns))
+        raise UserError(f"{where}: {option}wanted column {column!r}, found {found}")
+    missing = np.flatnonzero(frame[column].isna().to_numpy())
+    if missing.size:
+        raise UserError(
+            f"{where}: column {column!r} is empty in {missing.size} rows, first in data row "
+            f"{missing[0] + 1}"
+        )
+    return frame[column].to_numpy()
+
+
+def _as_text(value: Any, where: str, column: str) -> str:
+    """A text, or a list of words joined by spaces, which ``--words spaces`` finds again."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return str(value)
+    words = [str(word) for word in value]
+    odd = next((word for word in words if len(word.split()) != 1), None)
+    if odd is not None:
+        raise UserError(f"{where}: column {column!r} wanted words without spaces, found {odd!r}")
+    return " ".join(words)
+
+
+def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
+    """The answers of every row, each after what is to precede it."""
+    if len(spec.choices) == 1:  # one column lists them, perhaps beside their letters
+        lists = found[spec.choices[0]]
+        lists = [value["text"] if isinstance(value, dict) else value for value in lists]
+    else:
+        lists = list(zip(*(found[column] for column in spec.choices), strict=True))
+    for row, answers in enumerate(lists):
+        if len(answers) != len(spec.labels):
+            raise UserError(
+                f"{where}: column {spec.choices[0]!r} wanted {len(spec.labels)} choices, found "
+                f"{len(answers)} in data row {row + 1}"
+            )
+    before = found[spec.before_choice] if spec.before_choice else [""] * len(lists)
+    return [
+        tuple(f"{start} {answer}".strip() for answer in answers)
+        for start, answers in zip(before, lists, strict=True)
+    ]
+
+
+def _spec_labels(values: np.ndarray, spec: TaskSpec, where: str) -> np.ndarray:
+    """Codes of the classes, int64, from codes or names; or numbers, float64."""
+    import pandas as pd
+
+    place = f"{where}: column {spec.label!r}"
+    if spec.is_regression:
+        numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+        return _numbers(numbers, place, values)
+    rows, different = pd.factorize(values)
+    codes = [_code(value, spec.labels) for value in different]
+    if None in codes:
+        unknown = different[codes.index(None)]
+        row = int(np.flatnonzero(rows == codes.index(None))[0]) + 1
+        found = "a hidden label" if unknown in HIDDEN else repr(str(unknown))
+        raise UserError(
+            f"{place} wanted {', '.join(spec.labels)} or 0 to {len(spec.labels) - 1}, found "
+            f"{found} in data row {row}"
+        )
+    return np.array(codes, np.int64)[rows]
+
+
+def _code(value: Any, names: Sequence[str]) -> int | None:
+    """Number of a class given as its name or its number, None for neither."""
+    if str(value) in names and not isinstance(value, int | float | np.number):
+        return names.index(str(value))
+    try:
+        code = int(value)
+    except ValueError:
+        return None
+    return code if code == float(value) and 0 <= code < len(names) else None
+
+
+def _numbers(values: np.ndarray, where: str, shown: np.ndarray | None = None) -> np.ndarray:
+    odd = np.flatnonzero(~np.isfinite(values))
+    if odd.size:
+        found = (values if shown is None else shown)[odd[0]]
+        raise UserError(f"{where} wanted finite numbers, found {found!s} in data row {odd[0] + 1}")
+    return values.astype(np.float64)
+
+
+def _text_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    columns = [frame[name] for name in ("text", "pair") if name in frame.columns]
+    if "choices" in frame.columns:
+        columns += [frame["choices"].map("\n".join)]
+    rows = zip(*columns, strict=True)
+    return [tuple(" ".join(text.lower().split()) for text in row) for row in rows]
+
+
+def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.DataFrame:
+    size = len(frame) if size is None else size
+    if not 1 <= size <= len(frame):
+        raise UserError(f"task {where}: {option} wanted 1 to {len(frame)} rows, found {size}")
+    return frame.iloc[:size]
+
+
+def _examples(frame: pd.DataFrame) -> Examples:
+    pairs = tuple(frame["pair"]) if "pair" in frame.columns else None
+    choices = tuple(frame["choices"]) if "choices" in frame.columns else None
+    labels = frame["label"].to_numpy().copy()
+    return Examples(tuple(frame["id"]), tuple(frame["text"]), pairs, labels, choices)

@@ -1,0 +1,161 @@
+"""Data sets of the hub, or in its format: any with text and label columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.runtime import hub_reachable
+from simlab.tasks import frames
+from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
+from simlab.tasks.specs import TASKS
+from simlab.tasks.task import Task, TaskOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What data sets call their columns; an option of the user always wins.
+TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "question", "question1", "content")
+PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
+LABEL_NAMES = ("label", "labels", "score", "stars")
+HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
+HUB_PREFIX = "hub:"
+
+
+def load_hub_task(name: str, options: TaskOptions) -> Task:
+    """Load data set ``NAME`` or ``hub:NAME[:CONFIG]``, or a local folder, and split it.
+
+    The first of the validation, dev and test splits is held out; a data set that has only a
+    training split is cut by a seeded shuffle.
+
+    Raises
+    ------
+    UserError
+        No such data set, no connection, no usable split or column.
+    """
+    folder = Path(name).expanduser()
+    splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
+    if "train" not in splits.names:
+        raise UserError(f"task {name}: wanted a split 'train', found {', '.join(splits.names)}")
+    train = splits.table("train")
+    options = guess_columns(list(train.columns), options)
+    class_names = splits.class_names(options.label_column or "label")
+    train = _frame(train, name, "train", options, class_names)
+    heldout_split = next((split for split in HELDOUT_SPLITS if split in splits.names), None)
+    if heldout_split is None:
+        train, heldout = frames.split_frame(train, options, f"task {name}")
+    else:
+        heldout = _frame(splits.table(heldout_split), name, heldout_split, options, class_names)
+        train = train.sample(frac=1.0, random_state=options.split_seed)
+        heldout = heldout.sample(frac=1.0, random_state=options.split_seed)
+    if not class_names:
+        train, heldout, class_names = _code_labels(train, heldout, name)
+    title = folder.name if folder.is_dir() else name.removeprefix(HUB_PREFIX)
+    return frames.build_task(title, train, heldout, class_names, options)
+
+
+def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
+    """Fill the columns that the user left open with the first customary name that is there."""
+    text = options.text_column or next((name for name in TEXT_NAMES if name in found), None)
+    pair = options.pair_column
+    if pair is None and options.text_column is None and PAIR_NAMES.get(text) in found:
+        pair = PAIR_NAMES[text]
+    label = options.label_column or next((name for name in LABEL_NAMES if name in found), None)
+    return replace(options, text_column=text, pair_column=pair, label_column=label)
+
+
+def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
+    """One of the downloaded splits as a table.
+
+    Raises
+    ------
+    UserError
+        It is not among them.
+    """
+    if split not in splits:
+        raise UserError(f"{where}: wanted a split {split!r}, found {', '.join(splits)}")
+    return splits[split].to_pandas()
+
+
+def download(name: str) -> dict[str, Any]:
+    """Load all splits of ``NAME`` or ``hub:NAME[:CONFIG]`` from the hub or its cache.
+
+    Raises
+    ------
+    UserError
+        No such data set, or no connection.
+    """
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub import constants
+
+    path, _, config = name.removeprefix(HUB_PREFIX).partition(":")
+    if not hub_reachable():  # the cache still serves what was loaded before
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        return dict(datasets.load_dataset(path, config or None))
+    except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
+        # A RuntimeError: a data set that is a script, which the library no longer runs.
+        files = ", ".join(FILE_SUFFIXES)
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"task {name}: wanted {', '.join(TASKS)}, one of them with its folder as NAME:FOLDER, "
+            f"a file ({files}), a folder or a data set of the hub, found: {reason}"
+        ) from error
+
+
+class _Downloaded:
+    """Splits of a data set of the hub, which may say what the classes are called."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._splits = name, download(name)
+        self.names = list(self._splits)
+
+    def table(self, split: str) -> pd.DataFrame:
+        return table(self._splits, split, f"task {self._name}")
+
+    def class_names(self, column: str) -> tuple[str, ...]:
+        feature = self._splits["train"].features.get(column)
+        return tuple(getattr(feature, "names", None) or ())
+
+
+class _Folder:
+    """Splits of a local folder in the hub's format."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.names = folder, split_names(folder)
+
+    def table(self, split: str) -> pd.DataFrame:
+        return read_split(self._folder, split)
+
+    def class_names(self, column: str) -> tuple[str, ...]:
+        return ()  # plain files do not tell
+
+
+def _frame(
+    rows: pd.DataFrame, name: str, split: str, options: TaskOptions, class_names: Sequence[str]
+) -> pd.DataFrame:
+    frame = frames.standard_frame(rows, f"task {name}", options, split)
+    if class_names and (frame["label"] < 0).any():
+        raise UserError(f"task {name}: wanted labels in split {split!r}, found hidden ones")
+    return frame
+
+
+def _code_labels(
+    train: pd.DataFrame, heldout: pd.DataFrame, name: str
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
+    import pandas as pd
+
+    labels, names = frames.encode_labels(
+        pd.concat([train["label"], heldout["label"]]), f"task {name}"
+    )
+    cut = len(train)
+    if names and (unknown := sorted({*labels[cut:].tolist()} - {*labels[:cut].tolist()})):
+        raise UserError(
+            f"task {name}: wanted held-out labels that the training rows have, found "
+            f"{', '.join(repr(names[code]) for code in unknown)}"
+        )
+    return train.assign(label=labels[:cut]), heldout.assign(label=labels[cut:]), names

@@ -1,0 +1,106 @@
+"""From the name of a task to the task, wherever its data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.tasks import frames, hub
+from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table
+from simlab.tasks.offline import READERS
+from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.task import Task, TaskOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def load_task(name: str, options: TaskOptions | None = None) -> Task:
+    """Load and split task `name`.
+
+    Raises
+    ------
+    UserError
+        Unknown name, file or column; empty texts or labels; a size that the data cannot fill;
+        a single class; an unreachable hub.
+    """
+    options = options or TaskOptions()
+    known, _, folder = name.partition(":")
+    if known in TASKS:
+        return _load_named(TASKS[known], folder, options)
+    if name.lower().endswith(FILE_SUFFIXES):
+        return _load_file(name, options)
+    return hub.load_hub_task(name, options)
+
+
+def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
+    for option, given in (
+        ("--text-column", options.text_column),
+        ("--text-pair-column", options.pair_column),
+        ("--label-column", options.label_column),
+    ):
+        if given is not None:
+            raise UserError(
+                f"{option} {given}: wanted a file or data set without a name of its own, found "
+                f"task {spec.name}, whose columns are {', '.join(spec.columns)}"
+            )
+    sized = replace(
+        options,
+        train_size=spec.train_size if options.train_size is None else options.train_size,
+        heldout_size=spec.heldout_size if options.heldout_size is None else options.heldout_size,
+    )
+    if spec.offline and not folder:
+        tables = READERS[spec.offline]()
+        if "all" in tables:
+            return _cut(spec, tables["all"], sized)
+        return _combine(spec, tables.__getitem__, f"task {spec.name}", sized)
+    where = str(Path(folder).expanduser()) if folder else f"task {spec.name}"
+    return _combine(spec, _split_reader(spec, folder), where, options)
+
+
+def _split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
+    if not folder:
+        splits = hub.download(spec.hub)
+        return lambda split: hub.table(splits, split, f"task {spec.name}")
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise UserError(f"task {spec.name}: wanted a folder of its files, found no folder {path}")
+    config = spec.hub.partition(":")[2]
+    return lambda split: read_split(path, split, config)
+
+
+def _combine(
+    spec: TaskSpec, read: Callable[[str], pd.DataFrame], where: str, options: TaskOptions
+) -> Task:
+    """A task whose splits are given."""
+    train = frames.spec_frame(read(spec.train), spec, f"{where}, {spec.train}", spec.train)
+    heldout = frames.spec_frame(read(spec.heldout), spec, f"{where}, {spec.heldout}", spec.heldout)
+    if len(train):
+        frames.require_varied(train["label"], f"{where}, {spec.train}: column {spec.label!r}")
+    train = frames.shuffled(train, options.split_seed)
+    if spec.heldout_shuffled:
+        heldout = frames.shuffled(heldout, options.split_seed)
+    return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
+
+
+def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
+    """A task whose split is ours."""
+    frame = frames.spec_frame(table, spec, f"task {spec.name}", spec.name)
+    train, heldout = frames.split_frame(frame, options, f"task {spec.name}")
+    return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
+
+
+def _load_file(name: str, options: TaskOptions) -> Task:
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"task {name}: wanted a data file, found no such file")
+    frame = frames.standard_frame(read_table(path), str(path), options)
+    if frame.empty:
+        raise UserError(f"{path}: wanted rows, found none")
+    labels, label_names = frames.encode_labels(frame["label"], str(path))
+    frame = frame.assign(label=labels)
+    train, heldout = frames.split_frame(frame, options, str(path))
+    return frames.build_task(path.stem, train, heldout, label_names, options)

@@ -1,0 +1,109 @@
+"""Tasks whose data packages bring: their files, turned into tables as the hub has them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab import assets
+from simlab.errors import UserError
+from simlab.files import read_json_lines
+from simlab.tasks.frames import GROUP, ROW_ID
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Questions of QuaRTz come as twins that say the opposite in the same words. At this cosine of
+# their words all but 40 of the 3,860 have a twin, and the largest of 1,836 groups has 20.
+TWIN_SIMILARITY = 0.65
+_QUARTZ_ROW = re.compile(r"(?P<question>.*?)\s+A: (?P<a>.*?)\s+B: (?P<b>.*)", re.DOTALL)
+
+
+def read_rotten_tomatoes() -> dict[str, pd.DataFrame]:
+    """Sentences of Rotten Tomatoes, without a split."""
+    return {"all": _reviews("rotten_tomatoes", "rt")}
+
+
+def read_imdb() -> dict[str, pd.DataFrame]:
+    """Reviews of IMDB, without a split."""
+    return {"all": _reviews("imdb", "imdb")}
+
+
+def read_stsb() -> dict[str, pd.DataFrame]:
+    """The official train and dev files of STS-B; test stays untouched."""
+    folder = assets.fetch("stsb")
+    return {
+        "train": _read_stsb(folder / "sts-train.csv", "train"),
+        "validation": _read_stsb(folder / "sts-dev.csv", "dev"),
+    }
+
+
+def read_quartz() -> dict[str, pd.DataFrame]:
+    """Questions of QuaRTz with two answers each, without a split, near twins in one group."""
+    import pandas as pd
+
+    path = assets.fetch("quartz")
+    rows = [_quartz_row(path, line) for line in read_json_lines(path)]
+    frame = pd.DataFrame(rows).assign(**{ROW_ID: [f"quartz-{row}" for row in range(len(rows))]})
+    return {"all": frame.assign(**{GROUP: group_twins(frame["question"], TWIN_SIMILARITY)})}
+
+
+READERS = {
+    "rotten_tomatoes": read_rotten_tomatoes,
+    "imdb": read_imdb,
+    "stsb": read_stsb,
+    "quartz": read_quartz,
+}
+
+
+def group_twins(texts: pd.Series, similarity: float) -> np.ndarray:
+    """Number the groups of near-equal texts, int64 [n].
+
+    Two texts are in one group if the cosine of their sets of words is at least `similarity`, or if
+    a chain of such pairs joins them.
+    """
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.preprocessing import normalize
+
+    words = normalize(CountVectorizer(binary=True, dtype=np.float64).fit_transform(texts))
+    return connected_components((words @ words.T) >= similarity, directed=False)[1]
+
+
+def _reviews(source: str, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.read_csv(assets.fetch("rt"))
+    frame = frame[frame["source"] == source].reset_index(drop=True)
+    return frame.assign(**{ROW_ID: [f"{name}-{row}" for row in frame.index]})
+
+
+def _read_stsb(path: Path, split: str) -> pd.DataFrame:
+    import pandas as pd
+
+    # Tab-separated without quoting; some rows carry two further columns that name a source.
+    lines = path.read_text(encoding="utf-8").split("\n")
+    rows = [line.split("\t") for line in lines if line]
+    return pd.DataFrame(
+        {
+            ROW_ID: [f"{split}-{row}" for row in range(len(rows))],
+            "sentence1": [row[5] for row in rows],
+            "sentence2": [row[6] for row in rows],
+            "label": [float(row[4]) for row in rows],
+        }
+    )
+
+
+def _quartz_row(path: Path, row: dict) -> dict:
+    text = row["input"][-1]["content"]
+    parts = _QUARTZ_ROW.fullmatch(text)
+    if parts is None:
+        raise UserError(f"{path}: wanted a question with answers A and B, found {text!r}")
+    return {
+        "question": parts["question"],
+        "choices": {"text": [parts["a"], parts["b"]], "label": ["A", "B"]},
+        "answerKey": row["ideal"],
+    }

@@ -1,0 +1,245 @@
+"""The table of named tasks: everything that distinguishes one from another, as data.
+
+Columns, label values and split names are those of the published data sets on the hub. Where a
+package brings the same data (`offline`), it is read in place of a download.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One named task.
+
+    Attributes
+    ----------
+    name, title
+        What the command and the literature call it.
+    text
+        Column of the text.
+    labels
+        Names of the classes in the order of their codes, or of the choices; empty for regression.
+    metrics
+        Names of `METRICS`, the main one first.
+    hub
+        ``NAME`` or ``NAME:CONFIG`` on the hub.
+    pair
+        Column of the second text.
+    choices
+        Columns of the answers, or the one column that lists them.
+    before_choice
+        Column whose text precedes every answer.
+    label
+        Column of the label, which holds the code or the name of a class, or a number.
+    train, heldout
+        Names of the splits.
+    heldout_shuffled
+        False if the held-out rows keep their order.
+    offline
+        Reader of the package that brings the data (`simlab.tasks.offline`).
+    train_size, heldout_size
+        Rows where the user names no number; None for all (or a fifth of data without a split).
+    """
+
+    name: str
+    title: str
+    text: str
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    hub: str
+    pair: str | None = None
+    choices: tuple[str, ...] = ()
+    before_choice: str | None = None
+    label: str = "label"
+    train: str = "train"
+    heldout: str = "validation"
+    heldout_shuffled: bool = True
+    offline: str | None = None
+    train_size: int | None = None
+    heldout_size: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """``single``, ``pair`` or ``multiple choice``."""
+        if self.choices:
+            return CHOICE
+        return PAIR if self.pair else SINGLE
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a number."""
+        return not self.labels
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, the label last."""
+        texts = (self.text, self.pair, self.before_choice, *self.choices, self.label)
+        return tuple(column for column in texts if column)
+
+
+_ACCURACY = ("accuracy",)
+_PARAPHRASE = ("f1", "accuracy")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("entailment", "neutral", "contradiction")
+_POLARITY = ("negative", "positive")
+_NUMBERED = ("0", "1", "2", "3")
+
+
+def _mnli(name: str, which: str) -> TaskSpec:
+    return TaskSpec(
+        name,
+        f"MNLI, {which}",
+        text="premise",
+        pair="hypothesis",
+        labels=_NLI,
+        metrics=_ACCURACY,
+        hub="nyu-mll/glue:mnli",
+        heldout=f"validation_{which}",
+    )
+
+
+_GLUE = (
+    TaskSpec(
+        "cola",
+        "CoLA",
+        text="sentence",
+        labels=("unacceptable", "acceptable"),
+        metrics=("matthews",),
+        hub="nyu-mll/glue:cola",
+    ),
+    _mnli("mnli", "matched"),
+    _mnli("mnli-mm", "mismatched"),
+    TaskSpec(
+        "mrpc",
+        "MRPC",
+        text="sentence1",
+        pair="sentence2",
+        labels=("not_equivalent", "equivalent"),
+        metrics=_PARAPHRASE,
+        hub="nyu-mll/glue:mrpc",
+    ),
+    TaskSpec(
+        "qnli",
+        "QNLI",
+        text="question",
+        pair="sentence",
+        labels=_ENTAILMENT,
+        metrics=_ACCURACY,
+        hub="nyu-mll/glue:qnli",
+    ),
+    TaskSpec(
+        "qqp",
+        "QQP",
+        text="question1",
+        pair="question2",
+        labels=("not_duplicate", "duplicate"),
+        metrics=_PARAPHRASE,
+        hub="nyu-mll/glue:qqp",
+    ),
+    TaskSpec(
+        "rte",
+        "RTE",
+        text="sentence1",
+        pair="sentence2",
+        labels=_ENTAILMENT,
+        metrics=_ACCURACY,
+        hub="nyu-mll/glue:rte",
+    ),
+    TaskSpec(
+        "sst2",
+        "SST-2",
+        text="sentence",
+        labels=_POLARITY,
+        metrics=_ACCURACY,
+        hub="nyu-mll/glue:sst2",
+    ),
+    TaskSpec(
+        "stsb",
+        "STS-B",
+        text="sentence1",
+        pair="sentence2",
+        labels=(),
+        metrics=("spearman", "pearson"),
+        hub="nyu-mll/glue:stsb",
+        heldout_shuffled=False,
+        offline="stsb",
+    ),
+)
+_OTHERS = (
+    TaskSpec(
+        "boolq",
+        "BoolQ",
+        text="question",
+        pair="passage",
+        label="answer",
+        labels=("False", "True"),
+        metrics=_ACCURACY,
+        hub="google/boolq",
+    ),
+    TaskSpec(
+        "yelp",
+        "Yelp Polarity",
+        text="text",
+        labels=_POLARITY,
+        metrics=_ACCURACY,
+        hub="fancyzhx/yelp_polarity",
+        heldout="test",
+    ),
+    TaskSpec(
+        "hellaswag",
+        "HellaSwag",
+        text="ctx_a",
+        before_choice="ctx_b",
+        choices=("endings",),
+        labels=_NUMBERED,
+        metrics=_ACCURACY,
+        hub="Rowan/hellaswag",
+    ),
+    TaskSpec(
+        "cosmosqa",
+        "CosmosQA",
+        text="context",
+        before_choice="question",
+        choices=("answer0", "answer1", "answer2", "answer3"),
+        labels=_NUMBERED,
+        metrics=_ACCURACY,
+        hub="allenai/cosmos_qa",
+    ),
+    TaskSpec(
+        "rt",
+        "Rotten Tomatoes",
+        text="text",
+        labels=_POLARITY,
+        metrics=_ACCURACY,
+        hub="cornell-movie-review-data/rotten_tomatoes",
+        offline="rotten_tomatoes",
+        train_size=4000,
+        heldout_size=1000,
+    ),
+    TaskSpec(
+        "imdb",
+        "IMDB",
+        text="text",
+        labels=_POLARITY,
+        metrics=_ACCURACY,
+        hub="stanfordnlp/imdb",
+        heldout="test",
+        offline="imdb",
+    ),
+    TaskSpec(
+        "quartz",
+        "QuaRTz",
+        text="question",
+        choices=("choices",),
+        label="answerKey",
+        labels=("A", "B"),
+        metrics=_ACCURACY,
+        hub="allenai/quartz",
+        offline="quartz",
+    ),
+)
+TASKS = {spec.name: spec for spec in (*_GLUE, *_OTHERS)}

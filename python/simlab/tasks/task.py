@@ -1,0 +1,148 @@
+"""What a loaded task is: two splits of examples, the names of the labels and the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.files import hash_json
+from simlab.tasks.metrics import METRICS
+
+SPLITS = ("heldout", "train")
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How to read and split a task; None means the task's own default."""
+
+    text_column: str | None = None
+    pair_column: str | None = None
+    label_column: str | None = None
+    train_size: int | None = None
+    heldout_size: int | None = None
+    split_seed: int = 0
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows of one split: unique ids, texts, second texts of pairs (or None), labels.
+
+    `labels` is int64 (index into the task's label names) or float64 (regression), shape [n].
+    `choices` are the answers of a multiple-choice task, as many for every example, or None; then
+    the label is the number of the right one.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    pairs: tuple[str, ...] | None
+    labels: np.ndarray
+    choices: tuple[tuple[str, ...], ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over ids, texts and labels."""
+        return hash_json([*self._texts, self.labels.tolist()])
+
+    @cached_property
+    def text_fingerprint(self) -> str:
+        """SHA-256 over ids and texts alone: what a representation depends on."""
+        return hash_json(self._texts)
+
+    @property
+    def _texts(self) -> list:
+        texts = [self.ids, self.texts, self.pairs]
+        return texts if self.choices is None else [*texts, self.choices]
+
+    def head(self, count: int) -> Examples:
+        """Return the first `count` examples.
+
+        Raises
+        ------
+        UserError
+            There are fewer.
+        """
+        if not 1 <= count <= len(self):
+            raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
+        pairs = self.pairs[:count] if self.pairs is not None else None
+        choices = self.choices[:count] if self.choices is not None else None
+        return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count], choices)
+
+    def each_choice(self) -> Examples:
+        """One example for each choice, the pair of text and choice; without choices, itself.
+
+        Ids end in ``:`` and the number of the choice; the label is 1 for the right one.
+        """
+        if self.choices is None:
+            return self
+        every = [(row, number) for row, c in enumerate(self.choices) for number in range(len(c))]
+        return Examples(
+            ids=tuple(f"{self.ids[row]}:{number}" for row, number in every),
+            texts=tuple(self.texts[row] for row, _ in every),
+            pairs=tuple(self.choices[row][number] for row, number in every),
+            labels=np.array([number == self.labels[row] for row, number in every], np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """A named task with its two splits; `label_names` is empty for regression.
+
+    `metrics` are names of `METRICS`, the first of them the one that results tables hold; empty
+    means accuracy, or Spearman correlation for regression.
+    """
+
+    name: str
+    train: Examples
+    heldout: Examples
+    label_names: tuple[str, ...] = field(default=())
+    metrics: tuple[str, ...] = field(default=())
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether each example is a pair of texts."""
+        return self.heldout.pairs is not None
+
+    @property
+    def is_multiple_choice(self) -> bool:
+        """Whether each example comes with several answers, one of them right."""
+        return self.heldout.choices is not None
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a number rather than a class."""
+        return not self.label_names
+
+    @property
+    def head_outputs(self) -> int:
+        """Outputs that a head for this task has: one for a number, and one for each choice."""
+        return 1 if self.is_regression or self.is_multiple_choice else len(self.label_names)
+
+    @property
+    def metric(self) -> str:
+        """Name of the main metric."""
+        return self.all_metrics[0]
+
+    @property
+    def all_metrics(self) -> tuple[str, ...]:
+        """Names of all metrics of the task, the main one first."""
+        return self.metrics or (("spearman",) if self.is_regression else ("accuracy",))
+
+    def score(self, predictions: np.ndarray, labels: np.ndarray) -> float:
+        """Return the main metric of `predictions` (class indices or numbers, shape [n])."""
+        return METRICS[self.metric](labels, predictions)
+
+    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Return every metric of `predictions` (class indices or numbers, shape [n])."""
+        return {name: METRICS[name](labels, predictions) for name in self.all_metrics}
+
+    def split(self, name: str) -> Examples:
+        """Return split ``heldout`` or ``train``."""
+        if name not in SPLITS:
+            raise UserError(f"--split {name}: wanted {' or '.join(SPLITS)}")
+        return self.heldout if name == "heldout" else self.train
