@@ -108,8 +108,7 @@ class LayerChain:
         import torch
 
         mask = self._copies(len(states))["attention_mask"]
-        last = torch.cat(list(states)).unflatten(0, mask.shape[:-1])
-        return apply_head(self.model, last, mask).chunk(len(states))
+        return apply_head(self.model, torch.cat(list(states)), mask).chunk(len(states))
 
     def _append(self, entering: torch.Tensor, number: int) -> None:
         """Note what enters layer `number`, which must be what the one before it gave."""

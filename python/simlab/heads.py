@@ -63,8 +63,7 @@ def classifier_vectors(
     mask = batch["attention_mask"]
     shape = mask.shape[:-1]
     vectors = []
-    for states in layer_states(model, batch):
-        hidden = states.unflatten(0, shape)
+    for hidden in layer_states(model, batch):
         vectors.append(_pooled(model, encoder_output(model, hidden, mask), mask.flatten(0, -2)))
     last = vectors[-1].unflatten(0, shape)
     wanted, found = apply_head(model, hidden, mask), head_logits(model, last)

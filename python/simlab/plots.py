@@ -23,6 +23,7 @@ from simlab.look import (
     PNG_DPI,
     STYLE,
     draw_curves,
+    draw_modes,
     heat_colours,
     layer_names,
     lowest_colour,
@@ -31,7 +32,7 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, LOCALIZATION, MAJORITY, SKIPPING, TRUNCATION, is_joint
+from simlab.results import BASELINE, LOCALIZATION, MAJORITY, SKIPPING, TRUNCATIONS, is_joint
 from simlab.skipplots import plot_skipping
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def plot_results(
     scores = frame[frame["comparison"] == LOCALIZATION]
     files = _save_pairs(grids[~joint], folder, formats, comparisons)
     files += _save_models(grids[joint], scores, folder, formats)
-    for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
+    for task, rows in frame[frame["comparison"].isin(TRUNCATIONS.values())].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
     for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
@@ -159,25 +160,33 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
 
 
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """The held-out metric against the layer fed to the head, with the majority-class line."""
+    """The held-out metric against the layer fed to the head, with the majority-class line.
+
+    A line for each model, or where `rows` have several modes a line for each mode.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.8, 3.3), layout="constrained")
         axis = figure.subplots()
-        draw_curves(axis, rows)
+        modes = [mode for mode, name in TRUNCATIONS.items() if name in set(rows["comparison"])]
+        if len(modes) == 1:
+            draw_curves(axis, rows)
+        else:
+            draw_modes(axis, rows, {TRUNCATIONS[mode]: mode for mode in modes})
         for value in baseline.loc[baseline["model_x"] == MAJORITY, "value"][:1]:
             axis.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=MAJORITY)
-        _finish_truncation(axis, rows)
+        _finish_truncation(axis, rows, modes)
     return figure
 
 
-def _finish_truncation(axis: Axes, rows: pd.DataFrame) -> None:
+def _finish_truncation(axis: Axes, rows: pd.DataFrame, modes: Sequence[str]) -> None:
     first = rows.iloc[0]
-    axis.set_xlabel("layer whose CLS vector goes to the task head")
+    what = f"{modes[0].capitalize()} truncation" if len(modes) == 1 else "Truncation"
+    axis.set_xlabel("layer whose classifier vector goes to the task head")
     axis.set_ylabel(f"held-out {first['measure']}")
-    axis.set_title(f"Untuned truncation · task {first['task']} · n = {first['n']:,}")
+    axis.set_title(f"{what} · task {first['task']} · n = {first['n']:,}")
     axis.legend(frameon=False, loc="upper left")
 
 

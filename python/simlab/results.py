@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
 TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
+ADVICE = "advice"
 BASELINE = "baseline"
 LOCALIZATION = "localization"
 MAJORITY = "majority class"

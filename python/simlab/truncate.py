@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.advice import advice_rows, check_tolerance
 from simlab.batches import batches, encode
 from simlab.console import progress
 from simlab.errors import UserError
@@ -66,10 +67,21 @@ class Truncated:
 
 @dataclass(frozen=True)
 class TruncationOptions:
-    """Which modes, from which model before fine-tuning (None: the one that was fine-tuned)."""
+    """What to do besides cutting.
+
+    Attributes
+    ----------
+    modes
+        Of `MODES`.
+    original
+        The model before fine-tuning; None is the one that the checkpoint names.
+    tolerance
+        Advise on the number of layers within this tolerance (`advice`); None does not.
+    """
 
     modes: tuple[str, ...] = (UNTUNED,)
     original: str | None = None
+    tolerance: float | None = None
     recipe: HeadRecipe = field(default_factory=HeadRecipe)
 
     def check(self) -> None:
@@ -77,6 +89,8 @@ class TruncationOptions:
         for mode in self.modes:
             if mode not in MODES:
                 raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
+        if len(set(self.modes)) < len(self.modes):
+            raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
 
 
 def truncate(
@@ -122,6 +136,7 @@ def truncation_rows(
     -------
     list of ResultRow
         One row per mode and layer, embedding output first; `layer_x` is the layer fed to the head.
+        After each mode its advice, if `options` have a tolerance.
 
     Raises
     ------
@@ -129,20 +144,34 @@ def truncation_rows(
         As `truncate`.
     """
     options = options or TruncationOptions()
+    if options.tolerance is not None:
+        check_tolerance(options.tolerance, task)
+    rows = []
+    for mode in options.modes:
+        logits = truncate(source, task, max_length, mode, options).logits
+        common = {"label": label, "seed": seed}
+        rows += _curve(logits, task, mode, options.recipe, **common)
+        if options.tolerance is not None:
+            rows += advice_rows(logits, task, options.tolerance, mode, **common)
+    return rows
+
+
+def _curve(
+    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, *, label: str, seed: int | None
+) -> list[ResultRow]:
     return [
         ResultRow(
             comparison=TRUNCATIONS[mode],
             measure=task.metric,
-            options=None if mode == UNTUNED else json.dumps(asdict(options.recipe)),
+            options=None if mode == UNTUNED else json.dumps(asdict(recipe)),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=task.score(predictions_of(logits, task), task.heldout.labels),
+            value=task.score(predictions_of(of_layer, task), task.heldout.labels),
             n=len(task.heldout),
             task=task.name,
         )
-        for mode in options.modes
-        for layer, logits in enumerate(truncate(source, task, max_length, mode, options).logits)
+        for layer, of_layer in enumerate(logits)
     ]
 
 
@@ -177,6 +206,7 @@ def write_truncation(
         "label": label,
         "seed": seed,
         "modes": list(options.modes),
+        "tolerance": options.tolerance,
         **tuning_inputs(source, task, options),
     }
 
@@ -242,8 +272,7 @@ def _untuned_logits(
         import torch
 
         mask = batch["attention_mask"]
-        states = [found.unflatten(0, mask.shape[:-1]) for found in layer_states(model, batch)]
-        return torch.stack([apply_head(model, hidden, mask) for hidden in states])
+        return torch.stack([apply_head(model, h, mask) for h in layer_states(model, batch)])
 
     return _of_all_examples(logits, model, tokenizer, task.heldout, max_length, description).numpy()
 
