@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Task
 
+WHOLE = f"{ADVICE}-whole"
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
 
@@ -31,20 +32,26 @@ def check_tolerance(tolerance: float, task: Task) -> None:
         )
 
 
-def fewest_layers(values: Sequence[float], tolerance: float) -> int:
-    """The smallest K >= 1 whose metric is at most `tolerance` below that of all layers.
+def fewest_layers(values: Sequence[float], wanted: float) -> int | None:
+    """The smallest K >= 1 whose metric is at least `wanted`, None if there is none.
 
     Parameters
     ----------
     values
         The metric after every layer, the embedding output (K = 0) first.
     """
-    enough = (k for k in range(1, len(values)) if values[k] >= values[-1] - tolerance)
-    return next(enough, len(values) - 1)  # a full model without a metric (nan) stays whole
+    return next((k for k in range(1, len(values)) if values[k] >= wanted), None)
 
 
 def advice_rows(
-    logits: np.ndarray, task: Task, tolerance: float, mode: str, *, label: str, seed: int | None
+    logits: np.ndarray,
+    whole: np.ndarray,
+    task: Task,
+    tolerance: float,
+    mode: str,
+    *,
+    label: str,
+    seed: int | None,
 ) -> list[ResultRow]:
     """Choose the fewest layers on a seeded half of the held-out rows.
 
@@ -52,43 +59,56 @@ def advice_rows(
     ----------
     logits
         Of the model cut after every layer, ``[layers + 1, n, labels]``.
+    whole
+        Of the fine-tuned model as it is, ``[n, labels]``.
 
     Returns
     -------
     list of ResultRow
-        The chosen model's metric on the other half, then all layers' there.
+        The whole model's metric on the other half, and there the chosen one's if there is one.
     """
     order = np.random.default_rng(HALVING_SEED).permutation(len(task.heldout))
     chooses, reports = np.array_split(order, 2)
-    fewest = fewest_layers([_value(of, task, chooses) for of in logits], tolerance)
+    wanted = _value(whole, task, chooses) - tolerance
+    fewest = fewest_layers([_value(of, task, chooses) for of in logits], wanted)
+    layers = len(logits) - 1
+    answers = [(WHOLE, layers, whole)]
+    if fewest is not None:
+        answers.append((f"{ADVICE}-{mode}", fewest, logits[fewest]))
     return [
         ResultRow(
-            comparison=f"{ADVICE}-{mode}",
+            comparison=comparison,
             measure=task.metric,
-            options=json.dumps({"tolerance": tolerance}),
+            options=json.dumps({"tolerance": tolerance, "mode": mode}),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=_value(logits[layer], task, reports),
+            value=_value(found, task, reports),
             n=len(reports),
             task=task.name,
         )
-        for layer in (fewest, len(logits) - 1)
+        for comparison, layer, found in answers
     ]
 
 
 def describe_advice(frame: pd.DataFrame) -> list[str]:
     """One line for each advice in a results table."""
-    rows = frame[frame["comparison"].str.startswith(f"{ADVICE}-")]
     lines = []
-    for (comparison, model), pair in rows.groupby(["comparison", "model_x"], sort=False):
-        short, full = pair.iloc[0], pair.iloc[1]
-        tolerance = json.loads(short["options"])["tolerance"]
+    for whole in frame[frame["comparison"] == WHOLE].itertuples():
+        options = json.loads(whole.options)
+        mode, tolerance = options["mode"], options["tolerance"]
+        chosen = frame[
+            (frame["comparison"] == f"{ADVICE}-{mode}") & (frame["model_x"] == whole.model_x)
+        ]
+        start = f"{whole.model_x}, {mode}: "
+        if chosen.empty:
+            lines.append(f"{start}no number of layers is within {tolerance:g} of the whole model")
+            continue
+        short = chosen.iloc[0]
         lines.append(
-            f"{model}, {comparison.removeprefix(f'{ADVICE}-')}: {short['layer_x']} of "
-            f"{full['layer_x']} layers are within {tolerance:g} on one half; on the other "
-            f"{short['measure']} {short['value']:.3f}, all layers {full['value']:.3f} "
-            f"(n = {short['n']:,})"
+            f"{start}{short['layer_x']} of {whole.layer_x} layers are within {tolerance:g} on one "
+            f"half of the held-out rows; on the other {whole.measure} {short['value']:.3f}, the "
+            f"whole model {whole.value:.3f} (n = {whole.n:,})"
         )
     return lines
 

@@ -37,8 +37,9 @@ class HeadRecipe:
     learning_rate: float = 1e-3
     batch_size: int = 64
     weight_decay: float = 0.01
-    most_epochs: int = 40
-    patience: int = 4  # epochs without a lower loss on the rows kept from training
+    most_steps: int = 3000
+    steps_between: int = 50  # looks at the loss on the rows kept from training
+    patience: int = 8  # looks without a lower one
     validation_share: float = 0.1
     seed: int = 0
 
@@ -128,7 +129,7 @@ def train_heads(
     """Fine-tune one head per layer, each from the head that `model` has.
 
     A seeded part of the rows is kept from training; the head that a layer gets is the one with the
-    lowest loss on them, its start included, up to the first `patience` epochs without a lower one.
+    lowest loss on them, its start included, up to `patience` looks in a row without a lower one.
 
     Parameters
     ----------
@@ -164,18 +165,31 @@ def train_heads(
     optimiser = torch.optim.AdamW(
         current.values(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
-    for _ in range(recipe.most_epochs):
-        with torch.no_grad():
-            if stopping.update(losses(current, validation), current):
-                break
-        shuffled = training[torch.randperm(len(training), generator=generator)]
-        for rows in shuffled.split(recipe.batch_size):
-            optimiser.zero_grad()
-            # The sum: every layer's gradient is that of its own mean over the batch.
-            losses(current, rows).sum().backward()
-            optimiser.step()
+    for step, rows in enumerate(_batches(training, recipe, generator)):
+        if step % recipe.steps_between == 0:
+            with torch.no_grad():
+                if stopping.update(losses(current, validation), current):
+                    break
+        optimiser.zero_grad()
+        # The sum: every layer's gradient is that of its own mean over the batch.
+        losses(current, rows).sum().backward()
+        optimiser.step()
     stopping.best[first] = scaling.weight_out(stopping.best[first])
     return stopping.best
+
+
+def _batches(
+    rows: torch.Tensor, recipe: HeadRecipe, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Batches of shuffled rows, epoch after epoch: `most_steps` of them."""
+    import torch
+
+    done = 0
+    while done < recipe.most_steps:
+        shuffled = rows[torch.randperm(len(rows), generator=generator)]
+        parts = shuffled.split(recipe.batch_size)[: recipe.most_steps - done]
+        done += len(parts)
+        yield from parts
 
 
 class _Scaling:
@@ -250,7 +264,7 @@ class _Stopping:
         self._patience = patience
 
     def update(self, losses: torch.Tensor, current: Parameters) -> bool:
-        """Note an epoch's losses ``[layers]``; returns whether all layers have stopped."""
+        """Note a look's losses ``[layers]``; returns whether all layers have stopped."""
         better = (losses < self._lowest) & (self._waited < self._patience)
         self._lowest[better] = losses[better]
         self._waited = (self._waited + 1).masked_fill(better, 0)

@@ -187,7 +187,7 @@ def _finish_truncation(axis: Axes, rows: pd.DataFrame, modes: Sequence[str]) -> 
     axis.set_xlabel("layer whose classifier vector goes to the task head")
     axis.set_ylabel(f"held-out {first['measure']}")
     axis.set_title(f"{what} · task {first['task']} · n = {first['n']:,}")
-    axis.legend(frameon=False, loc="upper left")
+    axis.legend(frameon=False, loc="upper left" if len(modes) == 1 else "best")
 
 
 def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ from simlab.console import progress
 from simlab.errors import UserError
 from simlab.families import apply_head, layer_states
 from simlab.files import read_json
-from simlab.finetune import EVALUATION_BATCH, predictions_of, read_evaluation
+from simlab.finetune import EVALUATION_BATCH, predict_logits, predictions_of, read_evaluation
 from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.jobs import Outcome
 from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head, resolve
@@ -144,15 +144,19 @@ def truncation_rows(
         As `truncate`.
     """
     options = options or TruncationOptions()
+    whole = None
     if options.tolerance is not None:
         check_tolerance(options.tolerance, task)
+        model = load_classifier(source)
+        require_head(model, source, task)
+        whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
     rows = []
     for mode in options.modes:
         logits = truncate(source, task, max_length, mode, options).logits
         common = {"label": label, "seed": seed}
         rows += _curve(logits, task, mode, options.recipe, **common)
-        if options.tolerance is not None:
-            rows += advice_rows(logits, task, options.tolerance, mode, **common)
+        if whole is not None:
+            rows += advice_rows(logits, whole, task, options.tolerance, mode, **common)
     return rows
 
 
