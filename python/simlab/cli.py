@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import skip, truncate
+from simlab.commands import listing, skip, truncate
 from simlab.commands.options import (
     BatchSize,
     Epochs,
@@ -283,6 +283,9 @@ def plot(
     files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
     for file in files:
         console.out.print(str(file))
+
+
+listing.register(app)
 
 
 def main() -> None:

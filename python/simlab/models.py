@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Task
 
 OFFLINE_MODEL = "minilm"
+_BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
 
@@ -40,6 +42,29 @@ class ModelSource:
         return hash_json({file.name: hash_file(file) for file in files if file.name not in ours})
 
 
+def expand_names(names: Sequence[str]) -> list[str]:
+    """Names of models, with ``{0..24}`` and ``{a,b}`` written out as a shell does.
+
+    >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
+    'google/multiberts-seed_2'
+    """
+    return [one for name in names for one in _expand(name)]
+
+
+def _expand(name: str) -> list[str]:
+    pattern = _BRACES.search(name)
+    if pattern is None:
+        return [name]
+    if pattern["words"] is not None:
+        middles = pattern["words"].split(",")
+    else:
+        first, last = int(pattern["first"]), int(pattern["last"])
+        step = 1 if first <= last else -1
+        middles = [str(number) for number in range(first, last + step, step)]
+    start, end = name[: pattern.start()], name[pattern.end() :]
+    return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
+
+
 def resolve(name: str) -> ModelSource:
     """Find model `name` and return the local folder that holds it.
 
@@ -54,6 +79,8 @@ def resolve(name: str) -> ModelSource:
     if name == OFFLINE_MODEL:
         return ModelSource(name, assets.fetch("minilm"))
     folder = Path(name).expanduser()
+    if len(several := _expand(name)) > 1 and not folder.exists():
+        raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)}")
     if folder.is_dir():
         _require_model_files(name, folder)
         return ModelSource(name, folder)

@@ -70,6 +70,17 @@ def test_hidden_labels_missing_splits_and_columns_are_refused(served):
         load_task("some/pairs", TaskOptions(text_column="body"))
 
 
+def test_held_out_labels_that_training_rows_lack_are_refused(served):
+    train, heldout = (
+        part.cast_column("label", datasets.Value("int64")) for part in (split(8), split(4, 50))
+    )
+    served(train=train, validation=heldout)
+    assert load_task("some/pairs").label_names == ("0", "1")
+    served(train=train, validation=heldout.map(lambda row: {"label": row["label"] * 2}))
+    with pytest.raises(UserError, match="labels that the training rows have, found '2'"):
+        load_task("some/pairs")
+
+
 def test_an_unreachable_hub_is_found_out_in_seconds(monkeypatch):
     from huggingface_hub import constants
 

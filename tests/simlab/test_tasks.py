@@ -42,6 +42,19 @@ def test_stsb_holds_out_dev_and_scores_rank_correlation():
     assert task.score(task.heldout.labels**3, task.heldout.labels) == pytest.approx(1.0)
 
 
+@pytest.mark.assets
+def test_offline_rows_stay_what_earlier_runs_were_made_of():
+    """Fingerprints are keys of finished steps: another one would make all of them anew."""
+    found = {
+        name: [load_task(name).split(split).fingerprint[:12] for split in ("train", "heldout")]
+        for name in ("rt", "stsb")
+    }
+    assert found == {
+        "rt": ["b7b7107ae71a", "a578aca2bf66"],
+        "stsb": ["5ceb7c4e4830", "30cacf17e65a"],
+    }
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_a_text_may_be_a_list_of_words(tmp_path, suffix):
     path = tmp_path / f"words.{suffix}"
@@ -119,6 +132,9 @@ def test_labels_are_classes_unless_fractional():
         ("text,label\nx,1\ny,0\n", TaskOptions(train_size=9), "--train-size wanted 1 to"),
         ("text,label\nx,1\ny,0\n", TaskOptions(heldout_size=9), "--heldout-size wanted 1 to"),
         ("", TaskOptions(), "wanted a csv table"),
+        ("text,label\n", TaskOptions(), "wanted rows, found none"),
+        ("text,label\nx,1\nX ,0\n", TaskOptions(), "wanted 1 to 0 of 1 different texts"),
+        ("text,label\nx,0.5\ny,inf\nz,1\n", TaskOptions(), "finite numbers, found inf .* row 2"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path, content, options, message):
@@ -127,6 +143,13 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path, content, opti
     with pytest.raises(UserError, match=message) as caught:
         load_task(str(path), options)
     assert "\n" not in str(caught.value)
+
+
+def test_na_and_null_are_texts(tmp_path):
+    path = tmp_path / "words.csv"
+    path.write_text("text,label\nNA,1\nnull,0\nNone,1\n")
+    task = load_task(str(path))
+    assert {*task.train.texts, *task.heldout.texts} == {"NA", "null", "None"}
 
 
 def test_unknown_task_and_missing_file(tmp_path):

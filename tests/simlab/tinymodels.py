@@ -11,41 +11,79 @@ FILLER = ("the", "film", "plot", "cast", "is", "a", "and", "with", "some", "scen
 PIECES = ("un", "##believ", "##able", "##ly", "film", "##s", "don", "'", "t")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 COLUMNS = ("--text-column", "body", "--label-column", "verdict")
-ARCHITECTURES = ("bert", "roberta", "electra", "distilbert", "albert", "mpnet", "deberta-v2")
+ENCODERS = (
+    "bert",
+    "roberta",
+    "electra",
+    "distilbert",
+    "albert",
+    "mpnet",
+    "deberta-v2",
+    "modernbert",
+)
+DECODERS = ("gpt2", "openai-gpt")
+ARCHITECTURES = (*ENCODERS, "xlnet", *DECODERS)
 LAYERS = 3
 
 
 def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + FILLER)):
-    """Configuration of a three-block encoder of width 24; two attention heads."""
+    """Configuration of a three-block model of width 24; two attention heads."""
     from transformers import AutoConfig
 
-    size = {"vocab_size": vocabulary, "pad_token_id": 0}
-    size |= {"hidden_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+    size = {"hidden_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
     size |= {"intermediate_size": 32, "max_position_embeddings": 70, "embedding_size": 24}
+    special = {"pad_token_id": 0}
     if architecture == "distilbert":
-        size |= {"dim": 24, "n_layers": LAYERS, "n_heads": 2, "hidden_dim": 32}
-        for name in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
-            size.pop(name)
-    return AutoConfig.for_model(architecture, **size)
+        size = {"dim": 24, "n_layers": LAYERS, "n_heads": 2, "hidden_dim": 32}
+        size |= {"max_position_embeddings": 70}
+    elif architecture == "xlnet":
+        size = {"d_model": 24, "n_layer": LAYERS, "n_head": 2, "d_inner": 32}
+    elif architecture in DECODERS:
+        size = {"n_embd": 24, "n_layer": LAYERS, "n_head": 2, "n_positions": 70}
+        special = {}  # real ones name no padding either
+    elif architecture == "modernbert":  # every second layer attends to its neighbours only
+        size |= {"global_attn_every_n_layers": 2, "local_attention": 8}
+        special |= {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    return AutoConfig.for_model(architecture, vocab_size=vocabulary, **size, **special)
 
 
-def tiny_tokenizer(pieces: tuple[str, ...] = ()):
-    """A word-piece tokenizer of the words of `review` and further `pieces`."""
+def tiny_tokenizer(pieces: tuple[str, ...] = (), architecture: str = "bert"):
+    """A word-piece tokenizer of the words of `review` and further `pieces`.
+
+    XLNet's puts the CLS token at the end. Those of decoders are `byte_level_tokenizer`.
+    """
     from transformers import BertTokenizer
 
     words = dict.fromkeys(SPECIAL + GOOD + BAD + FILLER + pieces)
+    if architecture in DECODERS:
+        return byte_level_tokenizer([" ".join(words)])
     tokenizer = BertTokenizer(vocab={word: index for index, word in enumerate(words)})
     tokenizer.model_max_length = 64
-    return tokenizer
+    return _with_cls_last(tokenizer) if architecture == "xlnet" else tokenizer
+
+
+def _with_cls_last(tokenizer):
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    backend = tokenizer.backend_tokenizer
+    backend.post_processor = TemplateProcessing(
+        single="$A [SEP] [CLS]",
+        pair="$A [SEP] $B:1 [SEP]:1 [CLS]",
+        special_tokens=[(word, backend.token_to_id(word)) for word in ("[CLS]", "[SEP]")],
+    )
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    special = {name: getattr(tokenizer, name) for name in names}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=64, **special)
 
 
 def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str, ...] = ()) -> Path:
-    """Write a randomly initialised encoder and `tiny_tokenizer` with `save_pretrained`."""
+    """Write a randomly initialised model and `tiny_tokenizer` with `save_pretrained`."""
     import torch
     from transformers import AutoModel
 
     folder.mkdir(parents=True)
-    tokenizer = tiny_tokenizer(pieces)
+    tokenizer = tiny_tokenizer(pieces, architecture)
     tokenizer.save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(7)

@@ -1,0 +1,119 @@
+"""``simcore models`` and ``simcore tasks``: what the other commands know by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+Rows = tuple[Sequence[str], Sequence[tuple[str, ...]]]
+PIPED_WIDTH = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(models)
+    app.command()(tasks)
+
+
+def models(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Models to find, patterns as `NAME_{0..24}` among them."),
+    ] = None,
+) -> None:
+    """Print the encoder families, or what is known of each of the models NAMES.
+
+    An architecture that is not in the table works if it has one list of as many modules as its
+    configuration has layers.
+
+    Example: `simcore models`
+
+    Example: `simcore models minilm "google/multiberts-seed_{0..24}"`
+    """
+    _print(*(_found_models(names) if names else _families()))
+
+
+def tasks() -> None:
+    """Print the named tasks: texts, labels, metrics, splits and where they come from.
+
+    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder that
+    is laid out as on the hub; FOLDER holds parquet, jsonl, json, csv or tsv files named after the
+    splits, or what `save_to_disk` wrote.
+
+    Example: `simcore tasks`
+    """
+    from simlab.tasks import TASKS
+
+    rows = [
+        (
+            spec.name,
+            spec.title,
+            spec.kind,
+            ", ".join(spec.columns[:-1]),
+            f"{spec.label}: {', '.join(spec.labels) or 'a number'}",
+            ", ".join(spec.metrics),
+            "package" if spec.offline else f"{spec.train}, {spec.heldout}",
+            spec.hub,
+        )
+        for spec in TASKS.values()
+    ]
+    names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "hub")
+    _print(names, rows)
+
+
+def _families() -> Rows:
+    from simlab.families import FAMILIES
+
+    rows = [
+        (
+            family.name,
+            f"{family.layers_path} x {family.count}" + (" (shared)" if family.shared else ""),
+            family.token,
+            ", ".join(path.removeprefix("base_model.") for path in family.head_modules),
+            family.attention,
+            ", ".join(family.examples),
+        )
+        for family in FAMILIES
+    ]
+    names = ("family", "layers", "classifier token", "head", "attention", "for example")
+    return names, rows
+
+
+def _found_models(names: Sequence[str]) -> Rows:
+    from simlab.families import classifier_token
+    from simlab.models import expand_names, load_config, resolve
+
+    rows = []
+    for name in expand_names(names):
+        source = resolve(name)
+        config = load_config(source)
+        rows.append(
+            (
+                name,
+                config.model_type,
+                str(config.num_hidden_layers),
+                str(config.hidden_size),
+                classifier_token(config),
+                ", ".join(config.architectures or ()),
+            )
+        )
+    return ("model", "type", "layers", "width", "classifier token", "saved as"), rows
+
+
+def _print(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table that fits a terminal; elsewhere, every row on one line."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from simlab import console
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    wide = console.out if console.out.is_terminal else Console(width=PIPED_WIDTH, highlight=False)
+    wide.print(table)
