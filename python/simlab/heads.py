@@ -37,9 +37,9 @@ class HeadRecipe:
     learning_rate: float = 1e-3
     batch_size: int = 64
     weight_decay: float = 0.01
-    most_steps: int = 3000
+    most_steps: int = 2000
     steps_between: int = 50  # looks at the loss on the rows kept from training
-    patience: int = 8  # looks without a lower one
+    patience: int = 5  # looks without a lower one
     validation_share: float = 0.1
     seed: int = 0
 

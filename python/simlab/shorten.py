@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,19 +46,23 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
         The layers share their weights in a way that the shorter configuration cannot express.
     """
     family = family_of(model)
-    shorter = type(model)(family.keep_layers(model.config, kept))
-    if family.shared:
-        groups = len(set(map(id, family.layers(model))))
-        if groups > 1:
-            raise UserError(
-                f"model of type {model.config.model_type!r}: wanted layers that all share one set "
-                f"of weights, found {groups} groups, which a shorter configuration would divide "
-                "otherwise"
-            )
-        shorter.load_state_dict(model.state_dict())
-    else:
-        shorter.load_state_dict(_kept_weights(model, family.layers_path, kept))
-    return shorter.to(model.device).eval()
+    groups = len(set(map(id, family.layers(model))))
+    if family.shared and groups > 1:
+        raise UserError(
+            f"model of type {model.config.model_type!r}: wanted layers that all share one set of "
+            f"weights, found {groups} groups, which a shorter configuration would divide otherwise"
+        )
+    shorter = deepcopy(model)
+    if not family.shared:
+        path, _, name = family.layers_path.rpartition(".")
+        holder = shorter.base_model.get_submodule(path)
+        layers = getattr(holder, name)
+        setattr(holder, name, type(layers)([layers[layer] for layer in kept]))
+    config = family.keep_layers(model.config, kept)
+    for module in shorter.modules():  # many hold the configuration
+        if hasattr(module, "config"):
+            module.config = config
+    return shorter
 
 
 def export(
@@ -154,18 +159,3 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
         ms_per_example=1000 * seconds / len(task.heldout),
         value=task.score(predictions_of(logits, task), task.heldout.labels),
     )
-
-
-def _kept_weights(model: PreTrainedModel, layers_path: str, kept: Sequence[int]) -> dict:
-    """The state of `model` with its layers renumbered and those not in `kept` left out."""
-    prefix = f"{model.base_model_prefix}.{layers_path}."
-    places = {str(layer): str(place) for place, layer in enumerate(kept)}
-    weights = {}
-    for name, value in model.state_dict().items():
-        if not name.startswith(prefix):
-            weights[name] = value
-            continue
-        number, _, rest = name.removeprefix(prefix).partition(".")
-        if number in places:
-            weights[f"{prefix}{places[number]}.{rest}"] = value
-    return weights
