@@ -11,6 +11,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.finetune import predictions_of
 from simlab.results import ADVICE, ResultRow
+from simlab.tasks.metrics import CORRELATIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 WHOLE = f"{ADVICE}-whole"
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
+_SAME = 1e-5  # of the largest output, in float32
 
 
 def check_tolerance(tolerance: float, task: Task) -> None:
@@ -69,8 +71,8 @@ def advice_rows(
     """
     order = np.random.default_rng(HALVING_SEED).permutation(len(task.heldout))
     chooses, reports = np.array_split(order, 2)
-    wanted = _value(whole, task, chooses) - tolerance
-    fewest = fewest_layers([_value(of, task, chooses) for of in logits], wanted)
+    wanted = heldout_metric(whole, task, chooses) - tolerance
+    fewest = fewest_layers([heldout_metric(of, task, chooses) for of in logits], wanted)
     layers = len(logits) - 1
     answers = [(WHOLE, layers, whole)]
     if fewest is not None:
@@ -83,7 +85,7 @@ def advice_rows(
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=_value(found, task, reports),
+            value=heldout_metric(found, task, reports),
             n=len(reports),
             task=task.name,
         )
@@ -113,5 +115,14 @@ def describe_advice(frame: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _value(logits: np.ndarray, task: Task, rows: np.ndarray) -> float:
-    return task.score(predictions_of(logits[rows], task), task.heldout.labels[rows])
+def heldout_metric(logits: np.ndarray, task: Task, rows: np.ndarray | None = None) -> float:
+    """The metric of logits ``[n, labels]`` on the held-out examples, or those numbered `rows`.
+
+    nan for a correlation with outputs that are all the same up to rounding, as those of a head on
+    the embedding output are, where the classifier token is the same vector in every text.
+    """
+    rows = np.arange(len(task.heldout)) if rows is None else rows
+    predictions = predictions_of(logits[rows], task)
+    if task.metric in CORRELATIONS and np.ptp(predictions) <= _SAME * np.abs(predictions).max():
+        return float("nan")
+    return task.score(predictions, task.heldout.labels[rows])

@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.advice import heldout_metric
 from simlab.batches import batches, encode
 from simlab.chain import LayerChain
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.families import family_of
-from simlab.finetune import EVALUATION_BATCH, predictions_of
+from simlab.finetune import EVALUATION_BATCH
 from simlab.jobs import Outcome
 from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head
 from simlab.results import SKIPPING, ResultRow, ensure_results
@@ -218,7 +219,7 @@ def skip_rows(
             seed_x=seed,
             layer_x=start,
             layer_y=end,
-            value=task.score(predictions_of(logits, task), task.heldout.labels),
+            value=heldout_metric(logits, task),
             n=len(task.heldout),
             task=task.name,
         )

@@ -75,7 +75,6 @@ def _draw_triangle(
     if layers <= _MOST_LAYERS_WITH_VALUES:
         for (row, column), value in np.ndenumerate(values):
             colour = "white" if image.norm(value) < 0.6 else "black"
-            axis.text(
-                column, row, short(value), ha="center", va="center", fontsize=7.5, color=colour
-            )
+            text = short(value) if row > column or not np.isnan(value) else "–"  # undefined
+            axis.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
     return image

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.advice import advice_rows, check_tolerance
+from simlab.advice import advice_rows, check_tolerance, heldout_metric
 from simlab.batches import batches, encode
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.families import apply_head, layer_states
 from simlab.files import read_json
-from simlab.finetune import EVALUATION_BATCH, predict_logits, predictions_of, read_evaluation
+from simlab.finetune import EVALUATION_BATCH, predict_logits, read_evaluation
 from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.jobs import Outcome
 from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head, resolve
@@ -171,7 +171,7 @@ def _curve(
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=task.score(predictions_of(of_layer, task), task.heldout.labels),
+            value=heldout_metric(of_layer, task),
             n=len(task.heldout),
             task=task.name,
         )

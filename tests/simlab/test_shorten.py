@@ -66,7 +66,7 @@ def test_the_command_prints_both_models_and_refuses_mistakes(
     start = ("truncate", source.path, reviews, *COLUMNS, "--export")
     code, printed, _ = simcore(*start, KEPT, short)
     assert code == 0
-    for word in ("layers", "parameters", "MB", "ms per example", "held-out accuracy"):
+    for word in ("layers", "parameters", "MB", "ms per example", "accuracy"):
         assert word in printed
     assert "done before" in simcore(*start, KEPT, short)[1]
     before = {file: file.stat().st_mtime_ns for file in short.iterdir()}

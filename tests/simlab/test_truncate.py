@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tinyclassifiers import choice_task, save_classifier
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS
+from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
 from tolerance import BATCHED_STATES
 
 from simlab.batches import batches, encode
@@ -123,6 +123,9 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
         (name, layer) for name in TRUNCATIONS.values() for layer in range(LAYERS + 1)
     ]
     assert {row.measure for row in rows} == {task.metric}
+    # The classifier token is the same in every text before the first layer: no rank correlation.
+    undefined = [np.isnan(row.value) for row in rows]
+    assert undefined == [kind == "regression" and row.layer_x == 0 for row in rows]
     whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
     assert np.array_equal(truncated_logits(source, task, 64)[-1], whole)
 

@@ -123,7 +123,7 @@ def _export(
     outcome = shorten.export(
         checkpoint, layers, folder, task, max_length, options, replace=overwrite
     )
-    table = Table("", "layers", "parameters", "MB", "ms per example", f"held-out {task.metric}")
+    table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
     for name in (checkpoint, folder):
         found = shorten.measure_checkpoint(name, task, max_length)
         table.add_row(
