@@ -111,9 +111,9 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
         task = choice_task()
     else:
         table = tmp_path / "table.csv"
-        rows = [
-            f"the film {i},music {i % 7},{i % 2 if kind == 'pair' else i / 8}" for i in range(40)
-        ]
+        labels = [i % 2 if kind == "pair" else i / 8 for i in range(40)]
+        words = [f"{FILLER[i % 12]} {BAD[i % 5]},{GOOD[i % 4 + 1]}" for i in range(40)]
+        rows = [f"{text},{label}" for text, label in zip(words, labels, strict=True)]
         table.write_text("text,pair,label\n" + "\n".join(rows))
         task = load_task(str(table), TaskOptions(pair_column="pair"))
     source = save_classifier(tmp_path / "ft", "bert", task)
