@@ -11,10 +11,11 @@ Data flows one way, and every arrow is a file on disk::
                                      +--> results/*.parquet --plots--> figures/
 
 The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `grids`,
-`localization`, `results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command. `words`
+`localization`, `results`, `plots`; `demo` joins them and `cli` is the ``simcore`` command.
+`families` says where a model's layers and head are, `tasks.specs` what a task is made of; `words`
 and `kinds` say what the rows of a representation are, `representations` how they lie on disk,
 `measures` what a grid can compute. `files` and `jobs` make each step atomic and resumable,
-`assets` installs the offline model and data.
+`assets` fetches the offline model and data.
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """

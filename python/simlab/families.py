@@ -44,8 +44,10 @@ class Family:
     layers_path
         The list of layers, below ``base_model``.
     head_modules
-        The modules after the layers, in order, as attribute paths of the model with a head; those
-        that a particular head does not have are passed over.
+        What a classifier or regressor has after the layers, in order, as attribute paths of the
+        model: with or without a pooler.
+    choice_modules
+        The same of a multiple-choice model where it is not the same.
     token
         The position the head reads: `FIRST` token of the text, its `LAST` token, or the `FINAL`
         position whatever is there, which is the last token if padding is on the left.
@@ -72,6 +74,7 @@ class Family:
     model_types: tuple[str, ...]
     layers_path: str
     head_modules: tuple[str, ...]
+    choice_modules: tuple[str, ...] | None = None
     token: str = FIRST
     count: str = COUNT
     shared: bool = False
@@ -113,12 +116,14 @@ class Family:
         UserError
             `model` is an encoder without a head.
         """
-        found = {path: _lookup(model, path) for path in self.head_modules}
+        several = type(model).__name__.endswith("ForMultipleChoice")
+        stated = self.choice_modules if several and self.choice_modules else self.head_modules
+        found = {path: _lookup(model, path) for path in stated}
         present = {path: module for path, module in found.items() if module is not None}
         if all(path.startswith("base_model.") for path in present):
             raise UserError(
                 f"model of type {model.config.model_type!r}: wanted a head "
-                f"({', '.join(self.head_modules)}), found {type(model).__name__} without one"
+                f"({', '.join(stated)}), found {type(model).__name__} without one"
             )
         return present
 
@@ -144,19 +149,21 @@ class Family:
 
 _ENCODER = "encoder.layer"
 _POOLER = "base_model.pooler"
+_POOLED = (_POOLER, "dropout", "classifier")
 FAMILIES = (
     Family(
         "BERT",
         ("bert",),
         _ENCODER,
-        (_POOLER, "dropout", "classifier"),
+        _POOLED,
         examples=("bert-base-uncased", "google/multiberts-seed_{0..24}"),
     ),
     Family(
         "RoBERTa",
         ("roberta",),
         _ENCODER,
-        (_POOLER, "dropout", "classifier"),
+        ("classifier",),
+        _POOLED,
         positions_after_padding=True,
         examples=("roberta-base",),
     ),
@@ -164,7 +171,7 @@ FAMILIES = (
         "ALBERT",
         ("albert",),
         "encoder.albert_layer_groups",
-        (_POOLER, "dropout", "classifier"),
+        _POOLED,
         shared=True,
         examples=("albert-base-v2",),
     ),
@@ -172,6 +179,7 @@ FAMILIES = (
         "ELECTRA",
         ("electra",),
         _ENCODER,
+        ("classifier",),
         ("sequence_summary", "classifier"),
         examples=("google/electra-base-discriminator",),
     ),
@@ -187,7 +195,8 @@ FAMILIES = (
         "MPNet",
         ("mpnet",),
         _ENCODER,
-        (_POOLER, "dropout", "classifier"),
+        ("classifier",),
+        _POOLED,
         returns_tuple=True,
         attention=ALWAYS,
         positions_after_padding=True,

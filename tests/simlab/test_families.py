@@ -130,6 +130,7 @@ def test_padding_does_not_change_logits(loaded, review_task):
 
 def test_head_is_everything_with_weights_outside_the_encoder(loaded):
     head = family_of(loaded.model).head(loaded.model)
+    assert tuple(head) == family_of(loaded.model).head_modules
     in_head = {p for module in head.values() for p in module.parameters()}
     in_encoder = set(loaded.model.base_model.parameters()) - in_head
     assert in_head | in_encoder == set(loaded.model.parameters())
@@ -206,7 +207,8 @@ def test_multiple_choice_heads_answer_to_any_layer(tmp_path, architecture):
         nested = states[-1].unflatten(0, (2, 3))
         assert torch.equal(apply_head(loaded.model, nested, loaded.mask), wanted)
         assert not torch.allclose(apply_head(loaded.model, states[0], loaded.mask), wanted)
-    assert family_of(loaded.model).head(loaded.model)
+    family = family_of(loaded.model)
+    assert tuple(family.head(loaded.model)) == (family.choice_modules or family.head_modules)
 
 
 @pytest.mark.parametrize("architecture", DECODERS)

@@ -9,14 +9,17 @@ import pytest
 import sklearn.metrics
 from scipy import stats
 from taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
-from tinymodels import GOOD
+from tinymodels import GOOD, LAYERS, save_tiny_model
 
+from simlab.baselines import majority_row, tfidf_row
 from simlab.batches import batches, collator, encode
 from simlab.errors import UserError
 from simlab.finetune import Recipe, finetune, predict_logits, predictions_of, read_evaluation
 from simlab.models import load_classifier, load_tokenizer, resolve
-from simlab.tasks import TASKS, TaskOptions, hub, load_task
+from simlab.representations import load_representations
+from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
 from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
+from simlab.truncate import truncated_logits
 
 LIBRARY = {
     "accuracy": sklearn.metrics.accuracy_score,
@@ -139,6 +142,38 @@ def test_each_choice_is_a_pair_with_an_id(folders):
     assert task.heldout.head(2).choices == task.heldout.choices[:2]
     changed = dataclasses.replace(task.heldout, choices=task.heldout.choices[::-1])
     assert changed.text_fingerprint != task.heldout.text_fingerprint
+
+
+def test_multiple_choice_goes_through_truncation_and_extraction(tmp_path, folders, simcore):
+    task = from_folder(folders["hellaswag"], "hellaswag")
+    encoder, checkpoint = save_tiny_model(tmp_path / "bert"), tmp_path / "ft"
+    name = f"hellaswag:{folders['hellaswag']}"
+    assert simcore("finetune", encoder, name, "--epochs", 0.1, "--out", checkpoint)[0] == 0
+    source = resolve(str(checkpoint))
+    logits = truncated_logits(source, task, 64)
+    model, tokenizer = load_classifier(source), load_tokenizer(source)
+    assert logits.shape == (LAYERS + 1, HELDOUT, 4)
+    assert np.array_equal(logits[-1], predict_logits(model, tokenizer, task.heldout, 64))
+    assert not np.allclose(logits[-2], logits[-1])
+    for kind in ("cls", "word-last"):
+        out = tmp_path / kind
+        result = simcore("extract", checkpoint, name, "--kind", kind, "--limit", 2, "--out", out)
+        assert result[0] == 0
+    found = load_representations(tmp_path / "cls")
+    assert found.ids == [f"{example}:{n}" for example in task.heldout.ids[:2] for n in range(4)]
+    assert [layer.shape for layer in found.layers] == [(8, 24)] * (LAYERS + 1)
+    words = load_representations(tmp_path / "word-last").ids
+    assert words[0] == f"{task.heldout.ids[0]}:0:0:{task.heldout.texts[0].split()[0]}"
+
+
+def test_baselines_know_metrics_and_choices(folders):
+    cola = from_folder(folders["cola"], "cola")
+    assert majority_row(cola).value == 0.0  # of Matthews' correlation, whatever the majority
+    choices = (("dull", "bright"), ("awful", "fresh"), ("bright", "flat"))
+    texts, labels = ("the film is",) * 3, np.array([1, 1, 0])
+    examples = Examples(("a", "b", "c"), texts, None, labels, choices)
+    task = Task("choices", examples, examples, ("0", "1"))
+    assert (majority_row(task).value, tfidf_row(task).value) == (2 / 3, 1.0)
 
 
 def write_data(folder, splits):

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tinymodels import COLUMNS, save_tiny_model
 
 from simlab.kinds import KINDS
@@ -146,16 +147,6 @@ def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, revie
     code, printed, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000
-
-
-def check_refused(outcome, *words):
-    code, printed, errors = outcome
-    assert code == 2
-    assert printed == ""
-    assert len(errors) == 1, errors
-    assert errors[0].startswith("error: ")
-    for word in words:
-        assert word in errors[0]
 
 
 def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews, monkeypatch):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from simlab.runtime import quiet_libraries
+
 GOOD = ("wonderful", "moving", "bright", "fresh", "funny")
 BAD = ("dull", "tedious", "awful", "flat", "noisy")
 FILLER = ("the", "film", "plot", "cast", "is", "a", "and", "with", "some", "scenes", "of", "music")
@@ -82,6 +84,7 @@ def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str,
     import torch
     from transformers import AutoModel
 
+    quiet_libraries()
     folder.mkdir(parents=True)
     tokenizer = tiny_tokenizer(pieces, architecture)
     tokenizer.save_pretrained(folder)

@@ -54,12 +54,12 @@ def tasks() -> None:
             ", ".join(spec.columns[:-1]),
             f"{spec.label}: {', '.join(spec.labels) or 'a number'}",
             ", ".join(spec.metrics),
-            "package" if spec.offline else f"{spec.train}, {spec.heldout}",
-            spec.hub,
+            f"{spec.train}, {spec.heldout}",
+            f"package or {spec.hub}" if spec.offline else spec.hub,
         )
         for spec in TASKS.values()
     ]
-    names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "hub")
+    names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "from")
     _print(names, rows)
 
 
