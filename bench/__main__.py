@@ -1,12 +1,13 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import attention, cka, harness, measures, stats
+from bench import attention, cka, harness, measures, skip, stats
 
 SUITES = {
     "cka": cka.JOBS,
     "measures": measures.JOBS,
     "attention": attention.JOBS,
     "stats": stats.JOBS,
+    "skip": skip.JOBS,
 }
 
 harness.main(SUITES, __doc__)
