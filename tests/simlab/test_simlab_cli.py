@@ -14,7 +14,7 @@ from simlab.measures import MEASURES
 from simlab.representations import load_representations
 from simlab.results import as_xarray, read_results
 
-COMMANDS = ("demo", "finetune", "extract", "grid", "localize", "truncate", "plot")
+COMMANDS = ("demo", "finetune", "extract", "grid", "localize", "truncate", "skip", "plot")
 
 
 @pytest.fixture
