@@ -1,6 +1,6 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import attention, cka, coupling, harness, measures, stats
+from bench import attention, cka, coupling, harness, measures, skip, stats
 
 SUITES = {
     "cka": cka.JOBS,
@@ -8,6 +8,7 @@ SUITES = {
     "attention": attention.JOBS,
     "coupling": coupling.JOBS,
     "stats": stats.JOBS,
+    "skip": skip.JOBS,
 }
 
 harness.main(SUITES, __doc__)

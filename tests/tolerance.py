@@ -52,6 +52,8 @@ FLOAT32_SELF = 1e-5
 ATTENTION_ROW_SUM = 1e-5
 # Hidden states of one example in another batch: float32 sums in another order.
 BATCHED_STATES = 5e-6
+# Weights of a head after dozens of float32 steps, beside those of a head that was trained alone.
+HEAD_TRAINING = 1e-3
 
 # Invertible networks: what users are promised of inverse(forward(x)), in units of x.
 INVERSE_ABSOLUTE = {torch.float32: 1e-5, torch.float64: 1e-10}

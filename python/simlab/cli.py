@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import blocks, finetune, freeze_study, listing, truncate
+from simlab.commands import blocks, finetune, freeze_study, listing, skip, truncate
 from simlab.commands.options import (
     BatchSize,
     Epochs,
@@ -216,6 +216,7 @@ def localize(
 
 truncate.register(app)
 blocks.register(app)
+skip.register(app)
 
 
 @app.command()

@@ -34,6 +34,7 @@ def run_job(
     *,
     replace: bool = False,
     resumable: bool = False,
+    option: str = "--out",
 ) -> Outcome:
     """Produce `folder` by calling ``make(partial_folder)``, unless it is already there.
 
@@ -49,6 +50,8 @@ def run_job(
         What to do when `folder` was made from other inputs: make it anew, or raise.
     resumable
         Keep what an interrupted `make` left and hand it to the next call with the same key.
+    option
+        The option that named `folder`, for error messages.
 
     Raises
     ------
@@ -62,8 +65,8 @@ def run_job(
         return Outcome(folder, key, record["seconds"], skipped=True)
     if folder.exists() and not replace:
         raise UserError(
-            f"--out {folder}: wanted a new folder or one made from the same inputs, found "
-            f"{_describe_other(record, inputs)}; choose another --out or pass --overwrite"
+            f"{option} {folder}: wanted a new folder or one made from the same inputs, found "
+            f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
         )
     with writing(folder):
         return _make_folder(folder, key, inputs, make, resumable)

@@ -2,7 +2,8 @@
 
 `plot_grids` follows Phang et al. 2021, figure 1: one heatmap per comparison, one colour scale.
 `plot_truncation` follows their figure 3: the metric when layer l goes straight to the head.
-Grids of several models at once and localization scores are drawn by `modelplots`.
+Grids of several models at once and localization scores are drawn by `modelplots`, the triangles of
+skipped spans by `skipplots`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from simlab.look import (
     PNG_DPI,
     STYLE,
     draw_curves,
+    draw_modes,
     heat_colours,
     layer_names,
     lowest_colour,
@@ -39,9 +41,11 @@ from simlab.results import (
     FREEZING,
     LOCALIZATION,
     MAJORITY,
-    TRUNCATION,
+    SKIPPING,
+    TRUNCATIONS,
     is_joint,
 )
+from simlab.skipplots import plot_skipping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +97,7 @@ def plot_results(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
-    grids = frame[frame["layer_y"].notna()]
+    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
     _require_comparisons(grids, comparisons)
     if comparisons:
         grids = grids[grids["comparison"].isin(comparisons)]
@@ -103,13 +107,15 @@ def plot_results(
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     files = _save_pairs(grids[~joint], blocks, folder, formats, comparisons)
     files += _save_models(grids[joint], scores, folder, formats)
-    for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
+    for task, rows in frame[frame["comparison"].isin(TRUNCATIONS.values())].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
     for task, rows in frame[frame["comparison"] == FREEZING].groupby("task"):
         files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
+    for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
+        files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
     if not files:
-        raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
+        raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
@@ -179,26 +185,34 @@ def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure
 
 
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """The held-out metric against the layer fed to the head, with the majority-class line."""
+    """The held-out metric against the layer fed to the head, with the majority-class line.
+
+    A line for each model, or where `rows` have several modes a line for each mode.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.8, 3.3), layout="constrained")
         axis = figure.subplots()
-        draw_curves(axis, rows)
+        modes = [mode for mode, name in TRUNCATIONS.items() if name in set(rows["comparison"])]
+        if len(modes) == 1:
+            draw_curves(axis, rows)
+        else:
+            draw_modes(axis, rows, {TRUNCATIONS[mode]: mode for mode in modes})
         for value in baseline.loc[baseline["model_x"] == MAJORITY, "value"][:1]:
             axis.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=MAJORITY)
-        _finish_truncation(axis, rows)
+        _finish_truncation(axis, rows, modes)
     return figure
 
 
-def _finish_truncation(axis: Axes, rows: pd.DataFrame) -> None:
+def _finish_truncation(axis: Axes, rows: pd.DataFrame, modes: Sequence[str]) -> None:
     first = rows.iloc[0]
-    axis.set_xlabel("layer whose CLS vector goes to the task head")
+    what = f"{modes[0].capitalize()} truncation" if len(modes) == 1 else "Truncation"
+    axis.set_xlabel("layer whose classifier vector goes to the task head")
     axis.set_ylabel(f"held-out {first['measure']}")
-    axis.set_title(f"Untuned truncation · task {first['task']} · n = {first['n']:,}")
-    axis.legend(frameon=False, loc="upper left")
+    axis.set_title(f"{what} · task {first['task']} · n = {first['n']:,}")
+    axis.legend(frameon=False, loc="upper left" if len(modes) == 1 else "best")
 
 
 def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:

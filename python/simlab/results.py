@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # Values of `comparison` that are not grids.
-TRUNCATION = "truncation-untuned"
+TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
+TRUNCATION = TRUNCATIONS["untuned"]
+SKIPPING = "skipping"
+ADVICE = "advice"
 BASELINE = "baseline"
 TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"

@@ -15,7 +15,7 @@ from simlab.representations import load_representations
 from simlab.results import as_xarray, read_results
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
-COMMANDS += ("plot",)
+COMMANDS += ("skip", "plot")
 
 
 @pytest.fixture
