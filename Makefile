@@ -32,9 +32,10 @@ demo: assets ## the main job on an embedded default (ARGS= are passed on)
 test: test-cpp test-python ## the whole suite: C++ (plain and sanitized), then Python
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
-# the cores are shared, as those of CI machines are.
+# the cores are shared, as those of CI machines are. Two processes, a file on one of them:
+# most tests use one core, and a file's tests share what they build.
 test-python: assets ## the Python suite (ARGS="-k name" narrows it)
-	OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
 
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them.
 test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers

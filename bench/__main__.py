@@ -1,12 +1,14 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import align, attention, cka, harness, measures, stats
+from bench import align, attention, cka, coupling, harness, measures, skip, stats
 
 SUITES = {
     "cka": cka.JOBS,
     "measures": measures.JOBS,
     "attention": attention.JOBS,
+    "coupling": coupling.JOBS,
     "stats": stats.JOBS,
+    "skip": skip.JOBS,
     "align": align.JOBS,
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -98,23 +98,11 @@ def _memory() -> dict[str, Contestant]:
 
 
 @dataclass(frozen=True)
-class Job(harness.Job):
+class Job(harness.LayersJob):
     """One row of the table."""
 
-    layers: int
-    n: int
-    p: int
     contestants: Callable[[], dict[str, Contestant]] = field(repr=False)
     timed: bool = True
-
-    def data(self) -> Tensor:
-        return harness.drifting_layers(self.layers, self.n, self.p)
-
-    def tiny(self) -> Job:
-        return replace(self, layers=2, n=64, p=8)
-
-    def scaled(self, factor: float) -> Job:
-        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         # First, middle and last layer: comparing all pairs in float64 would take hours.

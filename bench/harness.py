@@ -17,9 +17,9 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -225,6 +225,28 @@ class Job(ABC):
     def floor_flops(self) -> float:
         """The fewest floating-point operations that give the result."""
 
+    def floor_bytes(self) -> float:
+        """The fewest bytes read and written, for jobs that memory may bound."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class LayersJob(Job):
+    """A job on `drifting_layers`."""
+
+    layers: int
+    n: int
+    p: int
+
+    def data(self) -> Tensor:
+        return drifting_layers(self.layers, self.n, self.p)
+
+    def tiny(self) -> Self:
+        return replace(self, layers=2, n=64, p=8)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
+
 
 def measure(job: Job, name: str) -> dict[str, float]:
     """Peak memory beyond the inputs and error of one contestant, in this very process."""
@@ -271,7 +293,10 @@ def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
         turns = {name: functools.partial(c.run, x) for name, c in contestants.items()}
         timings = interleave({**rate_contestants(), **turns}, repeats)
         rates = Rates.of(timings)
-        floor = job.floor_flops() / rates.flops_per_second
+        floor = max(
+            job.floor_flops() / rates.flops_per_second,
+            job.floor_bytes() / rates.copied_bytes_per_second,
+        )
     rows = []
     for name in contestants:
         timing = timings.get(name)

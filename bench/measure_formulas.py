@@ -62,6 +62,40 @@ def pwcca(x: Tensor) -> Tensor:
     return _pairs(len(x), pair, x)
 
 
+def _basis_by_svd(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
+    """As `basis`, by the SVD of the layer itself: what the public libraries do."""
+    u, s, vt = torch.linalg.svd(c, full_matrices=False)
+    keep = int((s > s[0] * max(c.shape) * torch.finfo(c.dtype).eps).sum())
+    if share is not None:
+        keep = min(keep, int((s.square().cumsum(0) < share * s.square().sum()).sum()) + 1)
+    return u[:, :keep], s[:keep, None] * vt[:keep]
+
+
+def svcca_per_pair(x: Tensor) -> Tensor:
+    """As the libraries that know pairs only: both layers are decomposed for each."""
+    layers = centred(x)
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        (a, _), (b, _) = (_basis_by_svd(layers[k], SHARE) for k in (i, j))
+        mean = torch.linalg.svdvals(a.T @ b).mean()
+        return mean, mean
+
+    return _pairs(len(x), pair, x)
+
+
+def pwcca_per_pair(x: Tensor) -> Tensor:
+    """As the libraries that know pairs only: both layers are decomposed for each."""
+    layers = centred(x)
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        (a, weighted_a), (b, weighted_b) = (_basis_by_svd(layers[k], None) for k in (i, j))
+        u, rho, vt = torch.linalg.svd(a.T @ b, full_matrices=False)
+        of_a, of_b = (u.T @ weighted_a).abs().sum(1), (vt @ weighted_b).abs().sum(1)
+        return of_a @ rho / of_a.sum(), of_b @ rho / of_b.sum()
+
+    return _pairs(len(x), pair, x)
+
+
 def procrustes(x: Tensor) -> Tensor:
     """One svdvals for every unordered pair of layers of unit norm."""
     layers = [c / c.norm() for c in centred(x)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from torch import Tensor
@@ -36,11 +37,15 @@ def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str
 
 
 def _svcca() -> dict[str, Contestant]:
+    return _contestants("svcca", torch_per_pair=formulas.svcca_per_pair)
+
+
+def _svcca_alone() -> dict[str, Contestant]:
     return _contestants("svcca")
 
 
 def _pwcca() -> dict[str, Contestant]:
-    return _contestants("pwcca")
+    return _contestants("pwcca", torch_per_pair=formulas.pwcca_per_pair)
 
 
 def _procrustes() -> dict[str, Contestant]:
@@ -59,34 +64,24 @@ def _linreg() -> dict[str, Contestant]:
     return _contestants("linreg", bare_products=formulas.bare_ordered)
 
 
-def _drifting(job: Job) -> Tensor:
-    return harness.drifting_layers(job.layers, job.n, job.p)
-
-
 def _minilm(job: Job) -> Tensor:
     return minilm.representations(job.n)[: job.layers, :, : job.p].clone()
 
 
 @dataclass(frozen=True)
-class Job(harness.Job):
+class Job(harness.LayersJob):
     """One measure on one input."""
 
     measure: str
-    layers: int
-    n: int
-    p: int
     contestants: Callable[[], dict[str, Contestant]] = field(repr=False)
-    source: Callable[[Job], Tensor] = field(default=_drifting, repr=False)
+    source: Callable[[Job], Tensor] | None = field(default=None, repr=False)
     timed: bool = True
 
     def data(self) -> Tensor:
-        return self.source(self)
+        return self.source(self) if self.source else super().data()
 
-    def tiny(self) -> Job:
-        return replace(self, layers=2, n=64, p=8, source=_drifting)
-
-    def scaled(self, factor: float) -> Job:
-        return replace(self, n=int(self.n * factor), p=int(self.p * factor))
+    def tiny(self) -> Self:
+        return replace(super().tiny(), source=None)
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Against the twin, first and last layer; nan for what gives no measure."""
@@ -118,13 +113,13 @@ class Job(harness.Job):
 
 
 JOBS = {
-    "svcca13": Job("svcca", 13, 1600, 768, _svcca),
-    "svcca_minilm28": Job("svcca", 28, 1600, 384, _svcca, _minilm),
-    "pwcca13": Job("pwcca", 13, 1600, 768, _pwcca),
-    "procrustes13": Job("procrustes", 13, 1600, 768, _procrustes),
-    "neuronsim13": Job("neuronsim", 13, 1600, 768, _neuronsim),
-    "mixedsim13": Job("mixedsim", 13, 1600, 768, _mixedsim),
-    "linreg13": Job("linreg", 13, 1600, 768, _linreg),
+    "svcca13": Job(13, 1600, 768, "svcca", _svcca),
+    "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca_alone, _minilm),
+    "pwcca13": Job(13, 1600, 768, "pwcca", _pwcca),
+    "procrustes13": Job(13, 1600, 768, "procrustes", _procrustes),
+    "neuronsim13": Job(13, 1600, 768, "neuronsim", _neuronsim),
+    "mixedsim13": Job(13, 1600, 768, "mixedsim", _mixedsim),
+    "linreg13": Job(13, 1600, 768, "linreg", _linreg),
 }
 
 if __name__ == "__main__":

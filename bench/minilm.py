@@ -15,7 +15,7 @@ def representations(count: int) -> Tensor:
     """
     from simlab.assets import cache_folder
 
-    path = cache_folder() / f"bench-minilm-{count}.pt"
+    path = cache_folder() / f"bench-minilm-reset-{count}.pt"
     if not path.exists():
         partial = path.with_suffix(".partial")
         torch.save(torch.cat([_model_layers(top, count) for top in RESET]), partial)
@@ -64,9 +64,9 @@ def _model_layers(top: int, count: int) -> Tensor:
 
     source = resolve("minilm")
     tokenizer, encoder = load_tokenizer(source), load_encoder(source)
-    torch.manual_seed(top)
-    for layer in encoder.encoder.layer[len(encoder.encoder.layer) - top :]:
-        layer.apply(encoder._init_weights)
+    twin = load_encoder(source, random_init_seed=top)
+    for index in range(len(encoder.encoder.layer) - top, len(encoder.encoder.layer)):
+        encoder.encoder.layer[index] = twin.encoder.layer[index]
     examples = load_task("rt").split("train")
     encoded = encode(tokenizer, examples, DEFAULT_MAX_LENGTH)[:count]
     layers = torch.empty(len(encoder.encoder.layer) + 1, count, encoder.config.hidden_size)

@@ -12,6 +12,7 @@ from importlib.metadata import version as _version
 
 from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
 from simcore import align as align
+from simcore import nn as nn
 from simcore import stats as stats
 from simcore._C import build_info
 from simcore.attention import attention_grid, distributed_attention
@@ -39,6 +40,7 @@ __all__ = [
     "localization_score",
     "mixedsim_grid",
     "neuronsim_grid",
+    "nn",
     "plan_cka",
     "procrustes_grid",
     "pwcca_grid",

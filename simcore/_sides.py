@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -23,12 +24,8 @@ from simcore.basis import Basis, Truncation, as_basis_list, decompose, per_layer
 
 LayersOrBases = Layers | Sequence[Basis]
 
-
-def centred(layer: Tensor) -> Tensor:
-    """Centred columns in float64; constant columns become exactly 0."""
-    x = layer.double()
-    first = x - x.mean(0)
-    return (first - first.mean(0)).masked_fill_((x == x[0]).all(0), 0.0)
+# Sums of squares of products of two such layers stay in float64's range.
+LARGEST_SQUARED, LEAST_SQUARED = 1e60, 1e-60
 
 
 def columns_of(basis: Basis) -> Tensor:
@@ -36,13 +33,15 @@ def columns_of(basis: Basis) -> Tensor:
     return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 
-def warn_undefined(name: str, undefined_x: Tensor, undefined_y: Tensor | None) -> None:
+def warn_undefined(
+    name: str, undefined_x: Tensor, undefined_y: Tensor | None, why: str = "no variance"
+) -> None:
     """One warning that lists the layers whose row or column is ``nan``."""
     layers = [f"X[{i}]" for i in undefined_x.nonzero().flatten().tolist()]
     if undefined_y is not None:
         layers += [f"Y[{i}]" for i in undefined_y.nonzero().flatten().tolist()]
     if layers:
-        warn_caller(f"{name}: nan for {', '.join(layers)}: no variance")
+        warn_caller(f"{name}: nan for {', '.join(layers)}: {why}")
 
 
 def _finish(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor, from_numpy: bool) -> Array:
@@ -128,6 +127,16 @@ def _tensors(layers: LayersOrBases, name: str) -> list[Tensor]:
     return [layer.detach() for layer in as_layers(cast(Layers, layers), name)[0]]
 
 
+def _in_range(layer: Tensor) -> Tensor:
+    """Scaled by a power of two, to which these measures are blind, if squares could overflow."""
+    if layer.dtype != torch.float64:
+        return layer
+    largest = float(torch.linalg.vector_norm(layer, ord=float("inf")))
+    if largest == 0 or LEAST_SQUARED < largest < LARGEST_SQUARED:
+        return layer
+    return layer * 2.0 ** -max(math.frexp(largest)[1], -1000)
+
+
 def _as_bases(
     layers: LayersOrBases,
     name: str,
@@ -169,8 +178,10 @@ def basis_sides(
 
 
 def _new_bytes(layers: LayersOrBases, name: str, bases: list[Basis]) -> int:
-    """What bases take beyond the inputs: nothing if they were the input."""
-    return 0 if as_basis_list(layers, name) else sum(basis.nbytes for basis in bases)
+    """What bases take beyond the inputs: nothing where they are the input."""
+    held: Sequence[Basis | None] = as_basis_list(layers, name) or [None] * len(bases)
+    pairs = zip(held, bases, strict=True)
+    return sum(basis.nbytes for given, basis in pairs if basis is not given)
 
 
 def _workspace(left: int) -> int:
@@ -188,10 +199,10 @@ def explained_sides(
     explaining = _as_bases(other, name, [None] * len(other), False, left, progress)
     left -= _new_bytes(other, name, explaining)
     held = as_basis_list(x, "X")
-    layers = _tensors(x, "X") if held is None else [_layer(basis) for basis in held]
-    if held is not None:
-        left -= sum(layer.nbytes for layer in layers)
-    check_finite(layers, "X")
+    given = _tensors(x, "X") if held is None else []
+    check_finite(given, "X")
+    layers = [_in_range(layer) for layer in given] or [_layer(basis) for basis in held or []]
+    left -= sum(layer.nbytes for layer in layers if all(layer is not other for other in given))
     return ExplainedSides(layers, explaining, y is None, from_numpy, _workspace(left))
 
 
@@ -226,7 +237,8 @@ def rotated_layers(
                 result.append(_scores(parts[0]))
                 left -= result[-1].nbytes
             else:
-                result.append(layer)
+                result.append(_in_range(layer))
+                left -= 0 if result[-1] is layer else layer.nbytes
         return result
 
     return rotate(x, "X"), [] if y is None else rotate(y, "Y"), from_numpy, _workspace(left)
@@ -240,7 +252,10 @@ def _scores(basis: Basis) -> Tensor:
 
 
 def warn_saturated(name: str, sides: BasisSides) -> None:
-    """CCA of a layer whose basis spans all n - 1 dimensions is 1 whatever the other layer is."""
+    """CCA of a layer whose basis spans all n - 1 dimensions is 1 whatever the other layer is.
+
+    Of two rows every layer has one dimension: nothing that a truncation could change.
+    """
     n = len(sides.x[0].vectors)
     if n > 2 and any(basis.kept >= n - 1 for basis in [*sides.x, *sides.y]):
         warn_caller(

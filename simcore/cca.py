@@ -12,13 +12,14 @@ from simcore._sides import (
     BasisSides,
     LayersOrBases,
     basis_sides,
-    centred,
     explained_sides,
     rotated_layers,
     warn_saturated,
     warn_undefined,
 )
 from simcore.basis import Basis, Truncation
+
+COLUMN_BLOCK = 64  # columns of a layer that are copied at a time
 
 
 def _mean_canonical(name: str, sides: BasisSides, progress: bool) -> Array:
@@ -218,7 +219,8 @@ def linreg_grid(
 ) -> Array:
     """Share of X's variance that the best linear map of Y explains; asymmetric.
 
-    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, returns and errors as `cca_grid`.
+    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, returns and errors as `cca_grid`. With `bases`,
+    the layers are what the bases hold: truncated ones stand for truncated layers.
 
     References
     ----------
@@ -234,8 +236,17 @@ def linreg_grid(
     sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("linreg_grid", progress):
         squares = _squared_products(sides.x, sides.vectors(), sides.workspace)
-    total = torch.stack([centred(layer).square().sum() for layer in sides.x])
+    total = torch.stack([_total_variance(layer) for layer in sides.x])
     return sides.finish(squares / total[:, None], "linreg_grid")
+
+
+def _total_variance(layer: Tensor) -> Tensor:
+    """``||Xc||_F^2`` in float64, some columns at a time: no copy of the layer."""
+    total = layer.new_zeros((), dtype=torch.float64)
+    for columns in layer.split(COLUMN_BLOCK, dim=1):
+        shifted = columns.double() - columns[0].double()  # constant columns become exactly 0
+        total += (shifted - shifted.mean(0)).square().sum()
+    return total
 
 
 def procrustes_grid(
@@ -250,7 +261,8 @@ def procrustes_grid(
     ``||Xc' Yc||_*`` after scaling both layers to unit Frobenius norm: 1 if and only if they agree
     up to rotation and scale. The Procrustes distance is ``2 - 2 * procrustes_grid(...)``.
 
-    Parameters, returns and errors as `cca_grid`. With `bases`, the layers are what the bases hold.
+    Parameters, returns and errors as `cca_grid`. With `bases`, the layers are what the bases hold:
+    truncated ones stand for truncated layers.
 
     References
     ----------

@@ -137,7 +137,8 @@ def mixedsim_grid(
     with Y, without any singular value of a pair.
 
     Parameters, returns and errors as `cca_grid`; single neurons without variance are left out and
-    counted in a warning.
+    counted in a warning. With `bases`, the layers are what the bases hold: truncated ones stand for
+    truncated layers.
 
     References
     ----------

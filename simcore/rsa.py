@@ -20,6 +20,8 @@ from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 from simcore._sides import warn_undefined
 
+# Dissimilarities of random rows vary by 1 / sqrt(p): beyond, little of that is left in float32.
+WIDEST_FLOAT32 = 4096
 # Covariances [Lx, Ly] and variances [Lx], [Ly].
 Moments = tuple[Tensor, Tensor, Tensor]
 
@@ -89,7 +91,8 @@ def rsa_grid(
             moments = _spearman_moments(x, y, bound, report)
     xy, xx, yy = moments
     defined_x, defined_y = _defined(xx, x), _defined(yy, y or x)
-    warn_undefined("rsa_grid", ~defined_x, ~defined_y if y else None)
+    why = "no variance in a row or between the dissimilarities"
+    warn_undefined("rsa_grid", ~defined_x, ~defined_y if y else None, why)
     scale = torch.sqrt(xx[:, None] * yy[None, :])
     defined = defined_x[:, None] & defined_y[None, :]
     grid = torch.where(defined, xy / scale, float("nan")).clamp(-1.0, 1.0)
@@ -98,9 +101,13 @@ def rsa_grid(
 
 def _defined(variances: Tensor, layers: list[Tensor]) -> Tensor:
     """Which variances, in units of a mean squared, are more than rounding (and no ``nan``)."""
-    single = torch.tensor([layer.dtype != torch.float64 for layer in layers])
-    eps = torch.where(single, torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps)
+    eps = torch.tensor([torch.finfo(_computed_in(layer)).eps for layer in layers])
     return variances > 16 * eps
+
+
+def _computed_in(layer: Tensor) -> torch.dtype:
+    wide = layer.shape[1] > WIDEST_FLOAT32
+    return torch.float64 if wide or layer.dtype == torch.float64 else torch.float32
 
 
 def _check_widths(layers: list[Tensor], name: str) -> None:
@@ -120,14 +127,21 @@ def _centred_rows(layer: Tensor) -> tuple[Tensor, Tensor]:
     The dissimilarity of two rows is ``|z_i - z_j|^2 / 2 = a_i + a_j - c_i'c_j``: small numbers make
     small ones, however close to 1 all correlations are. ``nan`` for a constant row.
     """
-    x = layer.double()
+    x = layer.to(torch.float64, copy=True)
     constant = (x == x[:, :1]).all(1, keepdim=True)
-    x = x / x.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    x = x - x.mean(1, keepdim=True)
-    x = x - x.mean(1, keepdim=True)
-    z = (x / x.norm(dim=1, keepdim=True)).masked_fill(constant, float("nan"))
-    c = z - z.mean(0)
-    return c, 0.5 * c.square().sum(1)
+    largest = torch.linalg.vector_norm(x, ord=float("inf"), dim=1, keepdim=True)
+    x /= largest.clamp_(min=torch.finfo(torch.float64).tiny)
+    x -= x.mean(1, keepdim=True)
+    x -= x.mean(1, keepdim=True)
+    x /= torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    x.masked_fill_(constant, float("nan"))
+    x -= x.mean(0)
+    return x, 0.5 * torch.linalg.vector_norm(x, dim=1).square()
+
+
+def _row_bytes(layers: list[Tensor]) -> int:
+    """What `_centred_rows` takes for the largest layer: float64 and one mask."""
+    return 9 * max(layer.numel() for layer in layers)
 
 
 def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
@@ -139,18 +153,19 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     """
     layers = x + y
     n = len(x[0])
-    elements = sum(layer.numel() * (8 if layer.dtype == torch.float64 else 4) for layer in layers)
-    _check_bound(2 * elements, bound, "standardised copies of the layers")
+    held = sum(layer.numel() * _computed_in(layer).itemsize for layer in layers)
+    needed = held + max(_row_bytes(layers), held)
+    _check_bound(needed, bound, "standardised copies of the layers")
     centred, halves = [], []
     for layer in layers:
         c, a = _centred_rows(layer)
         scale = a.mean().sqrt()
-        c = (c / scale).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        c.div_(scale).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
         halves.append(a / scale.square())
-        centred.append(c if layer.dtype == torch.float64 else c.float())
+        centred.append(c.to(_computed_in(layer)))
     count = len(x)
     xy, xx, yy = hsic_terms(
-        centred[:count], centred[count:], "linear", "biased", 1.0, "auto", bound - elements
+        centred[:count], centred[count:], "linear", "biased", 1.0, "auto", bound - held
     )
     v = torch.stack(halves) - 1.0
     first, second = v[:count], v[count:] if y else v
@@ -173,7 +188,8 @@ def _spearman_moments(
     layers = x + y
     n = len(x[0])
     pairs = n * (n - 1) // 2
-    _check_bound(8 * (len(layers) * pairs + 10 * n * n), bound, "ranks of all dissimilarities")
+    needed = 8 * (len(layers) * pairs + 10 * n * n) + _row_bytes(layers)
+    _check_bound(needed, bound, "ranks of all dissimilarities")
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):

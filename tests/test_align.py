@@ -7,8 +7,7 @@ from tolerance import (
     ALIGNED,
     FLOAT32_LINEAR_MAP,
     FLOAT64_LINEAR_MAP,
-    INVERSE_FLOAT32,
-    INVERSE_FLOAT64,
+    INVERSE_ABSOLUTE,
     max_error,
 )
 
@@ -162,9 +161,7 @@ def test_inputs_are_left_alone(method):
     assert np.array_equal(y, copies[1])
 
 
-@pytest.mark.parametrize(
-    "dtype,bound", [(torch.float32, INVERSE_FLOAT32), (torch.float64, INVERSE_FLOAT64)]
-)
+@pytest.mark.parametrize("dtype,bound", INVERSE_ABSOLUTE.items())
 @pytest.mark.parametrize("columns", [6, 7])
 def test_inn_undoes_itself_after_training(dtype, bound, columns):
     x, y = (torch.from_numpy(side).to(dtype) for side in rows(p=columns, q=columns))
@@ -181,7 +178,7 @@ def test_permutations_between_blocks_are_undone_too():
     )
     assert max_error(mixed.transform(x), plain.transform(x)) > ALIGNED
     back = mixed.inverse_transform(mixed.transform(x))
-    assert max_error(back, x) / np.abs(x).max() < INVERSE_FLOAT64
+    assert max_error(back, x) / np.abs(x).max() < INVERSE_ABSOLUTE[torch.float64]
 
 
 def test_same_seed_same_bits_another_seed_another_map():

@@ -187,6 +187,8 @@ def test_rows_without_variance_leave_rsa_undefined(measure):
         (torch.float32, 1e30),
         (torch.float64, 1e-150),
         (torch.float64, 1e150),
+        (torch.float64, 1e200),
+        (torch.float64, 1e-200),
     ],
     ids=str,
 )

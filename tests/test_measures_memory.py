@@ -40,6 +40,8 @@ JOBS = {
     "pwcca": ("pwcca_grid", 96 * MB, {}),
     "neuronsim": ("neuronsim_grid", 24 * MB, {}),
     "rsa-spearman": ("rsa_grid", 130 * MB, {"correlation": "spearman", "n": 1000}),
+    "rsa of one wide layer": ("rsa_grid", 190 * MB, {"count": 1, "n": 500, "width": 20000}),
+    "linreg of one tall layer": ("linreg_grid", 160 * MB, {"count": 1, "n": 20000, "width": 200}),
     "procrustes in float64": ("procrustes_grid", 48 * MB, {"dtype": "torch.float64", "count": 3}),
 }
 

@@ -52,12 +52,11 @@ FLOAT32_SELF = 1e-5
 ATTENTION_ROW_SUM = 1e-5
 # Hidden states of one example in another batch: float32 sums in another order.
 BATCHED_STATES = 5e-6
+# Weights of a head after dozens of float32 steps, beside those of a head that was trained alone.
+HEAD_TRAINING = 1e-3
 # Aligners: maps of ordinary scale, solved in float64 or applied in float32.
 FLOAT64_LINEAR_MAP = 1e-8
 FLOAT32_LINEAR_MAP = 1e-4
-# The promise for invertible networks: inverse(forward(x)) against x, relative to x's scale.
-INVERSE_FLOAT32 = 1e-5
-INVERSE_FLOAT64 = 1e-10
 # What counts as another map.
 ALIGNED = 1e-3
 # The synthetic check of the invertible network (Ren et al. 2023, section 4.3).
@@ -71,6 +70,9 @@ INVERSE_ABSOLUTE = {torch.float32: 1e-5, torch.float64: 1e-10}
 TRAINED_TOGETHER = 1e-8
 # Gradients from recomputed activations, relative: what rounding becomes after a few layers back.
 RECOMPUTED = {torch.float32: 1e-4, torch.float64: 1e-12}
+# The norm of the difference, relative, where perceptrons run in bfloat16: some of their inputs
+# round to the other side. All of them in float32 instead would differ by 2e-3.
+RECOMPUTED_BFLOAT16 = 5e-4
 
 
 def as_float64(values) -> np.ndarray:

@@ -4,6 +4,7 @@
 //           constant column has a mean of exactly its value and a common offset costs no digits.
 // Cost      n * width loads; bound by memory.
 // Numerics  float64 sums; NaN and infinity show up in the sums and are counted only then.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -56,19 +57,38 @@ int64_t count_nonfinite(const Source* data, const LayerView& layer, int64_t n) {
   return count;
 }
 
+// The largest finite |x_ik - x_0k|.
+template <typename Source>
+double largest_difference(const Source* data, const LayerView& layer, int64_t n) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < layer.width; k++) {
+      const int64_t column = k * layer.col_stride;
+      const double d = to_double(data[i * layer.row_stride + column]) - to_double(data[column]);
+      if (std::isfinite(d)) largest = std::max(largest, std::abs(d));
+    }
+  return largest;
+}
+
 // The exponent of the centred entries' root mean square; 0 for a layer without variance. Where the
 // first row is so far out that the variance is lost to cancellation, its distance serves instead.
+// Called only where the squares have stayed in float64's range.
 int variance_exponent(const ColumnSums& sums, int64_t n) {
   double square = 0, correction = 0;
   for (size_t k = 0; k < sums.shift.size(); k++) {
     square += sums.square[k];
     correction += sums.shift[k] * (sums.shift[k] / double(n));
   }
-  if (!(square > 0) || !std::isfinite(square)) return 0;
   const double centred = square - correction;
   const double mean =
       (centred > 1e-12 * square ? centred : square) / (double(n) * double(sums.shift.size()));
   return std::ilogb(std::sqrt(mean));
+}
+
+bool squares_in_range(const ColumnSums& sums) {
+  double square = 0;
+  for (double value : sums.square) square += value;
+  return square > 1e-280 && std::isfinite(square);
 }
 
 template <typename T, typename Source>
@@ -77,9 +97,17 @@ Centring<T> centring_of(const Source* data, const LayerView& layer, int64_t n) {
   Centring<T> c;
   c.mean_hi.resize(layer.width);
   c.mean_lo.resize(layer.width);
+  int exponent = 0;
+  if (squares_in_range(sums)) {
+    c.has_variance = true;
+    exponent = variance_exponent(sums, n);
+  } else if (const double largest = largest_difference(data, layer, n); largest > 0) {
+    c.has_variance = true;
+    exponent = std::ilogb(largest);
+  }
   // 2^-e must itself be a normal number of type T.
   constexpr int limit = sizeof(T) == 4 ? 126 : 1000;
-  c.exponent = std::min(limit, std::max(-limit, variance_exponent(sums, n)));
+  c.exponent = std::clamp(exponent, -limit, limit);
   const double scale = std::ldexp(1.0, -c.exponent);
   c.scale = static_cast<T>(scale);
   bool finite = true;
@@ -91,7 +119,6 @@ Centring<T> centring_of(const Source* data, const LayerView& layer, int64_t n) {
     const double lost = (sums.first[k] - (mean - back)) + (delta - back);
     c.mean_hi[k] = static_cast<T>(mean * scale);
     c.mean_lo[k] = static_cast<T>((mean * scale - double(c.mean_hi[k])) + lost * scale);
-    c.has_variance |= sums.square[k] > 0;
     finite &= std::isfinite(sums.square[k]);
   }
   if (!finite) c.nonfinite = count_nonfinite(data, layer, n);

@@ -22,7 +22,13 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kColumns = 256;
+constexpr int64_t kMostAhead = 1024;
 constexpr int64_t kTaskEntries = 1 << 14;  // of the work that a thread takes at a time
+
+// The next row where rows are short, else further along the same one.
+CouplingAhead ahead_of(int64_t width) {
+  return {std::min(width, kMostAhead), width <= kMostAhead ? 2 * width : kMostAhead};
+}
 
 // Columns of one row of an array: in place where their type and stride allow it, else converted.
 template <typename T>
@@ -71,6 +77,7 @@ template <typename T>
 void couple(const Coupling& coupling, T* out, T* log_det, const Runtime& rt) {
   const auto kernel = isa_table<T>().couple[coupling.inverse];
   const int64_t width = coupling.width;
+  const CouplingAhead ahead = ahead_of(width);
   for_rows(coupling, rt, [&](int64_t b, int64_t i) {
     const RowReader<T> x(coupling.x, b, i), params(coupling.params, b, i);
     const int64_t row = b * coupling.rows + i;
@@ -79,7 +86,7 @@ void couple(const Coupling& coupling, T* out, T* log_det, const Runtime& rt) {
     for (int64_t k = 0; k < width; k += kColumns) {
       const int64_t count = std::min(kColumns, width - k);
       kernel(x.columns(k, count, buffers[0]), params.columns(k, count, buffers[1]),
-             params.columns(width + k, count, buffers[2]), count, T(coupling.clamp),
+             params.columns(width + k, count, buffers[2]), count, T(coupling.clamp), ahead,
              out + row * width + k, &sum);
     }
     log_det[row] = T(sum);
@@ -91,6 +98,7 @@ void couple_gradients(const Coupling& coupling, const RowsView& grad, const Rows
                       T* grad_x, T* grad_params, const Runtime& rt) {
   const auto kernel = isa_table<T>().couple_gradients[coupling.inverse];
   const int64_t width = coupling.width;
+  const CouplingAhead ahead = ahead_of(width);
   for_rows(coupling, rt, [&](int64_t b, int64_t i) {
     const RowReader<T> kept(coupling.x, b, i), params(coupling.params, b, i);
     const RowReader<T> grads(grad, b, i), grads_log_det(grad_log_det, b, i);
@@ -101,7 +109,7 @@ void couple_gradients(const Coupling& coupling, const RowsView& grad, const Rows
       const int64_t count = std::min(kColumns, width - k);
       T* out = grad_params + row * 2 * width + k;
       kernel(grads.columns(k, count, buffers[1]), of_row, kept.columns(k, count, buffers[2]),
-             params.columns(k, count, buffers[3]), count, T(coupling.clamp),
+             params.columns(k, count, buffers[3]), count, T(coupling.clamp), ahead,
              grad_x + row * width + k, out, out + width);
     }
   });

@@ -1,10 +1,10 @@
-// Covariance of a layer and its projection on directions, in float64 from any dtype.
+// Covariance of a layer and its projection on directions, from any dtype.
 //
 // Math      C = Xc^T Xc, lower triangle; U = Xc D^T.
 // Plan      C: for each kDepth examples, pack all columns once, then the tiles on and below the
 //           diagonal. U: directions packed once; kRowBlock rows at a time against all of them.
 // Cost      n p^2 and 2 n p k flops in micro-kernels. No float64 copy of the layer is made.
-// Numerics  products in float64; one thread, so always the same order.
+// Numerics  C in float64, U in T; one thread, so always the same order.
 // Twin      simcore/reference/cca.py:svd
 #include "cpu/covariance.h"
 
@@ -46,32 +46,38 @@ void lower_covariance(const LayerView& layer, const Centring<double>& centring, 
   }
 }
 
-void project(const LayerView& layer, const Centring<double>& centring, int64_t n,
-             const double* directions, int64_t k, float* out) {
-  const IsaTable<double>& isa = isa_table<double>();
-  const int64_t p = layer.width, w = isa.width, padded = round_up(k, unit());
-  Buffer<double> right(padded * p), left(kRowBlock * p);
+template <typename T>
+void project(const LayerView& layer, const Centring<T>& centring, int64_t n, const T* directions,
+             int64_t k, float* out, int64_t out_stride) {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t p = layer.width, w = isa.width, unit = kMaxPanels * w, padded = round_up(k, unit);
+  Buffer<T> right(padded * p), left(kRowBlock * p);
   for (int64_t j = 0; j < padded; j += w)
     isa.pack_plain(directions + std::min(j, k) * p, p, std::clamp<int64_t>(k - j, 0, w), p,
                    right.data() + j * p);
-  alignas(64) double block[kRowBlock * kMaxUnit];  // [rows, unit]
+  alignas(64) T block[kRowBlock * kMaxUnit];  // [rows, unit]
   double norms[kMaxUnit];
   for (int64_t row = 0; row < n; row += kRowBlock) {
     const int64_t rows = std::min(kRowBlock, n - row);
     for (int64_t i = 0; i < rows; i += w)
       isa.pack_rows(layer, centring, row + i, std::min(w, rows - i), left.data() + i * p, norms);
-    for (int64_t j = 0; j < k; j += unit()) {
+    for (int64_t j = 0; j < k; j += unit) {
       // Depth outside: a chunk of the directions stays in the first-level cache for all rows.
       for (int64_t d = 0; d < p; d += kDepth)
         for (int64_t i = 0; i < rows; i += isa.mr)
           isa.micro[kMaxPanels - 1](left.data() + (i / w * p + d) * w + i % w,
                                     right.data() + j * p + d * w, w * p, std::min(kDepth, p - d),
-                                    block + i * unit(), unit(), d > 0);
+                                    block + i * unit, unit, d > 0);
       for (int64_t i = 0; i < rows; i++)
-        for (int64_t c = 0; c < std::min(unit(), k - j); c++)
-          out[(row + i) * k + j + c] = float(block[i * unit() + c]);
+        for (int64_t c = 0; c < std::min(unit, k - j); c++)
+          out[(row + i) * out_stride + j + c] = float(block[i * unit + c]);
     }
   }
 }
+
+template void project(const LayerView&, const Centring<float>&, int64_t, const float*, int64_t,
+                      float*, int64_t);
+template void project(const LayerView&, const Centring<double>&, int64_t, const double*, int64_t,
+                      float*, int64_t);
 
 }  // namespace simcore::cpu

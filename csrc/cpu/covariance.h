@@ -1,4 +1,4 @@
-// Single-threaded float64 products of one layer: what decomposing it takes beside LAPACK.
+// Single-threaded products of one layer: what decomposing it takes beside LAPACK.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,10 @@ int64_t covariance_stride(int64_t p);
 void lower_covariance(const LayerView& layer, const Centring<double>& centring, int64_t n,
                       double* c);
 
-// out[n, k] = Xc directions^T times 2^-centring.exponent; directions [k, p] row-major.
-void project(const LayerView& layer, const Centring<double>& centring, int64_t n,
-             const double* directions, int64_t k, float* out);
+// out[n, k], rows out_stride apart: Xc directions^T times 2^-centring.exponent, products in T;
+// directions [k, p] row-major.
+template <typename T>
+void project(const LayerView& layer, const Centring<T>& centring, int64_t n, const T* directions,
+             int64_t k, float* out, int64_t out_stride);
 
 }  // namespace simcore::cpu

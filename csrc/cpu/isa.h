@@ -17,6 +17,12 @@ namespace simcore::cpu {
 constexpr int kMaxPanels = 3;             // panels side by side in one micro-kernel call
 constexpr int64_t kMaxPairColumns = 256;  // of one call of pair_sums, which sums in T
 
+// How far ahead an affine coupling asks memory for entries: beyond those of the half that changes,
+// and beyond those of its params.
+struct CouplingAhead {
+  int64_t row, params;
+};
+
 template <typename T>
 struct IsaTable {
   const char* name;
@@ -71,12 +77,13 @@ struct IsaTable {
 
   // Columns of one row of an affine coupling (core/coupling_math.h), [0] forward, [1] inverse:
   // out[k] for k < count, and their log-determinant added to *log_det; sums run in T over a call.
-  void (*couple[2])(const T* x, const T* s_raw, const T* t, int64_t count, T clamp, T* out,
-                    double* log_det);
+  void (*couple[2])(const T* x, const T* s_raw, const T* t, int64_t count, T clamp,
+                    CouplingAhead ahead, T* out, double* log_det);
 
   // Their gradients; `kept` is x forward and the result inverse.
   void (*couple_gradients[2])(const T* grad, T grad_log_det, const T* kept, const T* s_raw,
-                              int64_t count, T clamp, T* grad_x, T* grad_s_raw, T* grad_t);
+                              int64_t count, T clamp, CouplingAhead ahead, T* grad_x, T* grad_s_raw,
+                              T* grad_t);
 };
 
 // The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;

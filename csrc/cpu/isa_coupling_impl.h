@@ -1,12 +1,15 @@
 // Inner loops of affine couplings, part of isa_impl.h (which see).
 //
-// Cost      about 35 operations and one division a register, forward; backward 10 more. Streams of
-//           whole registers: bound by memory outside the caches.
-// Numerics  exponentials are good to 1.2e-7 relative in float32 and 3e-16 in float64, s and
-//           ds / ds_raw to 4e-7 and 1e-15 of themselves, near 0 too; at 0 s is exactly 0. Beyond
-//           |s_raw| = 40 c the slope keeps its value there, below 1e-34. NaN stays NaN. Registers
-//           that a row does not fill are computed by the same instructions: an entry's result does
-//           not depend on its column.
+// Cost      about 45 operations and one division a register, forward; backward 10 more. That leaves
+//           too few loads in flight to hide memory behind, and rows of params come in pieces that
+//           hardware does not guess: the next row is asked for ahead, which takes a quarter off the
+//           time outside the caches.
+// Numerics  exponentials are good to 2e-7 relative in float32 and 4e-16 in float64 for arguments
+//           near 1, beyond to what rounding the argument costs; s to 4e-7 and 1e-15 of itself, near
+//           0 too (at 0 it is exactly 0), ds / ds_raw to twice that, times |s_raw| / c beyond 1.
+//           Beyond |s_raw| = 40 c the slope keeps its value there, below 1e-34. NaN stays NaN.
+//           Registers that a row does not fill are computed by the same instructions: an entry's
+//           result does not depend on its column.
 
 constexpr double kMaxTanhArgument = 80;  // of exp(2 z): its square still fits into float32
 
@@ -23,7 +26,7 @@ inline Exponential<Simd<float>::vec> exponential(Simd<float>::vec x) {
   typedef int32_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
   const vec shifted = x * 1.44269504f + 12582912.0f;  // the integer m stands in the low bits
   const vec m = shifted - 12582912.0f;
-  const vec r = (x - m * 0.693359375f) + m * 2.12194440e-4f;
+  const vec r = x - m * 0.693147181f;  // its error, m 1e-8, is within what x itself is good for
   vec q = vec{} + 0.0013888872857f;
   q = q * r + 0.0083690757062f;
   q = q * r + 0.041667136396f;
@@ -40,7 +43,7 @@ inline Exponential<Simd<double>::vec> exponential(Simd<double>::vec x) {
   typedef int64_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
   const vec shifted = x * 1.4426950408889634 + 6755399441055744.0;
   const vec m = shifted - 6755399441055744.0;
-  const vec r = (x - m * 6.93147180369123816490e-01) - m * 1.90821492927058770002e-10;
+  const vec r = x - m * 0.6931471805599453094;
   vec q = vec{} + 2.505209632408296842e-8;
   q = q * r + 2.76262765744974904e-7;
   q = q * r + 2.755741482818557587e-6;
@@ -93,13 +96,17 @@ inline void write_part(T* row, int64_t count, typename Simd<T>::vec value) {
 }
 
 template <typename T, bool inverse>
-void couple(const T* x, const T* s_raw, const T* t, int64_t count, T clamp, T* out,
-            double* log_det) {
+void couple(const T* x, const T* s_raw, const T* t, int64_t count, T clamp, CouplingAhead ahead,
+            T* out, double* log_det) {
   using vec = typename Simd<T>::vec;
   constexpr int w = kWidth<T>;
   vec sum{};
   int64_t k = 0;
   for (; k + w <= count; k += w) {
+    __builtin_prefetch(x + k + ahead.row);
+    __builtin_prefetch(s_raw + k + ahead.params);
+    __builtin_prefetch(t + k + ahead.params);
+    __builtin_prefetch(out + k + ahead.row, 1);
     const vec s = clamp_register(read(s_raw + k), clamp).s;
     sum += s;
     write(out + k, couple_entry<inverse>(read(x + k), scale_of<T, inverse>(s), read(t + k)));
@@ -129,10 +136,16 @@ inline CouplingGradients<typename Simd<T>::vec> gradients_register(typename Simd
 
 template <typename T, bool inverse>
 void couple_gradients(const T* grad, T grad_log_det, const T* kept, const T* s_raw, int64_t count,
-                      T clamp, T* grad_x, T* grad_s_raw, T* grad_t) {
+                      T clamp, CouplingAhead ahead, T* grad_x, T* grad_s_raw, T* grad_t) {
   constexpr int w = kWidth<T>;
   int64_t k = 0;
   for (; k + w <= count; k += w) {
+    __builtin_prefetch(grad + k + ahead.row);
+    __builtin_prefetch(kept + k + ahead.row);
+    __builtin_prefetch(s_raw + k + ahead.params);
+    __builtin_prefetch(grad_x + k + ahead.row, 1);
+    __builtin_prefetch(grad_s_raw + k + ahead.params, 1);
+    __builtin_prefetch(grad_t + k + ahead.params, 1);
     const auto g = gradients_register<T, inverse>(read(grad + k), grad_log_det, read(kept + k),
                                                   read(s_raw + k), clamp);
     write(grad_x + k, g.x);

@@ -29,7 +29,8 @@ Partners best_partners(const NeuronProblem& problem, bool keep, const Plan& plan
                        const Runtime& rt);
 
 // [Lx, Ly] mean over the neurons x_k that vary of ||y_j^T x_k|| / ||x_k||, centred columns, at most
-// 1 each: for orthonormal y_j the multiple correlation of x_k with y_j. nan without variance.
+// 1 each: for orthonormal y_j the multiple correlation of x_k with y_j. nan without variance. y may
+// not be empty.
 std::vector<double> multiple_correlations(const NeuronProblem& problem, const Plan& plan,
                                           const Runtime& rt);
 

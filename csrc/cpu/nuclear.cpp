@@ -5,7 +5,8 @@
 //           Zolotarev's poles (Hale, Higham & Trefethen 2008, method 3), and the trace of a band's
 //           resolvent costs O(rows b^2): no singular value is ever computed.
 // Shapes    layers [n, p_i]; M [p_i, p_j], the smaller side first.
-// Plan      one pair a task, everything of it in the thread's own workspace:
+// Plan      layers packed once if memory allows, else for each pair; then one pair a task,
+//           everything of it in the thread's own workspace:
 //             M = Xc^T Yc      products in float, summed in float64 every kDepth examples
 //             M -> B           isa_spectral.h, float
 //             tr (B B^T)^1/2   float64, one shift a lane
@@ -28,29 +29,29 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kDepth = 512;      // examples per product in float
-constexpr int64_t kExamples = 2048;  // packed at a time of the smaller layer
+constexpr int64_t kExamples = 2048;  // packed at a time by a thread, of layers that are not kept
+
+int64_t unit() { return kMaxPanels * isa_table<float>().width; }
 
 struct Sizes {
   int64_t small, large;  // columns of the two layers
   int64_t rows, cols;    // of M, padded with zeros to whole bands
-  int64_t examples;      // packed at a time
+  int64_t examples;      // packed at a time; 0: the layers are kept packed
 
-  Sizes(int64_t n, int64_t p, int64_t q)
+  Sizes(int64_t n, int64_t p, int64_t q, bool keep_packed)
       : small(std::min(p, q)),
         large(std::max(p, q)),
         rows(round_up(small, spectral_table().band)),
         cols(round_up(large, spectral_table().band)),
-        examples(std::min(n, kExamples)) {}
-  static int64_t unit() { return kMaxPanels * isa_table<float>().width; }
+        examples(keep_packed ? 0 : std::min(n, kExamples)) {}
   int64_t left() const { return round_up(small, isa_table<float>().width) * examples; }
-  int64_t right() const { return unit() * kDepth; }
+  int64_t right() const { return unit() * examples; }
   int64_t band() const { return rows * (spectral_table().band + 1); }
   int64_t work() const { return spectral_table().band_work(rows, cols); }
 };
 
 struct Workspace {
   Buffer<float> left, right;   // packed columns of the smaller and of the larger layer
-  Buffer<double> strip;        // a group of columns of M, [rows, unit]
   Buffer<float> product;       // M in column panels
   Buffer<double> upper, band;  // B, and B B^T
   Buffer<float> work;
@@ -59,7 +60,6 @@ struct Workspace {
   explicit Workspace(const Sizes& s)
       : left(s.left()),
         right(s.right()),
-        strip(s.rows * s.unit()),
         product(s.rows * s.cols),
         upper(s.band()),
         band(s.band()),
@@ -67,51 +67,102 @@ struct Workspace {
 
   static int64_t bytes(const Sizes& s) {
     return buffer_bytes(4 * s.left()) + buffer_bytes(4 * s.right()) +
-           buffer_bytes(8 * s.rows * s.unit()) + buffer_bytes(4 * s.rows * s.cols) +
-           2 * buffer_bytes(8 * s.band()) + buffer_bytes(4 * s.work());
+           buffer_bytes(4 * s.rows * s.cols) + 2 * buffer_bytes(8 * s.band()) +
+           buffer_bytes(4 * s.work());
   }
 };
 
-// Columns [j, j + unit) of M over the packed examples, in float64.
-void multiply_strip(const LayerView& layer, const Centring<float>& centring, int64_t begin,
-                    int64_t examples, int64_t j, const Sizes& s, Workspace& w) {
+// Packed columns: panels of `stride` entries, each [examples][width].
+struct Panels {
+  const float* data;
+  int64_t stride;
+};
+
+// Every layer whole, or nothing.
+class PackedLayers {
+ public:
+  PackedLayers(const Grid<float>& grid, bool keep, const Runtime& rt)
+      : stride_(isa_table<float>().width * grid.n) {
+    if (!keep) return;
+    for (const LayerView& layer : grid.layers)
+      layers_.push_back(std::make_unique<Buffer<float>>(entries(grid.n, layer)));
+    parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
+      float* const data = layers_[l]->data();
+      const int64_t width = isa_table<float>().width, p = grid.layers[l].width;
+      isa_table<float>().pack_columns(grid.layers[l], grid.centring[l], 0, grid.n, 0, p, data,
+                                      stride_);
+      std::fill(data + round_up(p, width) / width * stride_, data + entries(grid.n, grid.layers[l]),
+                0.0f);
+    });
+  }
+  bool kept() const { return !layers_.empty(); }
+  Panels layer(int64_t l) const { return {layers_[l]->data(), stride_}; }
+
+  // Whole units of columns: any may stand on the right.
+  static int64_t entries(int64_t n, const LayerView& layer) {
+    return n * round_up(layer.width, unit());
+  }
+
+ private:
+  std::vector<std::unique_ptr<Buffer<float>>> layers_;
+  int64_t stride_;
+};
+
+struct Problem {
+  const Grid<float>& grid;
+  const PackedLayers& packed;
+  const RationalRoot& root;
+};
+
+// Columns [j, j + unit) of M += left^T right over `examples`; right is one unit of columns.
+void multiply_strip(Panels left, Panels right, int64_t examples, int64_t j, const Sizes& s,
+                    float* m) {
   const IsaTable<float>& isa = isa_table<float>();
-  const int64_t unit = s.unit(), columns = std::min(s.large - j, unit);
+  const int64_t w = isa.width;
   alignas(64) float block[kMaxUnit * kMaxUnit];
-  std::fill(w.strip.data(), w.strip.data() + s.rows * unit, 0.0);
-  for (int64_t row = 0; row < examples; row += kDepth) {
-    const int64_t depth = std::min(kDepth, examples - row);
-    isa.pack_columns(layer, centring, begin + row, depth, j, columns, w.right.data(),
-                     isa.width * depth);
-    std::fill(w.right.data() + round_up(columns, isa.width) * depth, w.right.data() + unit * depth,
-              0.0f);
-    for (int64_t i = 0; i < s.small; i += isa.mr) {
-      isa.micro[kMaxPanels - 1](
-          w.left.data() + (i / isa.width * examples + row) * isa.width + i % isa.width,
-          w.right.data(), isa.width * depth, depth, block, unit, false);
-      isa.add_block(block, isa.mr, unit, w.strip.data() + i * unit, unit);
+  alignas(64) double sums[kMaxUnit * kMaxUnit];
+  for (int64_t i = 0; i < s.small; i += isa.mr) {
+    std::fill(sums, sums + isa.mr * unit(), 0.0);
+    for (int64_t row = 0; row < examples; row += kDepth) {
+      isa.micro[kMaxPanels - 1](left.data + i / w * left.stride + row * w + i % w,
+                                right.data + row * w, right.stride,
+                                std::min(kDepth, examples - row), block, unit(), false);
+      isa.add_block(block, isa.mr, unit(), sums, unit());
     }
+    for (int64_t q = 0; q < unit() && j + q < s.cols; q += w)
+      for (int64_t r = 0; r < isa.mr; r++) {
+        float* const out = m + ((j + q) / w * s.rows + i + r) * w;
+        for (int64_t c = 0; c < w; c++) out[c] += float(sums[r * unit() + q + c]);
+      }
   }
 }
 
-// M = a^T b, a having the fewer columns.
-void multiply(const Grid<float>& grid, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
+// M = a^T b, a having the fewer columns, from layers that are kept packed.
+void multiply_packed(const Problem& problem, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
+  const Panels left = problem.packed.layer(a), right = problem.packed.layer(b);
+  for (int64_t j = 0; j < s.large; j += unit())
+    multiply_strip(left, {right.data + j / isa_table<float>().width * right.stride, right.stride},
+                   problem.grid.n, j, s, w.product.data());
+}
+
+// The same, packing kExamples at a time.
+void multiply_packing(const Problem& problem, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
   const IsaTable<float>& isa = isa_table<float>();
-  float* m = w.product.data();
-  std::fill(m, m + s.rows * s.cols, 0.0f);
+  const Grid<float>& grid = problem.grid;
   for (int64_t begin = 0; begin < grid.n; begin += kExamples) {
-    const int64_t examples = std::min(kExamples, grid.n - begin);
+    const int64_t examples = std::min(kExamples, grid.n - begin), stride = isa.width * examples;
     if (w.packed != a)  // pairs of one layer follow one another
       isa.pack_columns(grid.layers[a], grid.centring[a], begin, examples, 0, s.small, w.left.data(),
-                       isa.width * examples);
+                       stride);
     w.packed = examples == grid.n ? a : -1;
-    for (int64_t j = 0; j < s.large; j += s.unit()) {
-      multiply_strip(grid.layers[b], grid.centring[b], begin, examples, j, s, w);
-      for (int64_t q = 0; q < s.unit() && j + q < s.cols; q += isa.width)
-        for (int64_t i = 0; i < s.small; i++)
-          for (int64_t c = 0; c < isa.width; c++)
-            m[((j + q) / isa.width * s.rows + i) * isa.width + c] +=
-                float(w.strip.data()[i * s.unit() + q + c]);
+    for (int64_t j = 0; j < s.large; j += unit()) {
+      const int64_t columns = std::min(s.large - j, unit());
+      isa.pack_columns(grid.layers[b], grid.centring[b], begin, examples, j, columns,
+                       w.right.data(), stride);
+      std::fill(w.right.data() + round_up(columns, isa.width) * examples,
+                w.right.data() + unit() * examples, 0.0f);
+      multiply_strip({w.left.data(), stride}, {w.right.data(), stride}, examples, j, s,
+                     w.product.data());
     }
   }
 }
@@ -134,12 +185,15 @@ double squared_band(const double* upper, int64_t size, double* band) {
   return norm;
 }
 
-double nuclear_norm(const Grid<float>& grid, const RationalRoot& root, int64_t a, int64_t b,
-                    Workspace& w) {
+double nuclear_norm(const Problem& problem, int64_t a, int64_t b, Workspace& w) {
+  const Grid<float>& grid = problem.grid;
+  const RationalRoot& root = problem.root;
   if (grid.layers[a].width > grid.layers[b].width) std::swap(a, b);
-  const Sizes s(grid.n, grid.layers[a].width, grid.layers[b].width);
+  const bool kept = problem.packed.kept();
+  const Sizes s(grid.n, grid.layers[a].width, grid.layers[b].width, kept);
   const SpectralTable& spectral = spectral_table();
-  multiply(grid, a, b, s, w);
+  std::fill(w.product.data(), w.product.data() + s.rows * s.cols, 0.0f);
+  (kept ? multiply_packed : multiply_packing)(problem, a, b, s, w);
   spectral.reduce_to_band(w.product.data(), s.rows, s.cols, w.work.data(), w.upper.data());
   const double norm = squared_band(w.upper.data(), s.rows, w.band.data());
   if (norm == 0) return 0;
@@ -154,13 +208,12 @@ double nuclear_norm(const Grid<float>& grid, const RationalRoot& root, int64_t a
 // ||Xc||_F
 double frobenius_norm(const Grid<float>& grid, int64_t l) {
   const IsaTable<float>& isa = isa_table<float>();
-  const int64_t unit = Sizes::unit();
-  Buffer<float> panels(unit * kDepth);
+  Buffer<float> panels(unit() * kDepth);
   double sum = 0;
   for (int64_t row = 0; row < grid.n; row += kDepth)
-    for (int64_t c = 0; c < grid.layers[l].width; c += unit) {
+    for (int64_t c = 0; c < grid.layers[l].width; c += unit()) {
       const int64_t rows = std::min(kDepth, grid.n - row);
-      const int64_t columns = std::min(unit, grid.layers[l].width - c);
+      const int64_t columns = std::min(unit(), grid.layers[l].width - c);
       isa.pack_columns(grid.layers[l], grid.centring[l], row, rows, c, columns, panels.data(),
                        isa.width * rows);
       double sums[8] = {};
@@ -183,11 +236,11 @@ std::vector<Pair> wanted_pairs(const Grid<float>& grid) {
   return pairs;
 }
 
-Sizes widest(const NuclearProblem& problem) {
+Sizes widest(const NuclearProblem& problem, bool keep_packed) {
   int64_t width = 1;
   for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& layer : *side) width = std::max(width, layer.width);
-  return Sizes(problem.n, width, width);
+  return Sizes(problem.n, width, width, keep_packed);
 }
 
 }  // namespace
@@ -217,19 +270,29 @@ RationalRoot rational_root() {
   return root;
 }
 
-int64_t nuclear_workspace(const NuclearProblem& problem) {
-  return Workspace::bytes(widest(problem));
+int64_t packed_bytes(const NuclearProblem& problem) {
+  int64_t bytes = 0;
+  for (const auto* side : {&problem.x, &problem.y})
+    for (const LayerView& layer : *side)
+      bytes += buffer_bytes(4 * PackedLayers::entries(problem.n, layer));
+  return bytes;
 }
 
-NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Runtime& rt) {
+int64_t nuclear_workspace(const NuclearProblem& problem, bool keep_packed) {
+  return Workspace::bytes(widest(problem, keep_packed));
+}
+
+NuclearResult nuclear_norms(const NuclearProblem& problem, bool keep_packed, int threads,
+                            const Runtime& rt) {
   const Grid<float> grid = make_grid<float>(problem.n, problem.x, problem.y, rt);
   const std::vector<Pair> pairs = wanted_pairs(grid);
   const RationalRoot root = rational_root();
+  const PackedLayers packed(grid, keep_packed, rt);
   std::vector<double> norms(grid.count()), values(pairs.size());
   parallel_tasks(rt, grid.count(), [&](int64_t l, int) { norms[l] = frobenius_norm(grid, l); });
   std::vector<std::unique_ptr<Workspace>> workspaces;
   for (int t = 0; t < threads; t++)
-    workspaces.push_back(std::make_unique<Workspace>(widest(problem)));
+    workspaces.push_back(std::make_unique<Workspace>(widest(problem, keep_packed)));
 
   const int64_t count = int64_t(pairs.size()), batch = 16 * threads;
   for (int64_t begin = 0; begin < count; begin += batch) {
@@ -242,7 +305,7 @@ NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Ru
       else if (a == b)  // tr X^T X
         values[begin + task] = norms[a] * norms[a];
       else
-        values[begin + task] = nuclear_norm(grid, root, a, b, *workspaces[slot]);
+        values[begin + task] = nuclear_norm({grid, packed, root}, a, b, *workspaces[slot]);
     });
     if (rt.progress) rt.progress(double(end) / double(count));
   }

@@ -21,12 +21,15 @@ struct NuclearResult {
   std::vector<double> norm_y;  // [Ly]
 };
 
-// Bytes that one thread needs beyond the inputs.
-int64_t nuclear_workspace(const NuclearProblem& problem);
+// Bytes of all layers packed, and what one thread needs beside them or without them.
+int64_t packed_bytes(const NuclearProblem& problem);
+int64_t nuclear_workspace(const NuclearProblem& problem, bool keep_packed);
 
-// Throws std::invalid_argument naming the layer that holds NaN or infinity. `threads`: how many of
-// the runtime's may work at once.
-NuclearResult nuclear_norms(const NuclearProblem& problem, int threads, const Runtime& rt);
+// keep_packed: every layer is packed once rather than for each pair. `threads`: how many of the
+// runtime's may work at once. Throws std::invalid_argument naming the layer that holds NaN or
+// infinity.
+NuclearResult nuclear_norms(const NuclearProblem& problem, bool keep_packed, int threads,
+                            const Runtime& rt);
 
 // sqrt(x) = sum_j weight[j] * x / (x + shift[j]) for x in [lowest, 1], lowest = 1e-11, to a
 // relative 2e-7; below it the absolute error is 3e-7 at most.

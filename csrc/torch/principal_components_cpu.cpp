@@ -4,10 +4,12 @@
 //           standard deviation first (constant ones stay 0).
 // Shapes    layer [n, p] -> U [n, r], s [r], V^T [r, p], r = min(n, p).
 // Plan      one layer a thread.
-// Numerics  float64 throughout. Layers of lower precision go through the eigenvalues of the smaller
-//           of Xc^T Xc and Xc Xc^T: squaring loses singular values below 1e-8 s_1, which their rank
-//           rule (float32's eps * max(n, p), simcore/basis.py) cuts anyway. float64 layers take the
-//           SVD itself. Columns of U whose singular value is lost are not orthonormal.
+// Numerics  float64, but for the columns of U whose singular value is not far below the largest
+//           (kNear): their rounding in float32 stays small. Layers of lower precision go through
+//           the eigenvalues of the smaller of Xc^T Xc and Xc Xc^T: squaring loses singular values
+//           below 1e-8 s_1, which their rank rule (float32's eps * max(n, p), simcore/basis.py)
+//           cuts anyway. float64 layers take the SVD itself. Columns of U whose singular value is
+//           lost are not orthonormal.
 // Twin      simcore/reference/cca.py:svd
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -23,37 +25,21 @@
 #include <vector>
 
 #include "cpu/covariance.h"
+#include "torch/centred.h"
 #include "torch/options.h"
 
 namespace simcore {
 namespace {
 
+constexpr double kNear = 1.0 / 64;
+
 struct Decomposition {
   at::Tensor u, s, vt;
 };
 
-// Centred columns in float64, scaled by the power of two 2^-exponent to entries near 1: squares of
-// float64's largest and smallest numbers would leave its range.
-struct Centred {
-  at::Tensor values;  // [n, p]
-  int exponent = 0;
-};
-
-cpu::Centring<double> centring_of(const at::Tensor& layer, int64_t index) {
-  auto centring = cpu::make_centring<double>(layer_view(layer), layer.size(0));
-  TORCH_CHECK_VALUE(centring.nonfinite == 0, "X[", index, "]: wanted finite values, got ",
-                    centring.nonfinite, " NaN or infinite of ", layer.numel());
-  return centring;
-}
-
-Centred centre(const at::Tensor& layer, const cpu::Centring<double>& c, bool standardize) {
-  // A copy also where the layer is float64 already: what follows writes in place.
-  at::Tensor x = layer.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  if (c.scale != 1.0) x.mul_(c.scale);
-  x.sub_(to_tensor(c.mean_hi, {x.size(1)})).sub_(to_tensor(c.mean_lo, {x.size(1)}));
-  if (!standardize) return {x, c.exponent};
-  const at::Tensor deviation = x.square().mean(0).sqrt();
-  return {at::where(deviation > 0, x / deviation, 0.0), 0};
+Centred standardized(Centred x) {
+  const at::Tensor deviation = x.values.square().mean(0).sqrt();
+  return {at::where(deviation > 0, x.values / deviation, 0.0), 0};
 }
 
 // Eigenvalues of the smaller side, descending, as singular values, and their vectors as columns.
@@ -80,10 +66,17 @@ Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centrin
   const auto [s, v] = spectrum(c);
   at::Tensor directions = reciprocals(s).unsqueeze(1) * v.t();
   if (standardize) directions = directions * scale;
-  directions = directions.contiguous();
   at::Tensor u = at::empty({n, p}, at::kFloat);
-  cpu::project(layer_view(layer), centring, n, directions.const_data_ptr<double>(), p,
-               u.mutable_data_ptr<float>());
+  float* const out = u.mutable_data_ptr<float>();
+  const int64_t near = (s >= kNear * s[0]).sum().item<int64_t>();
+  const auto single = cpu::make_centring<float>(layer_view(layer), n);
+  const at::Tensor leading =
+      directions.slice(0, 0, near) * std::ldexp(1.0, single.exponent - centring.exponent);
+  cpu::project(layer_view(layer), single, n,
+               leading.to(at::kFloat).contiguous().const_data_ptr<float>(), near, out, p);
+  const at::Tensor others = directions.slice(0, near).contiguous();
+  cpu::project(layer_view(layer), centring, n, others.const_data_ptr<double>(), p - near,
+               out + near, p);
   // Rounding would give a constant column variance again in vectors diag(s) components.
   const at::Tensor vt = v.t().masked_fill(c.diagonal() == 0, 0.0);
   return {u, standardize ? s : s * std::ldexp(1.0, centring.exponent), vt};
@@ -100,15 +93,19 @@ Decomposition by_svd(const Centred& x) {
 }
 
 Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index) {
-  const cpu::Centring<double> centring = centring_of(layer, index);
+  const cpu::Centring<double> centring = centring_of(layer, "X", index);
   const bool narrow = layer.scalar_type() != at::kDouble;
+  const auto columns = [&] {
+    const Centred x = centred(layer, centring);
+    return standardize ? standardized(x) : x;
+  };
   Decomposition d;
   if (!narrow)
-    d = by_svd(centre(layer, centring, standardize));
+    d = by_svd(columns());
   else if (layer.size(1) <= layer.size(0))
     d = tall(layer, centring, standardize);
   else
-    d = wide(centre(layer, centring, standardize));
+    d = wide(columns());
   const at::ScalarType dtype = narrow ? at::kFloat : at::kDouble;
   return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
 }

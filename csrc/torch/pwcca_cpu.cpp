@@ -2,10 +2,11 @@
 //
 // Math      M = U_x^T U_y = P diag(rho) R^T; U_x^T Xc = diag(s) V^T, so that the weights of x are
 //           a_i = sum_j |p_i^T (diag(s) V^T)_j|; value sum(a rho) / sum(a) (Morcos et al. 2018).
-// Plan      float32: eigenvectors P of M M^T on the smaller side, M^T P = R diag(rho) column by
-//           column, so that both directions of a pair come from one decomposition. Where a rho is
-//           below kSmallest of the largest, its square has lost the vectors: that pair takes the
-//           SVD. float64 always does, because M M^T halves the digits.
+// Plan      float32: eigenvectors P of M M^T on the smaller side, P^T M = diag(rho) R^T row by row,
+//           so that both directions of a pair come from one decomposition. Squares of small rho are
+//           lost beside the largest: rows below kStep of it are decomposed again, among themselves,
+//           until none is. Where a rho is 0 to rounding, R is taken from the SVD. float64 always
+//           takes the SVD, because M M^T halves the digits.
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
 // Twin      simcore/reference/cca.py:pwcca
@@ -25,7 +26,8 @@
 namespace simcore {
 namespace {
 
-constexpr double kSmallest = 1e-2;
+constexpr double kStep = 0.1;
+constexpr double kSmallest = 1e-5;
 
 // Canonical directions as rows [c, k], rho [c].
 struct Canonical {
@@ -39,12 +41,27 @@ Canonical by_svd(const at::Tensor& m) {
 
 // m [k_x, k_y] with k_x <= k_y.
 Canonical by_eigenvectors(const at::Tensor& m) {
-  const at::Tensor p = std::get<1>(at::linalg_eigh(m.mm(m.t()))).t();
-  const at::Tensor r = p.mm(m);
-  const at::Tensor rho = r.norm(2, 1).to(at::kDouble);
-  const double largest = rho.max().item<double>();
-  if (largest == 0 || rho.min().item<double>() < kSmallest * largest) return by_svd(m);
-  return {p, r / rho.to(r.scalar_type()).unsqueeze(1), rho.clamp_max(1.0)};
+  const int64_t count = m.size(0);
+  at::Tensor p, product, rho;
+  double largest = 0;
+  for (int64_t rows = count; rows > 0;) {  // the first `rows` are to be decomposed
+    const at::Tensor left = rows == count ? m : product.slice(0, 0, rows);
+    const at::Tensor vectors = std::get<1>(at::linalg_eigh(left.mm(left.t()))).t();
+    const at::Tensor turned = vectors.mm(left);
+    const at::Tensor norms = turned.norm(2, 1, false, at::kDouble);
+    if (rows == count) {
+      p = vectors, product = turned, rho = norms;
+    } else {
+      p.slice(0, 0, rows).copy_(vectors.mm(p.slice(0, 0, rows)));
+      product.slice(0, 0, rows).copy_(turned);
+      rho.slice(0, 0, rows).copy_(norms);
+    }
+    const double top = norms.max().item<double>();
+    largest = std::max(largest, top);
+    if (!(top > kSmallest * largest)) return by_svd(m);
+    rows = (norms < kStep * top).sum().item<int64_t>();  // ascending up to rounding
+  }
+  return {p, product / rho.to(product.scalar_type()).unsqueeze(1), rho.clamp_max(1.0)};
 }
 
 Canonical canonical(const at::Tensor& m) {
@@ -94,7 +111,8 @@ at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorLi
 
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = symmetric ? i : 0; j < across; j++) pairs.push_back({i, j});
+    for (int64_t j = symmetric ? i + 1 : 0; j < across; j++) pairs.push_back({i, j});
+  if (symmetric) result.fill_(1.0);  // the diagonal: all rho are 1
   const int64_t count = int64_t(pairs.size()), batch = 8 * threads;
   for (int64_t begin = 0; begin < count; begin += batch) {
     const int64_t end = std::min(begin + batch, count);
@@ -105,7 +123,7 @@ at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorLi
           at::promote_types(u_x[i].scalar_type(), columns[j].scalar_type());
       const Canonical c = canonical(u_x[i].to(dtype).t().mm(columns[j].to(dtype)));
       out[i][j] = weighted_mean(c.x, c.rho, weighted_x[i].to(dtype));
-      if (symmetric && i != j) out[j][i] = weighted_mean(c.y, c.rho, weighted_x[j].to(dtype));
+      if (symmetric) out[j][i] = weighted_mean(c.y, c.rho, weighted_x[j].to(dtype));
     });
     runtime.progress(double(end) / double(count));
   }

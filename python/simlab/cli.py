@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from simlab.commands import align, listing
+from simlab.commands import align, blocks, finetune, freeze_study, listing, skip, truncate
+from simlab.commands.options import (
+    BatchSize,
+    Epochs,
+    HeldoutSize,
+    LabelColumn,
+    LearningRate,
+    MaxLength,
+    ModelArgument,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+    when,
+)
 from simlab.errors import UserError
 from simlab.measures import help_lines
 
 KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
-USAGE_ERROR, INTERRUPTED = 2, 130
+USAGE_ERROR = 2
 
 app = typer.Typer(
     name="simcore",
@@ -27,28 +42,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-
-ModelArgument = Annotated[
-    str, typer.Argument(help="`minilm` (offline), a local folder, or a model of the hub.")
-]
-TaskArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER "
-        "with its files, a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
-    ),
-]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
-TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
-TrainSize = Annotated[int | None, typer.Option(min=1, help="Training rows (rt: 4000).")]
-HeldoutSize = Annotated[int | None, typer.Option(min=1, help="Held-out rows (rt: 1000).")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the shuffle that splits the rows.")]
-Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
-LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
-BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
-MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out of other inputs.")]
 
 
 @app.command()
@@ -81,55 +74,12 @@ def demo(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
-    with _continues(f"in {out}"):
+    with continues(f"in {out}"):
         run_demo(out, DemoConfig(model, task, options, recipe))
 
 
-@app.command()
-def finetune(
-    model: ModelArgument,
-    task: TaskArgument,
-    out: Annotated[Path, typer.Option(help="Checkpoint folder to write.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of head, shuffling and dropout.")] = 1,
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
-    label_column: LabelColumn = None,
-    train_size: TrainSize = None,
-    heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
-    epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 32,
-    max_length: MaxLength = 64,
-    random_init: Annotated[
-        bool, typer.Option("--random-init", help="Start from random weights instead.")
-    ] = False,
-    overwrite: Overwrite = False,
-) -> None:
-    """Fine-tune a model on a task; the folder loads with plain `from_pretrained`.
-
-    Example: `simcore finetune minilm rt --seed 1 --out runs/ft-1`
-
-    Example: `simcore finetune ./my-bert reviews.csv --text-column body --label-column stars
-    --out runs/mine`
-    """
-    from simlab import console, models, tasks
-    from simlab import finetune as step
-
-    options = tasks.TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
-    )
-    recipe = step.Recipe(
-        epochs, learning_rate, batch_size, max_length, seed=seed, random_init=random_init
-    )
-    with _continues(f"of {out}"):
-        loaded = tasks.load_task(task, options)
-        outcome = step.finetune(models.resolve(model), loaded, recipe, out, replace=overwrite)
-    evaluation = step.read_evaluation(out)
-    console.out.print(
-        f"{out}: held-out {evaluation['metric']} {evaluation['value']:.3f} "
-        f"(n = {evaluation['n']:,}, {_when(outcome.skipped, outcome.seconds)})"
-    )
+finetune.register(app)
+freeze_study.register(app)
 
 
 @app.command()
@@ -177,13 +127,13 @@ def extract(
     options = step.ExtractOptions(
         kind, split, max_length, batch_size, random_seed, words=words, limit=limit
     )
-    with _continues(f"of {out}"):
+    with continues(f"of {out}"):
         loaded = tasks.load_task(task, task_options)
         outcome = step.extract(
             models.resolve(model), loaded, out, options, label=label, seed=seed, replace=overwrite
         )
     console.out.print(
-        f"{out}: {representations.describe(out)} ({_when(outcome.skipped, outcome.seconds)})"
+        f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"
     )
 
 
@@ -238,11 +188,11 @@ def grid(
         "causal": causal or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with _continues(f"of {out}"):
+    with continues(f"of {out}"):
         outcome = grids.write_grid(
             folders, out, comparison, measure, given, joint=joint, replace=overwrite
         )
-    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 
 
 @app.command()
@@ -259,43 +209,14 @@ def localize(
     """
     from simlab import console, localization
 
-    with _continues(f"of {out}"):
+    with continues(f"of {out}"):
         outcome = localization.write_localization(results, out, replace=overwrite)
-    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 
 
-@app.command()
-def truncate(
-    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
-    task: TaskArgument,
-    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
-    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
-    label_column: LabelColumn = None,
-    train_size: TrainSize = None,
-    heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
-    max_length: MaxLength = 64,
-    overwrite: Overwrite = False,
-) -> None:
-    """Feed every layer of a fine-tuned model straight to its head; nothing is trained.
-
-    Example: `simcore truncate runs/ft-1 rt --label "FT[1]" --out runs/results/truncation.parquet`
-    """
-    from simlab import console, tasks
-    from simlab import truncate as step
-
-    options = tasks.TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
-    )
-    with _continues(f"of {out}"):
-        loaded = tasks.load_task(task, options)
-        outcome = step.write_truncation(
-            checkpoint, loaded, out, max_length, label=label, seed=seed, replace=overwrite
-        )
-    console.out.print(f"{out}: written ({_when(outcome.skipped, outcome.seconds)})")
+truncate.register(app)
+blocks.register(app)
+skip.register(app)
 
 
 @app.command()
@@ -344,26 +265,6 @@ def run(arguments: list[str]) -> int:
         return USAGE_ERROR
 
 
-@contextmanager
-def _continues(where: str) -> Iterator[None]:
-    """On Ctrl-C, say how to go on, and exit with the code that shells expect."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        command = " ".join(["simcore", *map(_quoted, sys.argv[1:])])
-        print(
-            f"\ninterrupted: finished steps {where} are kept; continue with `{command}`",
-            file=sys.stderr,
-        )
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _quoted(argument: str) -> str:
-    import shlex
-
-    return shlex.quote(argument)
-
-
 def _number(text: str | None) -> int | float | str | None:
     """An integer is a count, another number a share; what is no number is refused further on."""
     if text is None or text.isdecimal():
@@ -372,10 +273,6 @@ def _number(text: str | None) -> int | float | str | None:
         return float(text)
     except ValueError:
         return text
-
-
-def _when(skipped: bool, seconds: float) -> str:
-    return "done before" if skipped else f"{seconds:.0f} s"
 
 
 if __name__ == "__main__":

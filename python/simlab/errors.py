@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the user."""
+"""The exceptions that stand for what the user can put right."""
 
 
 class UserError(Exception):
@@ -11,3 +11,7 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+
+class WriteError(UserError):
+    """The system refused to write: no room, no permission. A resumable step keeps what it has."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -12,7 +14,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from simlab.errors import WriteError
+
 _BLOCK = 1 << 20
+# What a system answers where the user has to make room or choose another place.
+_REFUSALS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+}
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a full disk and the like, met while `path` is written, into one line.
+
+    Raises
+    ------
+    WriteError
+        The system refused to write. Any other exception passes.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = _refusal(error)
+        if reason is None:
+            raise
+        where = (error.filename if isinstance(error, OSError) else None) or path
+        raise WriteError(f"{where}: wanted to write there, found: {reason}") from error
+
+
+def _refusal(error: Exception) -> str | None:
+    """What the system said when it refused to write; None if `error` is about something else."""
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno in _REFUSALS else None
+    # safetensors quotes the system in its own exception, torch.save does not even do that.
+    quoted = _OS_ERROR.search(str(error)) if type(error).__name__ == "SafetensorError" else None
+    if quoted is not None and int(quoted[1]) in _REFUSALS:
+        return os.strerror(int(quoted[1]))
+    if isinstance(error, RuntimeError) and "inline_container.cc" in str(error):
+        return "torch could not write all of a file; is there room left?"
+    return None
 
 
 @contextmanager
@@ -20,12 +67,19 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it to `path` if the block succeeds.
 
     The suffix is kept, because writers such as matplotlib choose the format by it.
+
+    Raises
+    ------
+    WriteError
+        The disk is full or the place cannot be written (`writing`).
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{uuid.uuid4().hex}.partial{path.suffix}")
     try:
-        yield partial
-        os.replace(partial, path)
+        with writing(path):
+            yield partial
+            os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,46 +15,33 @@ from simlab.batches import batches, collator, encode
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.files import read_json, write_json
-from simlab.jobs import Outcome, run_job
+from simlab.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.jobs import RECORD, Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
+    from simlab.callbacks import CKACallback
     from simlab.tasks import Examples, Task
 
 EVALUATION = "evaluation.json"
 EVALUATION_BATCH = 64
-SAVES_PER_RUN = 4
+CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to fine-tune; the defaults suit a small encoder and a few thousand sentences."""
-
-    epochs: float = 1.0
-    learning_rate: float = 1e-4
-    batch_size: int = 32
-    max_length: int = 64
-    warmup_share: float = 0.1
-    weight_decay: float = 0.01
-    seed: int = 1
-    random_init: bool = False
-
-    def check(self) -> None:
-        """Raise UserError where a value makes no sense."""
-        for option in ("epochs", "learning_rate", "batch_size"):
-            if getattr(self, option) <= 0:
-                name = option.replace("_", "-")
-                raise UserError(f"--{name}: wanted more than 0, found {getattr(self, option)}")
-        if self.max_length < 3:
-            raise UserError(f"--max-length: wanted at least 3, found {self.max_length}")
+_MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
 
 
 def finetune(
-    source: ModelSource, task: Task, recipe: Recipe, folder: Path, *, replace: bool = False
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    replace: bool = False,
+    cka_every: int | None = None,
 ) -> Outcome:
     """Fine-tune `source` on the training rows of `task`; evaluate on the held-out rows.
 
@@ -61,12 +49,22 @@ def finetune(
     ``evaluation.json``. A run that was interrupted continues at its last Trainer checkpoint and
     ends with the weights an uninterrupted run would have.
 
+    Parameters
+    ----------
+    replace
+        What to do if `folder` was made from other inputs: make it anew, or raise.
+    cka_every
+        Also record every so many steps the CKA of each layer with its initial state, on held-out
+        rows (`CKACallback`), in ``cka.parquet``.
+
     Raises
     ------
     UserError
-        A bad recipe or model, or `folder` holds something else and not `replace`.
+        A bad recipe or model, labels that do not vary, a full disk, or `folder` holds something
+        else and not `replace`.
     """
     recipe.check()
+    require_varied_labels(task)
     inputs = {
         "step": "finetune",
         "model": source.fingerprint,
@@ -74,16 +72,58 @@ def finetune(
         "heldout": task.heldout.fingerprint,
         "labels": list(task.label_names),
         "recipe": asdict(recipe),
+        "cka_every": cka_every,
     }
 
     def make(partial: Path) -> None:
-        _train(source, task, recipe, partial)
+        try:
+            _train(source, task, recipe, partial, cka_every)
+        except BaseException:
+            _keep_complete(partial)
+            raise
 
     return run_job(folder, inputs, make, replace=replace, resumable=True)
 
 
+def finetune_seeds(
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folders: Mapping[int, Path],
+    *,
+    replace: bool = False,
+    cka_every: int | None = None,
+) -> Iterator[Outcome]:
+    """`finetune` with each seed into its folder; each is a step of its own and resumes alone."""
+    for seed, folder in folders.items():
+        seeded = dataclasses.replace(recipe, seed=seed)
+        yield finetune(source, task, seeded, folder, replace=replace, cka_every=cka_every)
+
+
+def require_varied_labels(task: Task) -> None:
+    """Check that there is something to learn, and that the metric is defined.
+
+    Raises
+    ------
+    UserError
+        All training labels are the same, or all held-out scores of a regression are.
+    """
+    # The number of the right choice says nothing by itself: it may be the same everywhere.
+    splits = {} if task.is_multiple_choice else {"training": task.train}
+    if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
+        splits["held-out"] = task.heldout
+    for name, examples in splits.items():
+        values = np.unique(examples.labels)
+        if len(values) < 2:
+            only = values[0] if task.is_regression else task.label_names[values[0]]
+            raise UserError(
+                f"task {task.name}: wanted at least two different labels in the {name} rows, "
+                f"found {len(examples)} times {only!s}"
+            )
+
+
 def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe."""
+    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
     return read_json(folder / EVALUATION)
 
 
@@ -113,21 +153,100 @@ def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
     return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
-def _train(source: ModelSource, task: Task, recipe: Recipe, folder: Path) -> None:
-    from transformers import set_seed
+def _train(
+    source: ModelSource, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
+) -> None:
+    quiet_libraries()
+    from simlab.trainer import checkpoint_step, last_checkpoint
 
+    scratch = folder / _TRAINER_FOLDER
+    steps = recipe.steps(len(task.train))
+    checkpoint = last_checkpoint(scratch)
     tokenizer = load_tokenizer(source)
-    model = load_classifier(source, task, seed=recipe.seed, random_init=recipe.random_init)
-    set_seed(recipe.seed)
-    name = "random twin" if recipe.random_init else "fine-tuning"
-    steps = max(1, round(recipe.epochs * -(-len(task.train) // recipe.batch_size)))
-    with progress(f"{name}, seed {recipe.seed}", steps) as advance:
-        scratch = folder / _TRAINER_FOLDER
-        trainer = _make_trainer(model, tokenizer, task, recipe, steps, scratch)
-        trainer.add_callback(_progress_callback(advance))
-        trainer.train(resume_from_checkpoint=_last_checkpoint(scratch))
+    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+        model = _initial_model(source, task, recipe)
+        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every)
+    else:  # interrupted after the last step
+        model = load_classifier(ModelSource(source.name, checkpoint), task)
+        freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    if cka_every is not None:
+        _write_record(tokenizer, task, recipe, folder, cka_every)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
+
+
+def _keep_complete(folder: Path) -> None:
+    """Of an interrupted run, keep complete Trainer checkpoints and nothing half-written."""
+    from simlab.trainer import last_checkpoint, remove_incomplete_checkpoints
+
+    scratch = folder / _TRAINER_FOLDER
+    remove_incomplete_checkpoints(scratch)
+    for path in folder.iterdir():
+        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
+    model = load_classifier(source, task, seed=recipe.seed, random_init=recipe.random_init)
+    freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    return model
+
+
+def _run_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    cka_every: int | None,
+) -> None:
+    from transformers import set_seed
+
+    from simlab.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+
+    set_seed(recipe.seed)
+    rows = encode(tokenizer, task.train, recipe.max_length)
+    for row, label in zip(rows, task.train.labels.tolist(), strict=True):
+        row["labels"] = label
+    callbacks: list[TrainerCallback] = [StepTimes()]
+    if cka_every is not None:
+        callbacks.append(_cka_callback(tokenizer, task, recipe, cka_every))
+    name = "random twin" if recipe.random_init else "fine-tuning"
+    with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
+        trainer = make_trainer(
+            model,
+            tokenizer,
+            rows,
+            collator(tokenizer, task),
+            recipe,
+            folder,
+            [*callbacks, ShowProgress(advance)],
+        )
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _cka_callback(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, every: int
+) -> CKACallback:
+    from simlab.callbacks import CKACallback
+
+    examples = task.heldout.head(min(_MOST_PROBES, len(task.heldout)))
+    return CKACallback(encode(tokenizer, examples, recipe.max_length), every=every)
+
+
+def _write_record(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
+) -> None:
+    """Write what the callback recorded, which the last checkpoint holds."""
+    from simlab.trainer import last_checkpoint, read_state
+
+    callback = _cka_callback(tokenizer, task, recipe, every)
+    callback.take_up(read_state(last_checkpoint(folder / _TRAINER_FOLDER))["log_history"])
+    label = f"FT[{recipe.seed}]"
+    callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
 
 
 def _write_checkpoint(
@@ -138,80 +257,24 @@ def _write_checkpoint(
     recipe: Recipe,
     folder: Path,
 ) -> None:
+    from simlab.trainer import last_checkpoint, median_step_seconds, read_state
+
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
+    state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
+    trained, every = parameter_counts(model)
+    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
     evaluation = {
         "model": source.name,
         "task": task.name,
         "metric": task.metric,
-        "value": task.score(predictions_of(logits, task), task.heldout.labels),
+        "value": scores[task.metric],
+        "scores": scores,
         "n": len(task.heldout),
         "recipe": asdict(recipe),
+        "parameters": every,
+        "trained_parameters": trained,
+        "seconds_per_step": median_step_seconds(state),
     }
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / EVALUATION, evaluation)
-
-
-def _make_trainer(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    recipe: Recipe,
-    steps: int,
-    folder: Path,
-) -> Trainer:
-    quiet_libraries()
-    from transformers import Trainer, TrainingArguments
-    from transformers.trainer_callback import PrinterCallback
-
-    rows = encode(tokenizer, task.train, recipe.max_length)
-    for row, label in zip(rows, task.train.labels.tolist(), strict=True):
-        row["labels"] = label
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
-        warmup_steps=round(recipe.warmup_share * steps),
-        weight_decay=recipe.weight_decay,
-        train_sampling_strategy="group_by_length",
-        save_steps=max(1, -(-steps // SAVES_PER_RUN)),
-        save_total_limit=1,
-        seed=recipe.seed,
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=best_device() == "cuda",
-    )
-    trainer = Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=rows,
-        data_collator=collator(tokenizer, task),
-        processing_class=tokenizer,
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
-def _progress_callback(advance: Callable[[int], None]) -> TrainerCallback:
-    from transformers import TrainerCallback
-
-    class ShowProgress(TrainerCallback):
-        """Draws the project's bar; a resumed run starts it where it left off."""
-
-        def on_train_begin(self, args, state, control, **kwargs):
-            advance(state.global_step)
-
-        def on_step_end(self, args, state, control, **kwargs):
-            advance(1)
-
-    return ShowProgress()
-
-
-def _last_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that is complete: the Trainer writes its state file last."""
-    complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    if not complete:
-        return None
-    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2])))

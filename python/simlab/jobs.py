@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
-from simlab.files import hash_json, read_json, replace_folder, write_json
+from simlab.errors import UserError, WriteError
+from simlab.files import hash_json, read_json, replace_folder, write_json, writing
 
 RECORD = "job.json"
 PARTIAL_SUFFIX = ".partial"
@@ -33,6 +34,7 @@ def run_job(
     *,
     replace: bool = False,
     resumable: bool = False,
+    option: str = "--out",
 ) -> Outcome:
     """Produce `folder` by calling ``make(partial_folder)``, unless it is already there.
 
@@ -48,11 +50,14 @@ def run_job(
         What to do when `folder` was made from other inputs: make it anew, or raise.
     resumable
         Keep what an interrupted `make` left and hand it to the next call with the same key.
+    option
+        The option that named `folder`, for error messages.
 
     Raises
     ------
     UserError
-        `folder` exists, was made from other inputs (or by something else), and not `replace`.
+        `folder` exists, was made from other inputs (or by something else), and not `replace`; or
+        it cannot be written, e.g. because the disk is full.
     """
     key = hash_json(inputs)
     record = _read_record(folder)
@@ -60,19 +65,30 @@ def run_job(
         return Outcome(folder, key, record["seconds"], skipped=True)
     if folder.exists() and not replace:
         raise UserError(
-            f"--out {folder}: wanted a new folder or one made from the same inputs, found "
-            f"{_describe_other(record, inputs)}; choose another --out or pass --overwrite"
+            f"{option} {folder}: wanted a new folder or one made from the same inputs, found "
+            f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
         )
+    with writing(folder):
+        return _make_folder(folder, key, inputs, make, resumable)
+
+
+def _make_folder(
+    folder: Path,
+    key: str,
+    inputs: Mapping[str, Any],
+    make: Callable[[Path], None],
+    resumable: bool,
+) -> Outcome:
     partial = _prepare_partial(folder, key, inputs, resumable)
     spent = read_json(partial / RECORD)["seconds"]
     started = time.monotonic()
     try:
         make(partial)
+        seconds = spent + time.monotonic() - started
+        write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
     except BaseException as error:
         _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
         raise
-    seconds = spent + time.monotonic() - started
-    write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
     replace_folder(partial, folder)
     return Outcome(folder, key, seconds, skipped=False)
 
@@ -96,7 +112,11 @@ def _prepare_partial(folder: Path, key: str, inputs: Mapping[str, Any], resumabl
     if not (resumable and record is not None and record["key"] == key):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        write_json(partial / RECORD, {"key": key, "seconds": 0.0, "inputs": dict(inputs)})
+        try:
+            write_json(partial / RECORD, {"key": key, "seconds": 0.0, "inputs": dict(inputs)})
+        except WriteError:
+            partial.rmdir()
+            raise
     return partial
 
 
@@ -109,7 +129,11 @@ def _after_failure(
     resumable: bool,
 ) -> None:
     """Keep what can be resumed, with the time it cost; a user's mistake leaves nothing."""
-    if resumable and not isinstance(error, UserError):
-        write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
-    else:
+    kept = [path for path in partial.iterdir() if path.name != RECORD]
+    mistake = isinstance(error, UserError) and not isinstance(error, WriteError)
+    if not (resumable and kept) or mistake:
         shutil.rmtree(partial, ignore_errors=True)
+        return
+    # On a full disk the record that is there has to do: it only lacks the time.
+    with contextlib.suppress(WriteError):
+        write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})

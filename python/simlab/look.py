@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +51,41 @@ def draw_curves(axis: Axes, rows: pd.DataFrame) -> None:
             clip_on=False,
             zorder=3,
         )
+    _finish_curves(axis, rows)
+
+
+def draw_modes(axis: Axes, rows: pd.DataFrame, names: Mapping[str, str]) -> None:
+    """One bold line per comparison, the mean of its models, which are drawn thin if several.
+
+    Parameters
+    ----------
+    names
+        What the legend calls each comparison, in the order of drawing.
+    """
+    models = rows["model_x"].nunique()
+    for index, (comparison, name) in enumerate(names.items()):
+        curves = rows[rows["comparison"] == comparison]
+        if curves.empty:
+            continue
+        table = curves.pivot(index="layer_x", columns="model_x", values="value").sort_index()
+        layers, colour = table.index.astype(int), _COLOURS[index]
+        if models > 1:
+            axis.plot(layers, table, color=colour, linewidth=0.7, alpha=0.5)
+        axis.plot(
+            layers,
+            table.mean(axis=1),
+            color=colour,
+            marker=_MARKERS[index],
+            markersize=5,
+            linewidth=1.6,
+            label=f"{name}, mean of {models}" if models > 1 else name,
+            clip_on=False,
+            zorder=3,
+        )
+    _finish_curves(axis, rows)
+
+
+def _finish_curves(axis: Axes, rows: pd.DataFrame) -> None:
     layers = range(int(rows["layer_x"].min()), int(rows["layer_x"].max()) + 1)
     axis.set_xticks(layers, layer_names(layers))
     axis.grid(axis="y", color="0.9", linewidth=0.8)

@@ -2,7 +2,8 @@
 
 `plot_grids` follows Phang et al. 2021, figure 1: one heatmap per comparison, one colour scale.
 `plot_truncation` follows their figure 3: the metric when layer l goes straight to the head.
-Grids of several models at once and localization scores are drawn by `modelplots`.
+Grids of several models at once and localization scores are drawn by `modelplots`, the triangles of
+skipped spans by `skipplots`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.alignplots import alignment_figures, is_alignment
+from simlab.blockplots import outline_blocks
 from simlab.errors import UserError
 from simlab.files import atomic_file
+from simlab.freezeplots import plot_freezing
 from simlab.kinds import CLS
 from simlab.look import (
     PNG_DPI,
     STYLE,
     draw_curves,
+    draw_modes,
     heat_colours,
     layer_names,
     lowest_colour,
@@ -31,7 +35,18 @@ from simlab.look import (
     unusual_options,
 )
 from simlab.modelplots import MEASURE_COLUMNS, plot_models
-from simlab.results import BASELINE, LOCALIZATION, MAJORITY, TRUNCATION, is_joint
+from simlab.results import (
+    BASELINE,
+    BLOCK_SCORE,
+    BLOCKS,
+    FREEZING,
+    LOCALIZATION,
+    MAJORITY,
+    SKIPPING,
+    TRUNCATIONS,
+    is_joint,
+)
+from simlab.skipplots import plot_skipping
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +71,7 @@ class Panel:
     values: np.ndarray
     x_layers: list[int]
     y_layers: list[int]
+    rows: pd.DataFrame
 
 
 def plot_results(
@@ -84,33 +100,42 @@ def plot_results(
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
     aligned = is_alignment(frame)
     alignment, frame = frame[aligned], frame[~aligned]
-    grids = frame[frame["layer_y"].notna()]
+    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
     _require_comparisons(grids, comparisons)
     if comparisons:
         grids = grids[grids["comparison"].isin(comparisons)]
     keys = grids[["task", "comparison"]].agg(tuple, axis=1)
     joint = keys.isin([key for key, rows in grids.groupby(keys) if is_joint(rows)])
     scores = frame[frame["comparison"] == LOCALIZATION]
-    files = _save_pairs(grids[~joint], folder, formats, comparisons)
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    files = _save_pairs(grids[~joint], blocks, folder, formats, comparisons)
     files += _save_models(grids[joint], scores, folder, formats)
-    for task, rows in frame[frame["comparison"] == TRUNCATION].groupby("task"):
+    for task, rows in frame[frame["comparison"].isin(TRUNCATIONS.values())].groupby("task"):
         baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
         files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
+    for task, rows in frame[frame["comparison"] == FREEZING].groupby("task"):
+        files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
+    for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
+        files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
     for name, figure in alignment_figures(alignment).items():
         files += _save(figure, folder / name, formats)
     if not files:
-        raise UserError("results: wanted rows with a grid or a truncation curve, found neither")
+        raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
 def _save_pairs(
-    grids: pd.DataFrame, folder: Path, formats: Sequence[str], comparisons: Sequence[str]
+    grids: pd.DataFrame,
+    blocks: pd.DataFrame,
+    folder: Path,
+    formats: Sequence[str],
+    comparisons: Sequence[str],
 ) -> list[Path]:
     """A figure for every measure, with a panel for every comparison."""
     files: list[Path] = []
     for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False, sort=False):
         first = rows.iloc[0]
-        figure = plot_grids(_ordered(rows, comparisons))
+        figure = plot_grids(_ordered(rows, comparisons), blocks)
         files += _save(figure, folder / f"{first['task']}-{_file_name(first)}", formats)
     return files
 
@@ -130,8 +155,11 @@ def _save_models(
     return files
 
 
-def plot_grids(rows: pd.DataFrame) -> Figure:
-    """Heatmaps of all comparisons in `rows` (one measure, one estimator) on one colour scale."""
+def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure:
+    """Heatmaps of all comparisons in `rows` (one measure, one estimator) on one colour scale.
+
+    Clusters of layers that `blocks` (rows of `simcore blocks`) has for them are outlined.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -147,6 +175,8 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
         axes = figure.subplots(lines, columns, squeeze=False).ravel()
         for axis, panel in zip(axes, panels, strict=False):
             image = _draw_panel(axis, panel, low)
+            if blocks is not None:
+                outline_blocks(axis, panel.rows, panel.x_layers, blocks)
         for axis in axes[len(panels) :]:
             axis.set_axis_off()
         bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
@@ -160,26 +190,34 @@ def plot_grids(rows: pd.DataFrame) -> Figure:
 
 
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """The held-out metric against the layer fed to the head, with the majority-class line."""
+    """The held-out metric against the layer fed to the head, with the majority-class line.
+
+    A line for each model, or where `rows` have several modes a line for each mode.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.8, 3.3), layout="constrained")
         axis = figure.subplots()
-        draw_curves(axis, rows)
+        modes = [mode for mode, name in TRUNCATIONS.items() if name in set(rows["comparison"])]
+        if len(modes) == 1:
+            draw_curves(axis, rows)
+        else:
+            draw_modes(axis, rows, {TRUNCATIONS[mode]: mode for mode in modes})
         for value in baseline.loc[baseline["model_x"] == MAJORITY, "value"][:1]:
             axis.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=MAJORITY)
-        _finish_truncation(axis, rows)
+        _finish_truncation(axis, rows, modes)
     return figure
 
 
-def _finish_truncation(axis: Axes, rows: pd.DataFrame) -> None:
+def _finish_truncation(axis: Axes, rows: pd.DataFrame, modes: Sequence[str]) -> None:
     first = rows.iloc[0]
-    axis.set_xlabel("layer whose CLS vector goes to the task head")
+    what = f"{modes[0].capitalize()} truncation" if len(modes) == 1 else "Truncation"
+    axis.set_xlabel("layer whose classifier vector goes to the task head")
     axis.set_ylabel(f"held-out {first['measure']}")
-    axis.set_title(f"Untuned truncation · task {first['task']} · n = {first['n']:,}")
-    axis.legend(frameon=False, loc="upper left")
+    axis.set_title(f"{what} · task {first['task']} · n = {first['n']:,}")
+    axis.legend(frameon=False, loc="upper left" if len(modes) == 1 else "best")
 
 
 def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:
@@ -231,6 +269,7 @@ def _panels(rows: pd.DataFrame) -> list[Panel]:
                 table.to_numpy(),
                 [int(layer) for layer in table.index],
                 [int(layer) for layer in table.columns],
+                grid[same],
             )
         )
     return panels

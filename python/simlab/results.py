@@ -1,9 +1,9 @@
 """Results: one tidy table, one row per measure and layer pair, in Parquet.
 
 Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
-baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what has no column of
-its own) say what was computed; `kind` says from which representations; `model_x`, `seed_x`,
-`layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, and the `task`.
+freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what
+has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
+`seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 """
 
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # Values of `comparison` that are not grids.
-TRUNCATION = "truncation-untuned"
+TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
+TRUNCATION = TRUNCATIONS["untuned"]
+SKIPPING = "skipping"
+ADVICE = "advice"
 BASELINE = "baseline"
+TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
+BLOCKS, BLOCK_SCORE = "blocks", "block-score"
+FREEZING = "freezing"
+TRAINED, SECONDS = "trained parameters", "seconds per step"  # measures of the freezing study
 MAJORITY = "majority class"
 
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"

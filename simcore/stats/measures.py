@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import simcore
-from simcore._inputs import Array, Layers, as_layer_pair, check_choice
+from simcore import _C
+from simcore._inputs import Array, Layers, as_layer_pair, check_choice, check_max_memory
 from simcore._progress import counted
 from simcore.basis import Basis, bases, per_layer_truncation
 
@@ -83,18 +84,28 @@ class GridMeasure:
         self.function: Callable[..., Any]
         if isinstance(measure, str):
             self.function = getattr(simcore, f"{measure}_grid")
-            self.options["max_memory"] = max_memory
+            bound = _C.memory_bound(check_max_memory(max_memory))
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
+            taken = 0
             if permuted and measure in DECOMPOSED:
-                self._decompose(measure, x, y)
+                taken = self._decompose(measure, x, y, bound)
+            # A draw reorders Y, that of a bootstrap X too.
+            drawn = [*self.y] if permuted else [*self.x, *self.y]
+            taken += sum(_drawn_bytes(layer) for layer in drawn)
+            if taken >= bound:
+                raise ValueError(
+                    f"max_memory: wanted more than {taken} bytes, which the reordered layers of a "
+                    f"draw take, got {bound}"
+                )
+            self.options["max_memory"] = bound - taken
         else:
             self.function = measure
 
-    def _decompose(self, name: str, x: list[Tensor], y: list[Tensor]) -> None:
-        """Bases in place of layers; what truncates or scales them has then been applied."""
+    def _decompose(self, name: str, x: list[Tensor], y: list[Tensor], bound: int) -> int:
+        """Bases in place of layers, and their bytes; what truncates or scales has been applied."""
         cut_x = cut_y = None
-        basis_options: dict[str, Any] = {"max_memory": self.options["max_memory"]}
+        basis_options: dict[str, Any] = {}
         if name in TRUNCATED:
             cut_x = cut_y = self.options.get("truncation", TRUNCATED[name])
             if isinstance(cut_x, list):
@@ -102,9 +113,18 @@ class GridMeasure:
             self.options["truncation"] = None
         if name == "svcca":
             basis_options["standardize"] = self.options.pop("standardize", False)
-        self.y = bases(y or x, truncation=cut_y, **basis_options)
-        if name not in EXPLAINED:
-            self.x = bases(x, truncation=cut_x, **basis_options) if y else self.y
+        explaining = bases(y or x, truncation=cut_y, max_memory=bound, **basis_options)
+        self.y = explaining
+        taken = sum(basis.nbytes for basis in explaining)
+        if name in EXPLAINED:
+            return taken
+        if not y:
+            self.x = explaining
+            return taken
+        left = max(bound - taken, 1)  # 0 would be the default
+        explained = bases(x, truncation=cut_x, max_memory=left, **basis_options)
+        self.x = explained
+        return taken + sum(basis.nbytes for basis in explained)
 
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
         """The grid for layers whose rows are those of the indices (None: as they are)."""
@@ -126,6 +146,11 @@ class GridMeasure:
                 grids.append(self(index if paired else None, index))
                 warnings.simplefilter("ignore", UserWarning)
         return torch.stack(grids)
+
+
+def _drawn_bytes(layer: Tensor | Basis) -> int:
+    """What a draw copies of it."""
+    return layer.vectors.nbytes if isinstance(layer, Basis) else layer.nbytes
 
 
 def computed_in(layers: Sequence[Tensor]) -> torch.dtype:

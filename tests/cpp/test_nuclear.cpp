@@ -147,7 +147,8 @@ TEST(grids_match_jacobi) {
   for (int64_t width : widths) layers.push_back(random(n * width, unsigned(width)));
   for (size_t l = 0; l < widths.size(); l++)
     problem.x.push_back({layers[l].data(), DType::f64, widths[l], widths[l], 1});
-  const NuclearResult got = nuclear_norms(problem, 1, Runtime::serial());
+  const NuclearResult got = nuclear_norms(problem, true, 1, Runtime::serial());
+  CHECK(got.xy == nuclear_norms(problem, false, 1, Runtime::serial()).xy);
   const int64_t count = int64_t(widths.size());
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = 0; j < count; j++) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def tiny_bert(tmp_path_factory) -> ModelSource:
 def minilm() -> ModelSource:
     """The real six-block encoder of the assets; tests that use it need them."""
     return resolve("minilm")
+
+
+@pytest.fixture
+def small_files():
+    """Let the system refuse files of more than 20 kB, as a full disk refuses to grow them."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from simlab.measures import MEASURES
 from simlab.representations import load_representations
 from simlab.results import as_xarray, read_results
 
-COMMANDS = ("demo", "finetune", "extract", "grid", "localize", "truncate", "plot")
+COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
+COMMANDS += ("skip", "plot")
 
 
 @pytest.fixture

@@ -1,23 +1,30 @@
-"""Untuned truncation: the last layer is the model itself, whatever the architecture."""
+"""Truncation: untuned, tuned and tuned-orig, from the command to the figure."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
+from tinyclassifiers import choice_task, save_classifier
+from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
+from tolerance import BATCHED_STATES
 
 from simlab.batches import batches, encode
 from simlab.errors import UserError
 from simlab.families import apply_head
-from simlab.finetune import predict_logits
+from simlab.files import write_json
+from simlab.finetune import EVALUATION, predict_logits
+from simlab.heads import HeadRecipe
 from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.plots import plot_results, plot_truncation
+from simlab.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.truncate import truncated_logits, truncation_rows
+from simlab.truncate import MODES, TruncationOptions, truncate, truncation_rows
+
+QUICK = HeadRecipe(most_steps=10, steps_between=5)
+OPTIONS = TruncationOptions(recipe=QUICK)
 
 
-def save_classifier(folder, architecture, task):
-    """A checkpoint with a (random) head, as fine-tuning writes it."""
-    source = resolve(str(save_tiny_model(folder, architecture)))
-    load_classifier(source, task, seed=5).save_pretrained(folder)
-    return source
+def truncated_logits(source, task, max_length):
+    return truncate(source, task, max_length, "untuned", OPTIONS).logits
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -61,5 +68,106 @@ def test_a_head_of_another_size_is_refused(tmp_path, review_task):
     source = save_classifier(tmp_path / "bert", "bert", review_task)
     table = tmp_path / "three.csv"
     table.write_text("text,label\n" + "".join(f"the film {i},{i % 3}\n" for i in range(30)))
-    with pytest.raises(UserError, match="wanted a head with 3 outputs, found 2"):
-        truncated_logits(source, load_task(str(table)), 64)
+    for mode in ("untuned", "tuned"):
+        with pytest.raises(UserError, match="wanted a head with 3 outputs, found 2"):
+            truncate(source, load_task(str(table)), 64, mode, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, review_task, tiny_bert):
+    """A checkpoint that says what it was fine-tuned from."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "ft"
+    source = save_classifier(folder, "bert", review_task)
+    write_json(folder / EVALUATION, {"model": str(tiny_bert.path)})
+    return source
+
+
+def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_task):
+    recipe = HeadRecipe(most_steps=200, steps_between=20, batch_size=16)
+    tuned = truncate(checkpoint, review_task, 64, "tuned", TruncationOptions(recipe=recipe))
+    untuned = truncated_logits(checkpoint, review_task, 64)
+    truth = review_task.heldout.labels
+    better = [(logits.argmax(1) == truth).mean() for logits in tuned.logits]
+    before = [(logits.argmax(1) == truth).mean() for logits in untuned]
+    assert tuned.logits.shape == untuned.shape == (LAYERS + 1, 32, 2)
+    assert max(better[1:]) > max(before[1:])
+    still = TruncationOptions(recipe=HeadRecipe(most_steps=1, learning_rate=0.0))
+    start = truncate(checkpoint, review_task, 64, "tuned", still).logits
+    np.testing.assert_allclose(start, untuned, rtol=0, atol=BATCHED_STATES * np.abs(untuned).max())
+
+
+def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
+    still = HeadRecipe(most_steps=1, learning_rate=0.0, seed=3)
+    options = TruncationOptions(recipe=still)
+    found = truncate(checkpoint, review_task, 64, "tuned-orig", options).logits
+    fresh = load_classifier(tiny_bert, review_task, seed=3)
+    wanted = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
+    np.testing.assert_allclose(found[-1], wanted, rtol=0, atol=BATCHED_STATES)
+
+
+@pytest.mark.parametrize("kind", ["regression", "pair", "choices"])
+def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
+    if kind == "choices":
+        task = choice_task()
+    else:
+        table = tmp_path / "table.csv"
+        labels = [i % 2 if kind == "pair" else i / 8 for i in range(40)]
+        words = [f"{FILLER[i % 12]} {BAD[i % 5]},{GOOD[i % 4 + 1]}" for i in range(40)]
+        rows = [f"{text},{label}" for text, label in zip(words, labels, strict=True)]
+        table.write_text("text,pair,label\n" + "\n".join(rows))
+        task = load_task(str(table), TaskOptions(pair_column="pair"))
+    source = save_classifier(tmp_path / "ft", "bert", task)
+    options = TruncationOptions(MODES, str(tiny_bert.path), recipe=QUICK)
+    rows = truncation_rows(source, task, 64, options, label="FT", seed=None)
+    assert [(row.comparison, row.layer_x) for row in rows] == [
+        (name, layer) for name in TRUNCATIONS.values() for layer in range(LAYERS + 1)
+    ]
+    assert {row.measure for row in rows} == {task.metric}
+    # The classifier token is the same in every text before the first layer: no rank correlation.
+    undefined = [np.isnan(row.value) for row in rows]
+    assert undefined == [kind == "regression" and row.layer_x == 0 for row in rows]
+    whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
+    assert np.array_equal(truncated_logits(source, task, 64)[-1], whole)
+
+
+def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, reviews):
+    out = tmp_path / "results" / "t.parquet"
+    modes = [argument for mode in MODES for argument in ("--mode", mode)]
+    arguments = ("truncate", checkpoint.path, reviews, *COLUMNS, *modes, "--advise", "0.1")
+    code, printed, _ = simcore(*arguments, "--label", "FT[1]", "--out", out)
+    assert code == 0
+    for mode in MODES:
+        assert f"FT[1], {mode}: " in printed
+    assert "done before" in simcore(*arguments, "--label", "FT[1]", "--out", out)[1]
+    frame = read_results(out)
+    curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
+    assert len(curves) == 3 * (LAYERS + 1)
+    assert curves["options"].isna().sum() == LAYERS + 1
+    (file,) = plot_results(frame, tmp_path / "figures", ("png",))
+    assert file.name == "reviews-truncation.png"
+    one, other = curves, curves.assign(model_x="FT[2]", value=curves["value"] + 0.1)
+    (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes
+    lines = {line.get_label(): line.get_ydata() for line in axis.lines}
+    for mode, name in TRUNCATIONS.items():
+        mean = one.loc[one["comparison"] == name, "value"].to_numpy() + 0.05
+        np.testing.assert_allclose(lines[f"{mode}, mean of 2"], mean)
+
+
+def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_bert):
+    out = tmp_path / "out.parquet"
+    start = ("truncate", checkpoint.path, reviews, *COLUMNS)
+    cases = [
+        ((*start,), "--out"),
+        ((*start, "--advise", "0.1"), "--out"),
+        ((*start, "--mode", "tune", "--out", out), "--mode tune: wanted one of untuned, tuned"),
+        ((*start, "--mode", "tuned", "--mode", "tuned", "--out", out), "wanted each once"),
+        ((*start, "--advise", "-1", "--out", out), "--advise -1.0"),
+        ((*start, "--mode", "tuned-orig", "--original", "a/b/c", "--out", out), "a/b/c"),
+        (("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"),
+    ]
+    for arguments, message in cases:
+        code, _, errors = simcore(*arguments)
+        assert code == 2
+        assert len(errors) == 1
+        assert message in errors[0]
+    assert not list(tmp_path.iterdir())

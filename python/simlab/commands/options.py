@@ -18,7 +18,8 @@ ModelArgument = Annotated[
 TaskArgument = Annotated[
     str,
     typer.Argument(
-        help="`rt`, `stsb` (offline), a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+        help="A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER "
+        "with its files, a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]

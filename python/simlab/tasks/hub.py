@@ -80,8 +80,10 @@ def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
     return splits[split].to_pandas()
 
 
-def download(name: str) -> dict[str, Any]:
+def download(name: str, task: str | None = None) -> dict[str, Any]:
     """Load all splits of ``NAME`` or ``hub:NAME[:CONFIG]`` from the hub or its cache.
+
+    `task` is the named task that they are for, if any.
 
     Raises
     ------
@@ -99,12 +101,14 @@ def download(name: str) -> dict[str, Any]:
         return dict(datasets.load_dataset(path, config or None))
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
         # A RuntimeError: a data set that is a script, which the library no longer runs.
-        files = ", ".join(FILE_SUFFIXES)
+        wanted = (
+            f"the data set {name} of the hub, or its files as {task}:FOLDER"
+            if task
+            else f"{', '.join(TASKS)}, one of them with its files as NAME:FOLDER, a file "
+            f"({', '.join(FILE_SUFFIXES)}), a folder or a data set of the hub"
+        )
         reason = str(error).strip().partition("\n")[0]
-        raise UserError(
-            f"task {name}: wanted {', '.join(TASKS)}, one of them with its folder as NAME:FOLDER, "
-            f"a file ({files}), a folder or a data set of the hub, found: {reason}"
-        ) from error
+        raise UserError(f"task {task or name}: wanted {wanted}, found: {reason}") from error
 
 
 class _Downloaded:

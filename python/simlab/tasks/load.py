@@ -63,7 +63,7 @@ def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
 
 def _split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
     if not folder:
-        splits = hub.download(spec.hub)
+        splits = hub.download(spec.hub, spec.name)
         return lambda split: hub.table(splits, split, f"task {spec.name}")
     path = Path(folder).expanduser()
     if not path.is_dir():

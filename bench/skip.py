@@ -1,0 +1,153 @@
+"""Skipping every span of layers: one sweep beside a forward pass for each span.
+
+Both run the same model on the same padded batches and give the logits of the model and of the model
+without each contiguous span. The loop's pass leaves the layers of a span out and runs all others.
+
+    python -m bench.skip --repeats 5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench import harness
+from simlab.chain import LayerChain
+from simlab.families import family_of
+from simlab.skip import loop_evaluations, plan_skip, skip_logits, spans, sweep_evaluations
+
+VOCABULARY, LABELS = 1000, 2
+MEMORY = 2**30
+
+
+@dataclass(frozen=True)
+class Contestant:
+    run: Callable[[Tensor], object]
+
+
+@cache
+def encoder(layers: int, width: int) -> Any:
+    """A BERT of random weights with a head; what is in the weights costs no time."""
+    from transformers import AutoModelForSequenceClassification, BertConfig
+
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=12,
+        intermediate_size=4 * width,
+        num_labels=LABELS,
+    )
+    torch.manual_seed(0)
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+def batch_of(ids: Tensor) -> dict[str, Tensor]:
+    """Token numbers as the model's arguments; 0 is padding."""
+    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+
+
+@contextmanager
+def left_out(model: Any, start: int, end: int) -> Iterator[None]:
+    """The model without layers `start` to `end` - 1."""
+    encoder_module = model.bert.encoder
+    whole = encoder_module.layer
+    encoder_module.layer = torch.nn.ModuleList([*whole[:start], *whole[end:]])
+    try:
+        yield
+    finally:
+        encoder_module.layer = whole
+
+
+def sweep(model: Any, ids: Tensor) -> Tensor:
+    """``[spans, n, labels]``; all examples of a batch in one sweep if memory allows it."""
+    layers = len(family_of(model).layers(model))
+    batch = batch_of(ids)
+    plan = plan_skip(model, layers, batch, MEMORY)
+    parts = []
+    for part in ids.split(plan.examples):
+        found = skip_logits(LayerChain(model, batch_of(part)), plan.states)
+        parts.append(torch.stack([found[span] for span in spans(layers)]))
+    return torch.cat(parts, dim=1)
+
+
+def loop(model: Any, ids: Tensor) -> Tensor:
+    """``[spans, n, labels]``, one forward pass for each span."""
+    logits = []
+    for start, end in spans(len(family_of(model).layers(model))):
+        with left_out(model, start, end):
+            logits.append(model(**batch_of(ids)).logits)
+    return torch.stack(logits)
+
+
+@dataclass(frozen=True)
+class Job(harness.Job):
+    """Batches of `tokens` tokens of which some are padding."""
+
+    layers: int
+    width: int
+    batches: int
+    batch: int
+    tokens: int
+    timed: bool = True
+
+    def contestants(self) -> Mapping[str, Contestant]:
+        return {"ours": self._contestant(sweep), "a pass for each span": self._contestant(loop)}
+
+    def _contestant(self, function: Callable[[Any, Tensor], Tensor]) -> Contestant:
+        model = encoder(self.layers, self.width)
+
+        @torch.inference_mode()
+        def run(ids: Tensor) -> Tensor:
+            return torch.cat([function(model, batch) for batch in ids], dim=1)
+
+        return Contestant(run)
+
+    def data(self) -> Tensor:
+        """Token numbers ``[batches, batch, tokens]``; a row in four is half padding."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (self.batches, self.batch, self.tokens)
+        ids = torch.randint(1, VOCABULARY, shape, generator=generator)
+        ids[:, ::4, self.tokens // 2 :] = 0
+        return ids
+
+    def tiny(self) -> Job:
+        return replace(self, batches=1, batch=1, tokens=4)
+
+    def scaled(self, factor: float) -> Job:
+        return replace(self, batch=max(1, int(self.batch * factor)))
+
+    def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
+        """Against a pass for each span in float64, over one example."""
+        model = encoder(self.layers, self.width).double()
+        try:
+            with torch.inference_mode():
+                wanted = loop(model, x[0, :1]).numpy()
+        finally:
+            model.float()
+        return float(np.abs(grid[:, :1] - wanted).max())
+
+    def floor_flops(self) -> float:
+        """The products of the layers that have to run at least once; scores included."""
+        tokens = self.batches * self.batch * self.tokens
+        per_token = 24 * self.width**2 + 4 * self.tokens * self.width
+        return sweep_evaluations(self.layers) * per_token * tokens
+
+
+JOBS = {
+    "skip6": Job(layers=6, width=384, batches=2, batch=64, tokens=48),
+    "skip12": Job(layers=12, width=384, batches=1, batch=64, tokens=48),
+}
+
+if __name__ == "__main__":
+    for name, job in JOBS.items():
+        least = sweep_evaluations(job.layers) / loop_evaluations(job.layers)
+        print(f"{name}: layers of the sweep over layers of the loop {least:.3f}")
+    harness.main({"skip": JOBS}, __doc__)

@@ -1,0 +1,74 @@
+"""``simcore blocks``: clusters of consecutive layers, and how block diagonal a grid is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simlab.commands.options import Overwrite, continues
+
+if TYPE_CHECKING:
+    from simlab.blocks import Blocks
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(blocks)
+
+
+def blocks(
+    results: Annotated[
+        list[Path], typer.Argument(help="Results files with grids, or folders of them.")
+    ],
+    clusters: Annotated[
+        int | None, typer.Option(min=1, help="How many clusters; default: what the grid says.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Results file (.parquet) to write; `plot` outlines them.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Split the layers of every model-with-itself grid (FT-FT) into clusters, and score them.
+
+    The score is 1 for perfect blocks, and 0 where similarity depends on distance alone.
+
+    Example: `simcore blocks runs/results --out runs/results/blocks.parquet`
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    from simlab import blocks as step
+    from simlab import console
+    from simlab.results import read_results, results_files
+
+    with continues("are written" if out is None else f"of {out}"):
+        files = [f for f in results_files(results) if out is None or f.resolve() != out.resolve()]
+        found = list(step.block_rows(read_results(files), clusters))
+        if out is not None:
+            step.write_blocks(files, out, clusters, replace=overwrite)
+    table = Table(title="How block diagonal: 1 perfect blocks, 0 no more than distance explains")
+    for name in ("task", "model", "measure", "clusters"):
+        table.add_column(name)
+    for name in ("score", "within", "between"):
+        table.add_column(name, justify="right")
+    for layers, rows in found:
+        first = rows[0]
+        parts = (first.measure, first.kernel, first.estimator, first.kind, first.options)
+        measure = " ".join(part for part in parts if part)
+        numbers = (f"{value:.2f}" for value in (layers.score, layers.within, layers.between))
+        names = (first.task, first.model_x, measure, _spans(layers))
+        table.add_row(*map(escape, names), *numbers)
+    console.out.print(table)
+    if out is not None:
+        console.out.print(f"{out}: written")
+
+
+def _spans(layers: Blocks) -> str:
+    """The clusters by their first and last layer; 0 is the embedding output."""
+    spans = (
+        f"{cluster[0]}–{cluster[-1]}" if len(cluster) > 1 else f"{cluster[0]}"
+        for cluster in layers.clusters
+    )
+    return " | ".join(spans)

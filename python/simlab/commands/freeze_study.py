@@ -1,0 +1,134 @@
+"""``simcore freeze-study``: what freezing the bottom or the top costs and saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simlab.commands.finetune import (
+    AdamEpsilon,
+    BatchSize,
+    Epochs,
+    GroupByLength,
+    LearningRate,
+    MaxLength,
+    MaxSteps,
+    RecipeName,
+    Warmup,
+    WeightDecay,
+    tell_evaluation,
+)
+from simlab.commands.options import (
+    HeldoutSize,
+    LabelColumn,
+    ModelArgument,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("freeze-study")(freeze_study)
+
+
+def freeze_study(
+    model: ModelArgument,
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints, results and figures.")],
+    bottom: Annotated[
+        list[int] | None, typer.Option(help="Layers from the bottom, repeatable.")
+    ] = None,
+    top: Annotated[list[int] | None, typer.Option(help="Layers from the top, repeatable.")] = None,
+    seeds: Annotated[str, typer.Option(help="`0..4` or `0,3,7`.")] = "1",
+    recipe_name: RecipeName = "quick",
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    epochs: Epochs = None,
+    max_steps: MaxSteps = None,
+    learning_rate: LearningRate = None,
+    batch_size: BatchSize = None,
+    max_length: MaxLength = None,
+    warmup: Warmup = None,
+    weight_decay: WeightDecay = None,
+    adam_epsilon: AdamEpsilon = None,
+    group_by_length: GroupByLength = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Fine-tune with nothing, the top or the bottom frozen: metric, parameters, time of a step.
+
+    Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
+    --out runs/freezing`
+    """
+    from simlab import console, models, plots, recipes, tasks
+    from simlab import freeze_study as study
+    from simlab.results import read_results
+
+    options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    given = {
+        "epochs": epochs,
+        "max_steps": max_steps,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "max_length": max_length,
+        "warmup": warmup,
+        "weight_decay": weight_decay,
+        "adam_epsilon": adam_epsilon,
+        "group_by_length": group_by_length,
+    }
+    freezes, numbers = study.ways(bottom or (), top or ()), recipes.parse_seeds(seeds)
+    with continues(f"in {out}"):
+        loaded = tasks.load_task(task, options)
+        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
+        source = models.resolve(model)
+        for outcome in study.run_study(
+            source, loaded, recipe, freezes, numbers, out, replace=overwrite
+        ):
+            if outcome.path.is_dir():
+                tell_evaluation(outcome)
+        frame = read_results(out / study.RESULTS)
+        files = plots.plot_results(frame, out / "figures")
+    _print(study.summary(frame), loaded.name)
+    for file in (out / study.RESULTS, out / study.CSV, *files):
+        console.out.print(str(file))
+
+
+def _print(summary: pd.DataFrame, task: str) -> None:
+    import math
+
+    from rich.table import Table
+
+    from simlab import console
+
+    table = Table(title=f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
+    table.add_column("frozen")
+    names = (summary["metric"].iloc[0], "± sd", "trained parameters", "ms per step", "time saved")
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in summary.itertuples():
+        spread = row.standard_deviation
+        table.add_row(
+            row.freeze,
+            f"{row.mean:.3f}",
+            "" if math.isnan(spread) else f"{spread:.3f}",
+            f"{row.trained_parameters:,}",
+            f"{1000 * row.seconds_per_step:.0f}",
+            f"{row.time_saved:.0%}",
+        )
+    console.out.print(table)

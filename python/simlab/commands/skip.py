@@ -1,0 +1,71 @@
+"""``simcore skip``: the metric without every contiguous span of layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simlab.commands.options import (
+    HeldoutSize,
+    LabelColumn,
+    MaxLength,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+    when,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(skip)
+
+
+def skip(
+    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
+    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    max_length: MaxLength = 64,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(min=1, help="Bytes for hidden states, e.g. 1e9; default: a quarter of free."),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Leave out every contiguous span of layers of a fine-tuned model; nothing is trained.
+
+    Example: `simcore skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet`
+    """
+    from simlab import console, tasks
+    from simlab import skip as step
+
+    options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    with continues(f"of {out}"):
+        loaded = tasks.load_task(task, options)
+        outcome = step.write_skip(
+            checkpoint,
+            loaded,
+            out,
+            max_length,
+            label=label,
+            seed=seed,
+            max_memory=None if max_memory is None else int(max_memory),
+            replace=overwrite,
+        )
+    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")

@@ -1,0 +1,138 @@
+"""``simcore truncate``: every layer straight to a head; models of the first layers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simlab.commands.options import (
+    HeldoutSize,
+    LabelColumn,
+    MaxLength,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+    when,
+)
+
+if TYPE_CHECKING:
+    from simlab.tasks import Task
+    from simlab.truncate import TruncationOptions
+
+MODES_HELP = "`untuned`, `tuned` or `tuned-orig`, repeatable; default: untuned."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(truncate)
+
+
+def truncate(
+    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
+    task: TaskArgument,
+    out: Annotated[Path | None, typer.Option(help="Results file (.parquet) to write.")] = None,
+    mode: Annotated[list[str] | None, typer.Option(help=MODES_HELP)] = None,
+    original: Annotated[
+        str | None,
+        typer.Option(help="The model before fine-tuning; default: as the checkpoint says."),
+    ] = None,
+    export: Annotated[
+        tuple[int, Path] | None,
+        typer.Option(metavar="K DIR", help="Write the first K layers and the head to DIR."),
+    ] = None,
+    advise: Annotated[
+        float | None,
+        typer.Option(help="Name the fewest layers whose metric is lower by so much at most."),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = 0,
+    max_length: MaxLength = 64,
+    overwrite: Overwrite = False,
+) -> None:
+    """Feed every layer of a fine-tuned model straight to a head; shorten the model.
+
+    `untuned` uses the model's own head, `tuned` fine-tunes it further for each layer, and
+    `tuned-orig` trains a head for each layer of the model before fine-tuning.
+
+    Example: `simcore truncate runs/ft-1 rt --mode untuned --mode tuned --mode tuned-orig
+    --label "FT[1]" --out runs/results/truncation.parquet`
+
+    Example: `simcore truncate runs/ft-1 rt --advise 0.01 --out runs/results/advice.parquet`
+
+    Example: `simcore truncate runs/ft-1 rt --export 4 runs/ft-1-short`
+    """
+    from simlab import console, tasks
+    from simlab import truncate as step
+    from simlab.advice import describe_advice
+    from simlab.errors import UserError
+    from simlab.results import read_results
+
+    if out is None and (export is None or advise is not None):
+        raise UserError("--out: wanted a results file, found none")
+    options = step.TruncationOptions(tuple(mode or (step.UNTUNED,)), original, advise)
+    options.check()
+    task_options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    with continues(f"of {out or export[1]}"):
+        loaded = tasks.load_task(task, task_options)
+        if out is not None:
+            outcome = step.write_truncation(
+                checkpoint,
+                loaded,
+                out,
+                max_length,
+                options,
+                label=label,
+                seed=seed,
+                replace=overwrite,
+            )
+            for line in describe_advice(read_results(out)):
+                console.out.print(line)
+            console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+        if export is not None:
+            _export(checkpoint, *export, loaded, max_length, options, overwrite)
+
+
+def _export(
+    checkpoint: Path,
+    layers: int,
+    folder: Path,
+    task: Task,
+    max_length: int,
+    options: TruncationOptions,
+    overwrite: bool,
+) -> None:
+    """Write the shorter model, and print it beside the whole one."""
+    from rich.table import Table
+
+    from simlab import console, shorten
+
+    outcome = shorten.export(
+        checkpoint, layers, folder, task, max_length, options, replace=overwrite
+    )
+    table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
+    for name in (checkpoint, folder):
+        found = shorten.measure_checkpoint(name, task, max_length)
+        table.add_row(
+            str(name),
+            str(found.layers),
+            f"{found.parameters:,}",
+            f"{found.megabytes:.1f}",
+            f"{found.ms_per_example:.2f}",
+            f"{found.value:.3f}",
+        )
+    console.out.print(table)
+    console.out.print(f"{folder}: written ({when(outcome.skipped, outcome.seconds)})")
