@@ -37,14 +37,18 @@ def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str
 
 
 def _svcca() -> dict[str, Contestant]:
-    return _contestants("svcca", torch_per_pair=formulas.svcca_per_pair)
-
-
-def _svcca_alone() -> dict[str, Contestant]:
     return _contestants("svcca")
 
 
+def _svcca_pairs() -> dict[str, Contestant]:
+    return _contestants("svcca", torch_per_pair=formulas.svcca_per_pair)
+
+
 def _pwcca() -> dict[str, Contestant]:
+    return _contestants("pwcca")
+
+
+def _pwcca_pairs() -> dict[str, Contestant]:
     return _contestants("pwcca", torch_per_pair=formulas.pwcca_per_pair)
 
 
@@ -114,8 +118,10 @@ class Job(harness.LayersJob):
 
 JOBS = {
     "svcca13": Job(13, 1600, 768, "svcca", _svcca),
-    "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca_alone, _minilm),
+    "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca, _minilm),
+    "svcca13_pairs": Job(13, 1600, 768, "svcca", _svcca_pairs),
     "pwcca13": Job(13, 1600, 768, "pwcca", _pwcca),
+    "pwcca13_pairs": Job(13, 1600, 768, "pwcca", _pwcca_pairs),
     "procrustes13": Job(13, 1600, 768, "procrustes", _procrustes),
     "neuronsim13": Job(13, 1600, 768, "neuronsim", _neuronsim),
     "mixedsim13": Job(13, 1600, 768, "mixedsim", _mixedsim),
