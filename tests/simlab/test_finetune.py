@@ -203,7 +203,7 @@ def wait_for_checkpoint(process, folder):
 def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, reviews):
     out = tmp_path / "checkpoint"
     command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
-    command += [*COLUMNS, "--out", str(out), "--epochs", "4", "--batch-size", "2"]
+    command += [*COLUMNS, "--out", str(out), "--epochs", "12", "--batch-size", "2"]
     partial = tmp_path / "checkpoint.partial" / "trainer"
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for_checkpoint(process, partial)

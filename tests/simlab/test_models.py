@@ -21,7 +21,7 @@ from simlab.models import (
     resolve,
 )
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
-from simlab.truncate import truncated_logits
+from simlab.truncate import TruncationOptions, truncate
 
 WEIGHTS = "model.safetensors"
 
@@ -117,7 +117,7 @@ def test_a_head_of_another_size_or_kind_is_refused(
         require_head(model, source, choice_task)
     load_classifier(source, choice_task).save_pretrained(checkpoint)
     with pytest.raises(UserError, match="wanted a classifier head, found a multiple-choice head"):
-        truncated_logits(source, review_task, 64)
+        truncate(source, review_task, 64, "untuned", TruncationOptions())
 
 
 def test_a_head_whose_size_the_configuration_denies_is_refused(checkpoint):

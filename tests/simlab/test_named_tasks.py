@@ -19,7 +19,7 @@ from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.representations import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
 from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
-from simlab.truncate import truncated_logits
+from simlab.truncate import TruncationOptions, truncate
 
 LIBRARY = {
     "accuracy": sklearn.metrics.accuracy_score,
@@ -151,7 +151,7 @@ def test_multiple_choice_goes_through_truncation_and_extraction(tmp_path, folder
     name = f"hellaswag:{folders['hellaswag']}"
     assert simcore("finetune", encoder, name, "--epochs", 0.1, "--out", checkpoint)[0] == 0
     source = resolve(str(checkpoint))
-    logits = truncated_logits(source, task, 64)
+    logits = truncate(source, task, 64, "untuned", TruncationOptions()).logits
     model, tokenizer = load_classifier(source), load_tokenizer(source)
     assert logits.shape == (LAYERS + 1, HELDOUT, 4)
     assert np.array_equal(logits[-1], predict_logits(model, tokenizer, task.heldout, 64))
