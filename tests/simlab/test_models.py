@@ -142,10 +142,10 @@ def test_an_architecture_that_the_library_does_not_know_is_refused(
 
 def test_a_text_longer_than_the_model_allows_is_refused(tmp_path, simcore, tiny_bert):
     path = tmp_path / "long.csv"
-    path.write_text(f"text,label\nthe film,1\n{'plot ' * 100},0\nthe plot,1\na cast,0\n")
+    path.write_text(f"text,label\nthe film,1\n{'plot ' * 100},0\nthe plot,1\na cast,0\nfilm,1\nplot,0\n")
     for command in ("extract", "finetune"):
         out = tmp_path / command
-        wanted = ("--heldout-size", 3, "--max-length", 200, "--out", out)
+        wanted = ("--heldout-size", 3, "--split-seed", 4, "--max-length", 200, "--out", out)
         check_refused(
             simcore(command, tiny_bert.path, path, *wanted),
             "--max-length 200: wanted at most 64",
