@@ -142,7 +142,8 @@ def test_an_architecture_that_the_library_does_not_know_is_refused(
 
 def test_a_text_longer_than_the_model_allows_is_refused(tmp_path, simcore, tiny_bert):
     path = tmp_path / "long.csv"
-    path.write_text(f"text,label\nthe film,1\n{'plot ' * 100},0\nthe plot,1\na cast,0\nfilm,1\nplot,0\n")
+    rows = ("the film,1", f"{'plot ' * 100},0", "the plot,1", "a cast,0", "film,1", "plot,0")
+    path.write_text("\n".join(("text,label", *rows)))
     for command in ("extract", "finetune"):
         out = tmp_path / command
         wanted = ("--heldout-size", 3, "--split-seed", 4, "--max-length", 200, "--out", out)
