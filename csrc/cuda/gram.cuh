@@ -63,7 +63,7 @@ __device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, 
 
 // Blocks: tiles of the group, layers.
 template <typename Product, Entry entry>
-__global__ void __launch_bounds__(Product::kThreads)
+__global__ void __launch_bounds__(Product::kThreads, 1)
     gram_tiles(GramArguments<typename Product::Value> g, typename Product::Value* gram) {
   using T = typename Product::Value;
   constexpr int64_t side = Product::kTile;
@@ -112,7 +112,7 @@ SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : 
 
 // gram [L][entries]; blocks: tiles of layer pairs, shares of the entries in chunks of `chunk`.
 template <typename Product>
-__global__ void __launch_bounds__(Product::kThreads)
+__global__ void __launch_bounds__(Product::kThreads, 1)
     contract(const typename Product::Value* gram, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;
