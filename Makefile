@@ -61,6 +61,10 @@ endif
 TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import include_paths; \
   print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
 
+# Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
+gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
+	tools/gpu_check.sh $(PYTHON)
+
 lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
 	ruff check --no-cache .
 	ruff format --check .

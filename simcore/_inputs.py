@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore import _C
-
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 
@@ -132,14 +130,6 @@ def warn_caller(message: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "simcore":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def check_device(layer: Tensor) -> None:
-    """A ValueError unless this build has kernels for the device of X[0]."""
-    known = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
-    if layer.device.type not in known:
-        built = "" if len(known) > 1 else " (this build of simcore has no CUDA kernels)"
-        raise ValueError(f"X[0]: wanted device {' or '.join(known)}, got {layer.device}{built}")
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:

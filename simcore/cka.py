@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from simcore import _C
+from simcore._devices import check_device
 from simcore._inputs import (
     Array,
     Layers,
     as_layer_pair,
     check_choice,
-    check_device,
     check_max_memory,
 )
 from simcore._ops import hsic_terms

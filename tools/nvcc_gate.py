@@ -55,7 +55,7 @@ def main(command: list[str]) -> int:
     if not sources:
         return 0  # CMake asks for versions, and links
     if "spill stores" not in done.stderr:
-        print(f"nvcc_gate: no report of ptxas for {sources[0]}: is -Xptxas -v set?", file=sys.stderr)
+        print(f"nvcc_gate: {sources[0]}: no report of ptxas; -Xptxas -v?", file=sys.stderr)
         return 1
     found = spilling(done.stderr, allowed_in(sources))
     for line in found:

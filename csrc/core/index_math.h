@@ -25,7 +25,8 @@ SIMCORE_HD constexpr int64_t triangle_size(int64_t side) {
 
 // Cell `index` of the upper triangle, row by row.
 SIMCORE_HD inline Place triangle_place(int64_t index, int64_t side) {
-  // From the end the rows are 1, 2, 3, ... cells long: row q (from the end) starts at q (q + 1) / 2.
+  // From the end the rows are 1, 2, 3, ... cells long: row q (from the end) starts at q (q + 1)
+  // / 2.
   const int64_t back = triangle_size(side) - 1 - index;
   int64_t q = int64_t((std::sqrt(8.0 * double(back) + 1.0) - 1.0) / 2.0);
   while (triangle_size(q) > back) q--;  // the square root may be one off

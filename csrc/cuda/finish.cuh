@@ -59,8 +59,8 @@ static __global__ void finish_pairs(HsicSums s, PairBlock pairs, double* xy) {
   const int64_t count = pairs.triangle ? triangle_size(pairs.rows) : pairs.rows * pairs.columns;
   const int64_t index = int64_t(blockIdx.x) * (kFinishThreads / kWarp) + warp_of_thread();
   if (index >= count) return;
-  const Place p = pairs.triangle ? triangle_place(index, pairs.rows)
-                                 : rectangle_place(index, pairs.columns);
+  const Place p =
+      pairs.triangle ? triangle_place(index, pairs.rows) : rectangle_place(index, pairs.columns);
   double upper = 0;
   for (int64_t share = 0; share < s.shares; share++)
     upper += s.offdiag[(share * pairs.rows + p.row) * pairs.columns + p.column];
@@ -72,7 +72,7 @@ static __global__ void finish_pairs(HsicSums s, PairBlock pairs, double* xy) {
 
 // HSIC of layer l with itself: xx [count_x], then yy; a warp per layer.
 static __global__ void finish_selves(HsicSums s, PairBlock pairs, int64_t count_x, double* xx,
-                              double* yy) {
+                                     double* yy) {
   const int64_t l = int64_t(blockIdx.x) * (kFinishThreads / kWarp) + warp_of_thread();
   if (l >= s.layers) return;
   double upper = 0;
@@ -80,8 +80,7 @@ static __global__ void finish_selves(HsicSums s, PairBlock pairs, int64_t count_
     for (int64_t share = 0; share < s.shares; share++)
       upper += s.offdiag[(share * pairs.rows + l) * pairs.columns + l];
   else
-    for (int64_t share = 0; share < s.self_shares; share++)
-      upper += s.self[share * s.layers + l];
+    for (int64_t share = 0; share < s.self_shares; share++) upper += s.self[share * s.layers + l];
   const double value = hsic_of(s, l, l, upper);
   if (lane_of_thread() != 0) return;
   if (l < count_x) xx[l] = value;

@@ -11,9 +11,9 @@
 
 namespace simcore::cuda {
 
-#define SIMCORE_ELSEWHERE(parts)                                                          \
-  extern template void run_hsic<TensorProduct<parts>>(const HsicProblem&, const HsicPlan&, \
-                                                      void*, const HsicOutput&, cudaStream_t);
+#define SIMCORE_ELSEWHERE(parts)                                                                  \
+  extern template void run_hsic<TensorProduct<parts>>(const HsicProblem&, const HsicPlan&, void*, \
+                                                      const HsicOutput&, cudaStream_t);
 SIMCORE_ELSEWHERE(1)  // hsic_tensor.cu
 SIMCORE_ELSEWHERE(2)
 SIMCORE_ELSEWHERE(3)
@@ -42,12 +42,11 @@ int64_t bytes_of(const HsicSizes& sizes, const HsicPlan& plan) {
 void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const int64_t tile_bytes = plan.tile * plan.tile * (plan.float64 ? 8 : 4);
   const int64_t tiles = triangle_size(s.padded_n(plan.tile) / plan.tile);
-  plan.group_tiles =
-      std::clamp<int64_t>(device.l2_bytes / 2 / (s.layers * tile_bytes), 1, tiles);
+  plan.group_tiles = std::clamp<int64_t>(device.l2_bytes / 2 / (s.layers * tile_bytes), 1, tiles);
   if (!s.rbf) return;
   const int64_t m = ceil_div(MedianRule(s.n).rows, plan.tile);
-  plan.median_layers = std::clamp<int64_t>(
-      device.l2_bytes / 2 / (triangle_size(m) * tile_bytes), 1, s.layers);
+  plan.median_layers =
+      std::clamp<int64_t>(device.l2_bytes / 2 / (triangle_size(m) * tile_bytes), 1, s.layers);
 }
 
 // Every multiprocessor has one block of the contraction, as far as the entries last.
@@ -104,17 +103,16 @@ HsicPlan make_plan(const HsicProblem& problem, const Device& device, int64_t max
       plan.group_tiles = ceil_div(plan.group_tiles, 2);
       plan.median_layers = ceil_div(plan.median_layers, 2);
     } else
-      throw std::invalid_argument("max_memory: wanted at least " +
-                                  std::to_string(plan.workspace_bytes) +
-                                  " bytes for the smallest tiles, got " +
-                                  std::to_string(max_memory));
+      throw std::invalid_argument(
+          "max_memory: wanted at least " + std::to_string(plan.workspace_bytes) +
+          " bytes for the smallest tiles, got " + std::to_string(max_memory));
   }
 }
 
 void hsic_terms(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
                 const HsicOutput& output, cudaStream_t stream) {
-  const auto run = plan.float64 ? run_hsic<PlainProduct<double>>
-                   : problem.variant == Variant::plain ? run_hsic<PlainProduct<float>>
+  const auto run = plan.float64                              ? run_hsic<PlainProduct<double>>
+                   : problem.variant == Variant::plain       ? run_hsic<PlainProduct<float>>
                    : problem.precision == Precision::highest ? run_hsic<TensorProduct<3>>
                    : problem.precision == Precision::high    ? run_hsic<TensorProduct<2>>
                                                              : run_hsic<TensorProduct<1>>;

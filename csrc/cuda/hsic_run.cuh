@@ -115,11 +115,20 @@ class HsicRun {
       const int64_t count = at_most(plan_.median_layers, sizes_.layers - l);
       const int64_t origin = table_[size_t(l)].packed_column;
       launch("pack_rows", pack_rows<T>, {ceil_div(rows, kPackThreads / kWarp), count}, kPackThreads,
-             stream_, buffers_.layers + l, centring_from(l), PackedRows{0, rule.step, rule.rows, rows},
-             origin, buffers_.median_rows, buffers_.median_norms, rows);
-      const GramArguments<T> g{buffers_.layers + l,   origin, rule.rows, block,   0,
-                               buffers_.median_rows,  buffers_.median_rows,
-                               buffers_.median_norms, rows,   nullptr,   T(0)};
+             stream_, buffers_.layers + l, centring_from(l),
+             PackedRows{0, rule.step, rule.rows, rows}, origin, buffers_.median_rows,
+             buffers_.median_norms, rows);
+      const GramArguments<T> g{buffers_.layers + l,
+                               origin,
+                               rule.rows,
+                               block,
+                               0,
+                               buffers_.median_rows,
+                               buffers_.median_rows,
+                               buffers_.median_norms,
+                               rows,
+                               nullptr,
+                               T(0)};
       launch("gram_tiles", gram_tiles<Product, Entry::distance>, {tiles, count}, Product::kThreads,
              stream_, g, buffers_.distances);
       select(rule, entries, count, buffers_.gammas + l);
@@ -141,17 +150,23 @@ class HsicRun {
     }
     launch("next_value", next_value<T>, shares, kSelectThreads, stream_, buffers_.distances,
            entries, buffers_.selections);
-    launch("finish_gamma", finish_gamma<T>, per_layer, kSelectThreads, stream_,
-           buffers_.selections, count, rule, problem_.bandwidth,
-           double(std::numeric_limits<T>::max()), gammas);
+    launch("finish_gamma", finish_gamma<T>, per_layer, kSelectThreads, stream_, buffers_.selections,
+           count, rule, problem_.bandwidth, double(std::numeric_limits<T>::max()), gammas);
   }
 
   // Tiles [first, first + tiles) of a block: Grams of all layers, then everything summed over them.
   void group(const TileBlock& block, int64_t first, int64_t tiles) {
-    const GramArguments<T> g{
-        buffers_.layers, 0, sizes_.n, block, first, buffers_.rows,
-        block.diagonal ? buffers_.rows : buffers_.columns, buffers_.norms, pitch_,
-        buffers_.gammas, T(shift_)};
+    const GramArguments<T> g{buffers_.layers,
+                             0,
+                             sizes_.n,
+                             block,
+                             first,
+                             buffers_.rows,
+                             block.diagonal ? buffers_.rows : buffers_.columns,
+                             buffers_.norms,
+                             pitch_,
+                             buffers_.gammas,
+                             T(shift_)};
     const auto kernel =
         sizes_.rbf ? gram_tiles<Product, Entry::rbf> : gram_tiles<Product, Entry::linear>;
     launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, g,

@@ -32,7 +32,7 @@ struct LayerBatch {
 };
 
 static __global__ void store_layers(const __grid_constant__ LayerBatch batch, int count,
-                             DeviceLayer* table) {
+                                    DeviceLayer* table) {
   const int i = int(threadIdx.x);
   if (i < count) table[i] = batch.layers[i];
 }
@@ -47,7 +47,7 @@ constexpr int kColumnThreads = 128;
 
 // sums [chunks][columns]; blocks: columns of a layer, layers, chunks of rows.
 static __global__ void column_sums(const DeviceLayer* layers, int64_t n, int64_t chunk_rows,
-                            int64_t columns, ColumnSums* sums) {
+                                   int64_t columns, ColumnSums* sums) {
   const DeviceLayer layer = layers[blockIdx.y];
   const int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (k >= layer.view.width) return;

@@ -24,10 +24,10 @@ constexpr int64_t kSelectEntries = 1 << 16;  // that one block goes over
 using Key = unsigned long long;
 
 struct Selection {
-  Key key;         // the bits fixed so far
-  int64_t rank;    // of the wanted value among those that share them
-  int64_t equal;   // how many share them
-  Key next;        // the least key above
+  Key key;        // the bits fixed so far
+  int64_t rank;   // of the wanted value among those that share them
+  int64_t equal;  // how many share them
+  Key next;       // the least key above
 };
 
 template <typename T>
@@ -50,7 +50,8 @@ static __global__ void start_selection(int64_t rank, Selection* selections, int6
   if (l < count) selections[l] = {0, rank, 0, ~Key(0)};
 }
 
-// The bits from `from` up to, but without, `to` are counted among the values that share those above.
+// The bits from `from` up to, but without, `to` are counted among the values that share those
+// above.
 struct Digit {
   int from, to;
 };

@@ -21,9 +21,9 @@ template <typename T>
 class PlainProduct {
  public:
   using Value = T;
-  static constexpr int kTile = 64;     // rows and columns of C
-  static constexpr int kThreads = 256;
-  static constexpr int kDepth = 32;    // entries of a row that are staged at once
+  static constexpr int kTile = 64;  // rows and columns of C
+  static constexpr int kThreads = 64;
+  static constexpr int kDepth = 32;  // entries of a row that are staged at once
 
   // C += the product over entries [begin, end) of the rows, whole multiples of kDepth.
   __device__ void add(const Panel<T>& a, const Panel<T>& b, int64_t begin, int64_t end) {
@@ -61,7 +61,7 @@ class PlainProduct {
   }
 
  private:
-  static constexpr int kSide = 16;  // threads along a side of the tile
+  static constexpr int kSide = 8;  // threads along a side of the tile
   static constexpr int kPerThread = kTile / kSide;
 
   __device__ static void stage(const Panel<T>& panel, int64_t k, T (&shared)[kDepth][kTile + 1]) {

@@ -108,8 +108,9 @@ class TensorProduct {
     for (int p = 0; p < parts; p++)
 #pragma unroll
       for (int j = 0; j < kColumnsOf / 2; j++)
-        load_matrices(b[p][j], &right[p][column0() + j * 16 + lane / 16 * 8 + lane % 8]
-                                         [d + lane / 8 % 2 * 8]);
+        load_matrices(
+            b[p][j],
+            &right[p][column0() + j * 16 + lane / 16 * 8 + lane % 8][d + lane / 8 % 2 * 8]);
 #pragma unroll
     for (int p = parts - 1; p >= 0; p--) {
       uint32_t a[kRowsOf][4];

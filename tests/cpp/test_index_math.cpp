@@ -31,8 +31,8 @@ TEST(triangles_of_more_than_two_to_the_31_cells) {
     // First and last cells of rows at both ends and in the middle.
     for (const int64_t row : {int64_t(0), int64_t(1), side / 3, side / 2, side - 2, side - 1}) {
       // row * (2 * side - row + 1) is even and within 64 bits for these sides
-      const int64_t start = row % 2 == 0 ? row / 2 * (2 * side - row + 1)
-                                         : (2 * side - row + 1) / 2 * row;
+      const int64_t start =
+          row % 2 == 0 ? row / 2 * (2 * side - row + 1) : (2 * side - row + 1) / 2 * row;
       const Place first = triangle_place(start, side);
       const Place last = triangle_place(start + side - row - 1, side);
       CHECK(first.row == row && first.column == row);

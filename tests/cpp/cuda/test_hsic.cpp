@@ -34,8 +34,7 @@ struct Result {
 
 using Layers = std::vector<naive::Layer>;
 
-HsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel,
-                         Estimator estimator) {
+HsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel, Estimator estimator) {
   HsicProblem problem;
   problem.n = x[0].n;
   problem.x = naive::views(x);
@@ -54,8 +53,8 @@ Result compute(const HsicProblem& problem, const HsicPlan& plan) {
   const size_t bytes = size_t(plan.workspace_bytes);
   void* workspace = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(workspace, 0xff, bytes);  // nan, too
-  hsic_terms(problem, plan, workspace,
-             {r.xy.data(), r.xx.data(), r.yy.data(), r.nonfinite.data()}, nullptr);
+  hsic_terms(problem, plan, workspace, {r.xy.data(), r.xx.data(), r.yy.data(), r.nonfinite.data()},
+             nullptr);
   std::free(workspace);
   return r;
 }
@@ -104,18 +103,19 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST(grids_match_the_definition) {
   for (const KernelKind kernel : kKernels)
-    for (const Estimator estimator : kEstimators)
-      for (const int64_t n : {4, 70}) {
-        const naive::Shape shape{n == 4 ? DType::f64 : DType::f32, 3, 1, naive::Order::rows};
-        const Layers x = naive::make_layers(n, kRagged, 1, shape);
-        check_grid(x, {}, kernel, estimator);
-        if (n == 70) check_grid(x, naive::make_layers(n, {33, 2}, 50, shape), kernel, estimator);
-      }
+    for (const Estimator estimator : kEstimators) {
+      check_grid(naive::make_layers(4, kRagged, 1), {}, kernel, estimator);
+      // Two tiles a side, the second ragged.
+      const naive::Shape shape{DType::f32, 3, 1, naive::Order::rows};
+      const bool cross = (kernel == KernelKind::rbf) == (estimator == Estimator::biased);
+      check_grid(naive::make_layers(70, kRagged, 1, shape),
+                 cross ? naive::make_layers(70, {33, 2}, 50, shape) : Layers(), kernel, estimator);
+    }
 }
 
-TEST(the_smallest_sizes) {
+TEST(the_smallest_sizes_and_whole_tiles) {
   for (const KernelKind kernel : kKernels)
-    for (const int64_t n : {2, 3, 64, 65}) {
+    for (const int64_t n : {2, 3, 64}) {
       const naive::Shape shape{DType::f32, 0, 1, naive::Order::rows};
       check_grid(naive::make_layers(n, {3}, 1, shape), {}, kernel, Estimator::biased);
     }
@@ -133,21 +133,22 @@ TEST(half_precisions_offsets_and_any_strides) {
 
 TEST(more_layers_than_a_tile_of_pairs_holds) {
   const naive::Shape shape{DType::f32, 1, 1, naive::Order::rows};
-  const Layers x = naive::make_layers(5, std::vector<int64_t>(67, 2), 1, shape);
+  const Layers x = naive::make_layers(5, std::vector<int64_t>(65, 2), 1, shape);
   check_grid(x, {}, KernelKind::linear, Estimator::biased);
   check_grid(x, naive::make_layers(5, {3, 1}, 100, shape), KernelKind::linear, Estimator::biased);
 }
 
 TEST(workspace_order_of_blocks_and_repetition) {
   const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};
-  const Layers x = naive::make_layers(150, {33, 5}, 1, shape);
+  const Layers x = naive::make_layers(100, {33, 5}, 1, shape);
   for (const KernelKind kernel : kKernels) {
     check::context = "kernel " + std::to_string(int(kernel));
     const HsicProblem problem = make_problem(x, {}, kernel, Estimator::unbiased);
     const HsicPlan wide = make_plan(problem, Device{3, 1 << 20}, kPlenty);
     // Nearly the smallest workspace: rows come in blocks, tiles or layers one by one.
     int64_t bytes = wide.workspace_bytes;
-    while (check::message_of([&] { make_plan(problem, Device{3, 1 << 20}, bytes / 8 * 7); }).empty())
+    while (
+        check::message_of([&] { make_plan(problem, Device{3, 1 << 20}, bytes / 8 * 7); }).empty())
       bytes = bytes / 8 * 7;
     const HsicPlan narrow = make_plan(problem, Device{3, 1 << 20}, bytes);
     CHECK(narrow.block_rows < wide.block_rows && narrow.workspace_bytes < wide.workspace_bytes);
@@ -164,7 +165,7 @@ TEST(workspace_order_of_blocks_and_repetition) {
 TEST(ties_and_coinciding_rows_of_the_median) {
   Layers x = naive::make_layers(20, {2, 2, 3}, 1);
   for (int64_t i = 0; i < 40; i++) {
-    x[0].values[size_t(i)] = double(i / 2 % 3);    // few distinct distances
+    x[0].values[size_t(i)] = double(i / 2 % 3);       // few distinct distances
     x[1].values[size_t(i)] = i < 30 ? 1 : double(i);  // more than half of the pairs coincide
   }
   for (naive::Layer& layer : x) naive::lay_out(layer, naive::Order::rows);

@@ -26,7 +26,7 @@
 #define __launch_bounds__(...)
 
 // threadIdx.x and its like: objects, because CUDA has members of structures with these names.
-template <const dim3& (*get)(), unsigned dim3::*axis>
+template <const dim3& (*get)(), unsigned dim3::* axis>
 struct IndexComponent {
   operator unsigned() const { return get().*axis; }
 };

@@ -27,8 +27,8 @@ inline float bfloat16_at(uint64_t word, unsigned half) {
 }
 
 inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  const auto& shown = cuda_host::Machine::get().exchange(
-      std::array<uint64_t, 6>{a[0], a[1], a[2], a[3], b0, b1});
+  const auto& shown =
+      cuda_host::Machine::get().exchange(std::array<uint64_t, 6>{a[0], a[1], a[2], a[3], b0, b1});
   const unsigned lane = threadIdx.x % cuda_host::kLanes;
   for (unsigned e = 0; e < 4; e++) {
     const unsigned row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
@@ -37,8 +37,7 @@ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
       const auto& a_words = shown[of_a];
       const float x =
           bfloat16_at(a_words[row / 8 + k / 8 * 2].load(std::memory_order_relaxed), k % 2);
-      const float y =
-          bfloat16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
+      const float y = bfloat16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
       d[e] += x * y;
     }
   }
