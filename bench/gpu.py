@@ -2,6 +2,8 @@
 
     python -m bench.gpu            # writes bench/results/gpu-<device>.json
 
+Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
+
 Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is its fewest flops over the rate
 of bfloat16 matrix products measured in the same run, times the products that the precision makes of
 one (6, 3 or 1), or its bytes over the measured copy rate where that is longer.

@@ -156,7 +156,7 @@ __global__ void add_self_sums(const T* gram, int64_t entries, double* sums) {
 // runs of `side` examples, layers; `side` threads, one per example.
 template <typename T, int side>
 __global__ void add_row_sums(const T* gram, TileBlock block, int64_t first_tile, int64_t tiles,
-                             int64_t n, double* row_sums, int64_t pitch) {
+                             double* row_sums, int64_t pitch) {
   const int64_t example0 = int64_t(blockIdx.x) * side;
   const int me = int(threadIdx.x), lane = lane_of_thread();
   const T* g = gram + int64_t(blockIdx.y) * tiles * side * side;
@@ -173,7 +173,8 @@ __global__ void add_row_sums(const T* gram, TileBlock block, int64_t first_tile,
     if (block.column0 + place.column * side == example0)
       for (int r = 0; r < side; r++) sum += double(g[r * side + me]);
   }
-  if (example0 + me < n) row_sums[blockIdx.y * pitch + example0 + me] += sum;
+  // Examples beyond n have room, and sums of 0.
+  row_sums[blockIdx.y * pitch + example0 + me] += sum;
 }
 
 }  // namespace simcore::cuda

@@ -182,8 +182,7 @@ class HsicRun {
              buffers_.gram, entries, buffers_.self_sums);
     if (sizes_.rbf)
       launch("add_row_sums", add_row_sums<T, int(kSide)>, {pitch_ / kSide, sizes_.layers},
-             int(kSide), stream_, buffers_.gram, block, first, tiles, sizes_.n, buffers_.row_sums,
-             pitch_);
+             int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
   }
 
   void finish() {
