@@ -162,6 +162,21 @@ TEST(workspace_order_of_blocks_and_repetition) {
   }
 }
 
+// One grid only: emulated tensor cores take a second for a tile. test_product.cpp has the rest.
+TEST(the_sequence_with_products_of_tensor_cores) {
+  const Layers x = naive::make_layers(20, {3, 33}, 1, {DType::f32, 3, 1, naive::Order::rows});
+  check::context = "tensor";
+  HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
+  problem.variant = Variant::tensor;
+  problem.precision = Precision::medium;
+  const Result result = compute(problem);
+  problem.variant = Variant::plain;
+  const Result plain = compute(problem);
+  const double bound = 0.02 * std::fabs(plain.xx[0]);  // of 8 bits
+  for (size_t i = 0; i < plain.xy.size(); i++) CHECK_NEAR(result.xy[i], plain.xy[i], bound);
+  CHECK(!same_bits(result.xy, plain.xy));
+}
+
 TEST(ties_and_coinciding_rows_of_the_median) {
   Layers x = naive::make_layers(20, {2, 2, 3}, 1);
   for (int64_t i = 0; i < 40; i++) {
