@@ -125,7 +125,8 @@ __global__ void finish_centring(const DeviceLayer* layers, int64_t n, int64_t ch
 
 constexpr int kPackThreads = 256;
 
-// Rows first, first + step, ... of the examples, `rows` of them; those from `valid` on are zeros.
+// Rows first, first + step, ... of the examples, `rows` of them (whole tiles, which whole blocks of
+// pack_rows make); those from `valid` on are zeros.
 struct PackedRows {
   int64_t first, step, valid, rows;
 };
@@ -137,7 +138,6 @@ __global__ void pack_rows(const DeviceLayer* layers, Centring<T> centring, Packe
                           int64_t packed_origin, T* packed, double* norms, int64_t norm_pitch) {
   const DeviceLayer layer = layers[blockIdx.y];
   const int64_t r = int64_t(blockIdx.x) * (kPackThreads / kWarp) + warp_of_thread();
-  if (r >= which.rows) return;
   const T scale = T(scalbn(1.0, -centring.exponent[blockIdx.y]));
   const T* hi = centring.mean_hi + layer.column;
   const T* lo = centring.mean_lo + layer.column;

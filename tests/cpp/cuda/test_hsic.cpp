@@ -1,7 +1,15 @@
 // hsic_terms of csrc/cuda on the host against plain double loops: cuda_host/ runs the kernels and
 // the launch sequence as they are, also under the address and thread sanitizers.
 //
-// Mutations of a scratch copy that these tests were seen to catch: see MUTATIONS below.
+// Mutations of a scratch copy that these tests were seen to catch
+//   by wrong values     either barrier of histogram, the barrier in finish_centring's loop (values
+//   and
+//                       ThreadSanitizer)
+//   ThreadSanitizer     finish_centring's barrier after the loop
+//   AddressSanitizer    the width check of column_sums, the end of its last chunk of rows, the
+//   check
+//                       of valid rows in pack_rows
+// test_product.cpp has those of the products.
 #include "cuda/hsic.h"
 
 #include <algorithm>
@@ -108,8 +116,8 @@ TEST(grids_match_the_definition) {
       // Two tiles a side, the second ragged.
       const naive::Shape shape{DType::f32, 3, 1, naive::Order::rows};
       const bool cross = (kernel == KernelKind::rbf) == (estimator == Estimator::biased);
-      check_grid(naive::make_layers(70, kRagged, 1, shape),
-                 cross ? naive::make_layers(70, {33, 2}, 50, shape) : Layers(), kernel, estimator);
+      check_grid(naive::make_layers(71, kRagged, 1, shape),
+                 cross ? naive::make_layers(71, {33, 2}, 50, shape) : Layers(), kernel, estimator);
     }
 }
 
@@ -140,7 +148,7 @@ TEST(more_layers_than_a_tile_of_pairs_holds) {
 
 TEST(workspace_order_of_blocks_and_repetition) {
   const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};
-  const Layers x = naive::make_layers(100, {33, 5}, 1, shape);
+  const Layers x = naive::make_layers(101, {33, 5}, 1, shape);
   for (const KernelKind kernel : kKernels) {
     check::context = "kernel " + std::to_string(int(kernel));
     const HsicProblem problem = make_problem(x, {}, kernel, Estimator::unbiased);

@@ -1,10 +1,12 @@
 // The tile products of csrc/cuda, tensor-core variants included: their instructions are emulated
 // (cuda_host/mma_host.h), everything around them is the code that a device runs.
 //
-// Mutations of a scratch copy that these tests were seen to catch: the two barriers of
-// TensorProduct::add and of PlainProduct::add (each by ThreadSanitizer and by values), `r <
-// panel.rows` in either loader (AddressSanitizer), two fragments of B exchanged, one of the six
-// products left out, begin of the second fetch off by one kDepth.
+// Mutations of a scratch copy that these tests were seen to catch
+//   by wrong values     either barrier of PlainProduct::add; fragments of B exchanged, a product of
+//                       parts left out, the read-ahead of B one step late in TensorProduct
+//   ThreadSanitizer     either barrier of TensorProduct::add (fibres happen to run in an order that
+//                       hides them from a plain run)
+//   AddressSanitizer    `r < panel.rows` in either loader
 #include "cuda/product_tensor.cuh"
 
 #include <algorithm>
