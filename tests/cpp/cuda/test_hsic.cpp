@@ -2,13 +2,12 @@
 // the launch sequence as they are, also under the address and thread sanitizers.
 //
 // Mutations of a scratch copy that these tests were seen to catch
-//   by wrong values     either barrier of histogram, the barrier in finish_centring's loop (values
-//   and
-//                       ThreadSanitizer)
-//   ThreadSanitizer     finish_centring's barrier after the loop
-//   AddressSanitizer    the width check of column_sums, the end of its last chunk of rows, the
-//   check
-//                       of valid rows in pack_rows
+//   by wrong values     either barrier of histogram, the barriers in finish_centring's loop and in
+//                       add_self_sums, `i < j` and `j < n` in gram_tiles, the edges of contract, a
+//                       step of warp_sum, the column half of add_row_sums
+//   ThreadSanitizer     finish_centring's barrier after the loop, the barrier of pick_bin
+//   AddressSanitizer    the width check of column_sums, the check of valid rows in pack_rows, the
+//                       last warps of finish_pairs and finish_selves
 // test_product.cpp has those of the products.
 #include "cuda/hsic.h"
 
