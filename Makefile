@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-cpp lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-cpp test-cuda gpu-check lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,8 @@ setup: $(STAMPS)/simcore ## environment, pinned dependencies, compiled extension
 demo: assets ## the main job on an embedded default (ARGS= are passed on)
 	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
 
-test: test-cpp test-python ## the whole suite: C++ (plain and sanitized), then Python
+test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitized), then Python
+	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
@@ -45,6 +46,25 @@ test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers
 	  cmake --build build/cpp-$$kind; \
 	  ctest --test-dir build/cpp-$$kind --output-on-failure --parallel 2; \
 	done
+
+# Kernels compile without spills, torch adapters compile; the host runs of the kernels are part of
+# test-cpp. What could not be done is in the summary of `make test`.
+NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+test-cuda: $(STAMPS)/deps ## compile gate of csrc/cuda (nvcc, no GPU)
+ifeq ($(NVCC),)
+	@echo "test-cuda: skipped, no nvcc on this machine"
+else
+	cmake -S . -B build/cuda -G Ninja -DSIMCORE_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC) \
+	  "-DSIMCORE_TORCH_INCLUDES=$$(python -c $(TORCH_INCLUDES))" >build/cmake.log \
+	  || { cat build/cmake.log; exit 1; }
+	cmake --build build/cuda
+endif
+TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import include_paths; \
+  print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
+
+# Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
+gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
+	tools/gpu_check.sh $(PYTHON)
 
 lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
 	ruff check --no-cache .

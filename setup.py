@@ -40,6 +40,9 @@ CXX_FLAGS = [
     "-Wextra",
 ]
 NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
+# Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
+# kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
+CUDA_ARCHITECTURES = "8.0;9.0+PTX"
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -81,8 +84,12 @@ def extension() -> object:
     files = sources("cpu", ".cpp") + sources("torch", ".cpp")
     flags = {"cxx": CXX_FLAGS}
     kind = cpp_extension.CppExtension
-    if with_cuda:
+    architectures = ""
+    if not with_cuda:
+        files = [file for file in files if not file.endswith("_cuda.cpp")]
+    else:
         files += sources("cuda", ".cu")
+        architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
         flags["nvcc"] = NVCC_FLAGS
         kind = cpp_extension.CUDAExtension
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -93,6 +100,7 @@ def extension() -> object:
         "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
         "SIMCORE_TORCH_VERSION": f'"{torch.__version__}"',
         "SIMCORE_WITH_CUDA": str(int(with_cuda)),
+        "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
     }
     return kind(
         "simcore._C",

@@ -31,6 +31,7 @@ def _fake_hsic_terms(
     bandwidth: float,
     method: str,
     max_memory: int,
+    precision: str = "highest",
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = len(x), len(y) or len(x)
     shapes = ((rows, columns), (rows,), (columns,))
@@ -131,7 +132,9 @@ def _backward_hsic_terms(ctx: Any, grad_xy: Tensor, grad_xx: Tensor, grad_yy: Te
         weights = torch.cat([top, torch.cat([corner, torch.diag(grad_yy)], dim=1)])
     with torch.autocast(weights.device.type, enabled=False):
         grads = _grad_linear_hsic(layers, weights + weights.T, count_x, ctx.estimator == "unbiased")
-    return grads[:count_x], grads[count_x:], None, None, None, None, None
+    # Options that were left at their defaults are no inputs.
+    options = [None] * (len(ctx.needs_input_grad) - 2)
+    return grads[:count_x], grads[count_x:], *options
 
 
 def _grad_linear_hsic(

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from simcore import _C
-from simcore._inputs import Array, Layers, as_layer_pair, check_choice, check_max_memory
+from simcore._devices import check_device
+from simcore._inputs import (
+    Array,
+    Layers,
+    as_layer_pair,
+    check_choice,
+    check_max_memory,
+)
 from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 
@@ -28,7 +35,7 @@ class _Options:
         self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
         self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
         self.method = check_choice(method, "method", ("auto", "gram", "feature"))
-        check_choice(precision, "precision", ("highest", "high", "medium"))
+        self.precision = check_choice(precision, "precision", ("highest", "high", "medium"))
         if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
             raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
         self.max_memory = check_max_memory(max_memory)
@@ -39,8 +46,7 @@ class _Options:
     def layers(self, x: Layers, y: Layers | None) -> tuple[list[Tensor], list[Tensor], bool]:
         reason = f"the {self.estimator} estimator"
         layers_x, layers_y, from_numpy = as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
-        if layers_x[0].device.type != "cpu":
-            raise ValueError(f"X[0]: wanted device cpu, got {layers_x[0].device}")
+        check_device(layers_x[0])
         return layers_x, layers_y, from_numpy
 
     def terms(
@@ -54,6 +60,7 @@ class _Options:
             self.bandwidth,
             self.method,
             self.max_memory,
+            self.precision,
         )
         return terms
 
@@ -178,9 +185,12 @@ def cka_grid(
         RBF bandwidth as a multiple of the median distance.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
-        features; ``auto`` takes the one with fewer floating-point operations. See `plan_cka`.
+        features; ``auto`` takes the one with fewer floating-point operations. See `plan_cka`. CUDA
+        devices have ``gram`` only.
     precision : {"highest", "high", "medium"}
-        As in `torch.set_float32_matmul_precision`. The CPU always computes at ``highest``.
+        As in `torch.set_float32_matmul_precision`: on a CUDA device, float32 operands of a product
+        are sums of three bfloat16 numbers (float32's 24 bits), two, or one. The CPU always computes
+        at ``highest``, and float64 layers are computed in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
         backward pass is not bounded: it holds centred copies of the layers and their gradients.
@@ -266,6 +276,8 @@ def plan_cka(
     """
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
     layers_x, layers_y, _ = options.layers(X, Y)
+    if layers_x[0].device.type != "cpu":
+        raise ValueError(f"X[0]: wanted device cpu for a plan, got {layers_x[0].device}")
     return _C.plan_hsic(
         n=layers_x[0].shape[0],
         widths_x=[t.shape[1] for t in layers_x],

@@ -1,13 +1,13 @@
 // Column means, scale and the finiteness check of one layer, in one pass over its rows.
 //
-// Math      mean_k = x_0k + sum_i (x_ik - x_0k) / n: differences from the first row, so that a
-//           constant column has a mean of exactly its value and a common offset costs no digits.
+// Math      core/centring_math.h
 // Cost      n * width loads; bound by memory.
 // Numerics  float64 sums; NaN and infinity show up in the sums and are counted only then.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "core/centring_math.h"
 #include "cpu/half.h"
 #include "cpu/layer.h"
 
@@ -70,25 +70,13 @@ double largest_difference(const Source* data, const LayerView& layer, int64_t n)
   return largest;
 }
 
-// The exponent of the centred entries' root mean square; 0 for a layer without variance. Where the
-// first row is so far out that the variance is lost to cancellation, its distance serves instead.
-// Called only where the squares have stayed in float64's range.
-int variance_exponent(const ColumnSums& sums, int64_t n) {
-  double square = 0, correction = 0;
+LayerSums layer_sums(const ColumnSums& sums, int64_t n) {
+  LayerSums total;
   for (size_t k = 0; k < sums.shift.size(); k++) {
-    square += sums.square[k];
-    correction += sums.shift[k] * (sums.shift[k] / double(n));
+    total.square += sums.square[k];
+    total.correction += sums.shift[k] * (sums.shift[k] / double(n));
   }
-  const double centred = square - correction;
-  const double mean =
-      (centred > 1e-12 * square ? centred : square) / (double(n) * double(sums.shift.size()));
-  return std::ilogb(std::sqrt(mean));
-}
-
-bool squares_in_range(const ColumnSums& sums) {
-  double square = 0;
-  for (double value : sums.square) square += value;
-  return square > 1e-280 && std::isfinite(square);
+  return total;
 }
 
 template <typename T, typename Source>
@@ -97,28 +85,15 @@ Centring<T> centring_of(const Source* data, const LayerView& layer, int64_t n) {
   Centring<T> c;
   c.mean_hi.resize(layer.width);
   c.mean_lo.resize(layer.width);
-  int exponent = 0;
-  if (squares_in_range(sums)) {
-    c.has_variance = true;
-    exponent = variance_exponent(sums, n);
-  } else if (const double largest = largest_difference(data, layer, n); largest > 0) {
-    c.has_variance = true;
-    exponent = std::ilogb(largest);
-  }
-  // 2^-e must itself be a normal number of type T.
-  constexpr int limit = sizeof(T) == 4 ? 126 : 1000;
-  c.exponent = std::clamp(exponent, -limit, limit);
+  LayerSums total = layer_sums(sums, n);
+  if (!squares_in_range(total)) total.largest = largest_difference(data, layer, n);
+  c.has_variance = squares_in_range(total) || total.largest > 0;
+  c.exponent = layer_exponent(total, double(n) * double(layer.width), kExponentLimit<T>);
   const double scale = std::ldexp(1.0, -c.exponent);
   c.scale = static_cast<T>(scale);
   bool finite = true;
   for (int64_t k = 0; k < layer.width; k++) {
-    const double delta = sums.shift[k] / double(n);
-    const double mean = sums.first[k] + delta;
-    // Knuth's two-sum: `lost` is what rounding dropped from first + delta.
-    const double back = mean - sums.first[k];
-    const double lost = (sums.first[k] - (mean - back)) + (delta - back);
-    c.mean_hi[k] = static_cast<T>(mean * scale);
-    c.mean_lo[k] = static_cast<T>((mean * scale - double(c.mean_hi[k])) + lost * scale);
+    split_mean(sums.first[k], sums.shift[k] / double(n), scale, &c.mean_hi[k], &c.mean_lo[k]);
     finite &= std::isfinite(sums.square[k]);
   }
   if (!finite) c.nonfinite = count_nonfinite(data, layer, n);

@@ -1,20 +1,15 @@
-// A layer's representation as the caller holds it: any strides, any floating dtype, never copied.
+// A layer of the CPU grids: the caller's view of it, and how it is centred.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/layer_view.h"
+
 namespace simcore::cpu {
 
-enum class DType : int { f16 = 0, bf16 = 1, f32 = 2, f64 = 3 };
-
-struct LayerView {
-  const void* data;  // [n, width], element (i, k) at data + i * row_stride + k * col_stride
-  DType dtype;
-  int64_t width;
-  int64_t row_stride;  // in elements; may be 0 or negative
-  int64_t col_stride;
-};
+using simcore::DType;
+using simcore::LayerView;
 
 // What centring needs to know of a layer, in the compute type T.
 //   centred(i, k) = (x(i, k) * scale - mean_hi[k]) - mean_lo[k]

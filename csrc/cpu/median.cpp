@@ -1,14 +1,10 @@
 // The RBF bandwidth: the median of the squared distances over all ordered pairs of examples.
 //
-// Math      sorted, the n^2 squared distances are n zeros (the diagonal), then every unordered pair
-//           twice. numpy's median of them is the mean of entries (n^2-1)/2 and n^2/2, each of which
-//           is 0 or one order statistic of the n(n-1)/2 pairs.
+// Math      which order statistics of the pairs it is made of: core/rbf_math.h.
 // Plan      one layer per task. A deterministic sample of pairs brackets the median; one pass over
 //           Gram tiles counts what lies below the bracket and keeps what lies inside (about 6 %),
 //           from which the order statistic is selected exactly. A bracket that missed (rare unless
 //           the rows are sorted by kind) is replaced by everything.
-//           For n > kExactMedianRows the rule is applied to every s-th row, s the least that
-//           leaves at most kExactMedianRows of them: at least 4 million ordered pairs.
 // Cost      m^2 p flops per layer for m rows, as much as its share of the Gram pass.
 // Numerics  distances as the Gram pass computes them, in T.
 // Twin      simcore/reference/hsic.py:rbf_width
@@ -125,16 +121,12 @@ class MedianPass {
 
 template <typename T>
 double median_squared_distance(LayerView layer, const Centring<T>& centring, int64_t n) {
-  const int64_t step = (n + kExactMedianRows - 1) / kExactMedianRows;
-  const int64_t rows = (n - 1) / step + 1;
-  layer.row_stride *= step;
-  const int64_t lower = (rows * rows - 1) / 2, upper = rows * rows / 2;
-  if (upper < rows) return 0;
-  const int64_t a = lower < rows ? -1 : (lower - rows) / 2, b = (upper - rows) / 2;
-  MedianPass<T> pass(layer, centring, rows);
-  double median = pass.select(pass.sample_bracket(), std::max<int64_t>(a, 0), b);
-  if (median < 0) median = pass.select(Bracket<T>(), std::max<int64_t>(a, 0), b);
-  return a < 0 ? median / 2 : median;
+  const MedianRule rule(n);
+  layer.row_stride *= rule.step;
+  MedianPass<T> pass(layer, centring, rule.rows);
+  double median = pass.select(pass.sample_bracket(), rule.first, rule.second);
+  if (median < 0) median = pass.select(Bracket<T>(), rule.first, rule.second);
+  return rule.halved ? median / 2 : median;
 }
 
 }  // namespace
@@ -142,12 +134,11 @@ double median_squared_distance(LayerView layer, const Centring<T>& centring, int
 template <typename T>
 RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt) {
   RbfScale scale;
-  scale.shift = std::exp(-0.5 / (bandwidth * bandwidth));
+  scale.shift = rbf_shift(bandwidth);
   scale.gammas.resize(grid.count());
   parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
     const double median = median_squared_distance<T>(grid.layers[l], grid.centring[l], grid.n);
-    const double gamma = 0.5 / (bandwidth * bandwidth * median);  // infinite for a median of 0
-    scale.gammas[l] = median > 0 ? std::min(gamma, double(std::numeric_limits<T>::max())) : gamma;
+    scale.gammas[l] = rbf_gamma(median, bandwidth, double(std::numeric_limits<T>::max()));
   });
   return scale;
 }

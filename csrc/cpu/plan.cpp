@@ -65,10 +65,7 @@ struct Sizes {
       }
   }
 
-  int64_t median_rows() const {
-    const int64_t step = (n + kExactMedianRows - 1) / kExactMedianRows;
-    return step == 0 ? 0 : (n - 1) / step + 1;
-  }
+  int64_t median_rows() const { return n == 0 ? 0 : MedianRule(n).rows; }
 };
 
 double gram_flops(const Sizes& s) {

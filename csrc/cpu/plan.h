@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/hsic_math.h"
+#include "core/rbf_math.h"
 
 namespace simcore::cpu {
 
@@ -53,12 +54,5 @@ int64_t round_up(int64_t value, int64_t multiple);
 // What a Buffer of so many bytes takes: large ones come in whole huge pages.
 constexpr int64_t kHugePage = 2 << 20;
 int64_t buffer_bytes(int64_t bytes);
-
-// RBF bandwidths from here on compute in float64: all entries of K then lie within 1 % of 1, and in
-// float32 their differences, which are all that HSIC sees, would be rounding.
-constexpr double kFloat64Bandwidth = 8.0;
-
-// n above which the RBF bandwidth comes from every s-th row, s = ceil(n / kExactMedianRows).
-constexpr int64_t kExactMedianRows = 4096;
 
 }  // namespace simcore::cpu

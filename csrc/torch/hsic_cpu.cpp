@@ -33,14 +33,9 @@ cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method metho
 cpu::HsicProblem make_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
                               const std::string& estimator) {
   cpu::HsicProblem problem;
-  problem.n = rows_of(x);
-  check_layers(x, "X", problem.n);
-  check_layers(y, "Y", problem.n);
+  problem.n = check_hsic_layers(x, y, estimator);
   problem.kernel = kernel;
   problem.estimator = parse_estimator(estimator);
-  TORCH_CHECK_VALUE(problem.n >= min_examples(problem.estimator), "X[0]: wanted at least ",
-                    min_examples(problem.estimator), " rows for the ", estimator,
-                    " estimator, got ", problem.n);
   problem.x = layer_views(x);
   problem.y = layer_views(y);
   return problem;
@@ -48,7 +43,8 @@ cpu::HsicProblem make_problem(at::TensorList x, at::TensorList y, KernelKind ker
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
     at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
-    double bandwidth, c10::string_view method, int64_t max_memory) {
+    double bandwidth, c10::string_view method, int64_t max_memory,
+    c10::string_view /*precision: always the highest*/) {
   TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
   cpu::HsicProblem problem =
       make_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator));

@@ -56,6 +56,14 @@ void bind_plan(py::module_& m) {
         py::arg("max_memory"));
 }
 
+// "8.0;9.0+PTX" as a list.
+py::list split(const std::string& names) {
+  py::list list;
+  std::istringstream stream(names);
+  for (std::string name; std::getline(stream, name, ';');) list.append(name);
+  return list;
+}
+
 py::dict build_info() {
   py::dict info;
   info["version"] = SIMCORE_VERSION;
@@ -64,7 +72,7 @@ py::dict build_info() {
   info["flags"] = SIMCORE_BUILD_FLAGS;
   info["cpu_isa"] = cpu::isa_name();
   info["cuda"] = bool(SIMCORE_WITH_CUDA);
-  info["cuda_architectures"] = py::list();
+  info["cuda_architectures"] = split(SIMCORE_CUDA_ARCHITECTURES);
   return info;
 }
 

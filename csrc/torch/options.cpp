@@ -83,6 +83,15 @@ int64_t rows_of(at::TensorList x) {
   return x[0].size(0);
 }
 
+int64_t check_hsic_layers(at::TensorList x, at::TensorList y, const std::string& estimator) {
+  const int64_t n = rows_of(x), least = min_examples(parse_estimator(estimator));
+  check_layers(x, "X", n);
+  check_layers(y, "Y", n);
+  TORCH_CHECK_VALUE(n >= least, "X[0]: wanted at least ", least, " rows for the ", estimator,
+                    " estimator, got ", n);
+  return n;
+}
+
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
   at::Tensor result = at::empty(shape, at::kDouble);
   std::copy(values.begin(), values.end(), result.mutable_data_ptr<double>());

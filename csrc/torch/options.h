@@ -25,6 +25,8 @@ std::vector<cpu::LayerView> layer_views(at::TensorList layers);
 // simcore/_inputs.py words these for users; here they keep a direct call of an operator safe.
 void check_layers(at::TensorList layers, const char* name, int64_t n);
 int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
+// Both sides of an HSIC grid, and rows enough for the estimator; returns n.
+int64_t check_hsic_layers(at::TensorList x, at::TensorList y, const std::string& estimator);
 
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
 

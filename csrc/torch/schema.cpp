@@ -1,14 +1,15 @@
-// Every operator of simcore, in one page. Implementations: <name>_cpu.cpp; fake kernels and
-// derivatives: simcore/_ops.py; twins: simcore/reference/.
+// Every operator of simcore, in one page. Implementations: <name>_cpu.cpp, <name>_cuda.cpp; fake
+// kernels and derivatives: simcore/_ops.py; twins: simcore/reference/.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
   // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";
-  // max_memory in bytes, 0 for the default.
+  // max_memory in bytes, 0 for the default; precision "highest" | "high" | "medium" of float32
+  // products on a device that has others than the highest.
   m.def(
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
-      "int max_memory) -> (Tensor xy, Tensor xx, Tensor yy)");
+      "int max_memory, str precision=\"highest\") -> (Tensor xy, Tensor xx, Tensor yy)");
 
   // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
   // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32

@@ -1,0 +1,167 @@
+"""CKA grids on a CUDA device: ours beside plain torch, errors, and the floor.
+
+    python -m bench.gpu            # writes bench/results/gpu-<device>.json
+
+Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
+
+Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is its fewest flops over the rate
+of bfloat16 matrix products measured in the same run, times the products that the precision makes of
+one (6, 3 or 1), or its bytes over the measured copy rate where that is longer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench import formulas
+from simcore import build_info, cka_grid
+
+RESULTS = Path(__file__).parent / "results"
+PRODUCTS = {"highest": 6, "high": 3, "medium": 1}
+MM_SIZE, COPY_BYTES = 8192, 2**30
+REPEATS = 15
+
+Function = Callable[[], object]
+
+
+def milliseconds(function: Function, repeats: int = REPEATS) -> dict[str, float]:
+    """Quartiles of device time after two calls of warm-up."""
+    for _ in range(2):
+        function()
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        function()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    first, median, third = np.percentile(times, [25, 50, 75])
+    return {"ms": float(median), "ms_quartile_1": float(first), "ms_quartile_3": float(third)}
+
+
+def rates() -> dict[str, float]:
+    """Flops per second of matrix products, bytes per second (read and written) of a copy."""
+    found = {}
+    for name, dtype, mode in (
+        ("bfloat16", torch.bfloat16, "highest"),
+        ("tf32", torch.float32, "high"),
+        ("float32", torch.float32, "highest"),
+    ):
+        torch.set_float32_matmul_precision(mode)
+        a, b = (torch.randn(MM_SIZE, MM_SIZE, device="cuda", dtype=dtype) for _ in range(2))
+        found[name] = 2e3 * MM_SIZE**3 / milliseconds(lambda a=a, b=b: a @ b)["ms"]
+    torch.set_float32_matmul_precision("highest")
+    source = torch.randn(COPY_BYTES // 4, device="cuda")
+    target = torch.empty_like(source)
+    found["copy"] = 2e3 * COPY_BYTES / milliseconds(lambda: target.copy_(source))["ms"]
+    return found
+
+
+def drifting_layers(count: int, n: int, p: int) -> Tensor:
+    generator = torch.Generator("cuda").manual_seed(0)
+    steps = torch.randn(count, n, p, device="cuda", generator=generator)
+    steps[1:] *= 0.5
+    return steps.cumsum(0)
+
+
+def floor_ms(x: Tensor, precision: str, measured: dict[str, float]) -> float:
+    count, n, p = x.shape
+    flops = n * n * p * count + n * n * count * (count + 1) / 2
+    by_products = PRODUCTS[precision] * flops / measured["bfloat16"]
+    return 1e3 * max(by_products, x.nbytes / measured["copy"])
+
+
+def contestants(x: Tensor) -> dict[str, tuple[Function, dict[str, str]]]:
+    """Name: (what to time, its options)."""
+    found: dict[str, tuple[Function, dict[str, str]]] = {}
+    for options in (
+        {"precision": "highest"},
+        {"precision": "high"},
+        {"precision": "medium"},
+        {"precision": "highest", "estimator": "unbiased"},
+        {"precision": "highest", "kernel": "rbf"},
+    ):
+        name = "ours " + " ".join(options.values())
+        found[name] = (lambda options=options: cka_grid(x, **options), options)
+    tiled = formulas.tiled if len(x) < 100 else formulas.tiled_small
+    found["torch gram"] = (lambda: formulas.gram(x), {})
+    found["torch tiled"] = (lambda: tiled(x), {})
+    for name, function in (("gram", formulas.gram), ("tiled", tiled)):
+        compiled = torch.compile(function, dynamic=False)
+        found[f"compiled {name}"] = (lambda compiled=compiled: compiled(x), {})
+    return found
+
+
+def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, object]]:
+    """One row per contestant; one that does not run says why and stops none of the others."""
+    reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
+    rows: list[dict[str, object]] = []
+    for name, (function, options) in contestants(x).items():
+        row: dict[str, object] = {"job": job, "contestant": name}
+        try:
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            grid = function()
+            row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
+            if not {"estimator", "kernel"} & options.keys():
+                row["error"] = float((grid.double() - reference).abs().max())
+            row |= milliseconds(function)
+        except (RuntimeError, ImportError) as error:
+            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        if "precision" in options and "ms" in row:
+            row["floor_ms"] = floor_ms(x, options["precision"], measured)
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        torch.cuda.empty_cache()
+    return rows
+
+
+def output_of(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def main() -> int:
+    """Measure every job and write one file for this device."""
+    if not torch.cuda.is_available() or not build_info()["cuda"]:
+        print("bench.gpu: needs a CUDA device and a simcore with CUDA kernels", file=sys.stderr)
+        return 2
+    warnings.simplefilter("ignore")  # what torch.compile says of its own choices
+    properties = torch.cuda.get_device_properties(0)
+    measured = rates()
+    rows = []
+    for job, count in (("cka13", 13), ("cka325", 325)):
+        rows += measure(job, drifting_layers(count, 1600, 768), measured)
+    result = {
+        "device": properties.name,
+        "multiprocessors": properties.multi_processor_count,
+        "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "torch": torch.__version__,
+        "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
+        "build": build_info(),
+        "rates": measured,
+        "rows": rows,
+    }
+    name = re.sub(r"[^a-z0-9]+", "-", properties.name.lower()).strip("-")
+    path = RESULTS / f"gpu-{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {path.relative_to(RESULTS.parents[1])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

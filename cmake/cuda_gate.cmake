@@ -1,0 +1,26 @@
+# The compile gate of csrc/cuda: every .cu for the oldest and the newest architecture in use, no
+# register spills (tools/nvcc_gate.py), and the torch adapters against whatever torch is there.
+set(CMAKE_CUDA_ARCHITECTURES OFF)  # named below: CMake's own list does not know all of them
+enable_language(CUDA)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 knows none of nvcc 13
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+file(GLOB cuda_kernels CONFIGURE_DEPENDS csrc/cuda/*.cu)
+add_library(simcore_cuda OBJECT ${cuda_kernels})
+target_include_directories(simcore_cuda PRIVATE csrc)
+target_compile_options(simcore_cuda PRIVATE
+  -O3 --expt-relaxed-constexpr -Xptxas -v -Werror all-warnings --threads 0
+  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a)
+set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
+  "${Python3_EXECUTABLE};${CMAKE_SOURCE_DIR}/tools/nvcc_gate.py")
+
+# Compiled, never linked: a CPU build of torch has none of the functions.
+if(SIMCORE_TORCH_INCLUDES)
+  file(GLOB adapters CONFIGURE_DEPENDS csrc/torch/*_cuda.cpp)
+  add_library(simcore_cuda_adapters OBJECT ${adapters})
+  target_include_directories(simcore_cuda_adapters PRIVATE csrc)
+  target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
+    ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+    tests/cpp/torch_stand_in)  # last: a torch that has the header is taken at its word
+  target_compile_options(simcore_cuda_adapters PRIVATE -O0 -Wall -Wextra -Werror)
+endif()

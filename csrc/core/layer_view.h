@@ -1,0 +1,18 @@
+// A layer's representation as the caller holds it: any strides, any floating dtype, never copied.
+#pragma once
+
+#include <cstdint>
+
+namespace simcore {
+
+enum class DType : int { f16 = 0, bf16 = 1, f32 = 2, f64 = 3 };
+
+struct LayerView {
+  const void* data;  // [n, width], element (i, k) at data + i * row_stride + k * col_stride
+  DType dtype;
+  int64_t width;
+  int64_t row_stride;  // in elements; may be 0 or negative
+  int64_t col_stride;
+};
+
+}  // namespace simcore

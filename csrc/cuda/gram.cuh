@@ -1,0 +1,180 @@
+// Gram tiles of many layers, and what is summed over them.
+//
+// Shapes    the examples' pairs (i, j), j >= i, are cut into tiles; a group is a run of tiles that
+//           all layers compute before it is contracted: gram [L][tiles of the group][kTile^2].
+// Plan      gram_tiles      a block per (tile, layer): K_ij, or 0 for j <= i and beyond n
+//           contract        a block per (tile of pairs of layers, share of the entries):
+//                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
+//           add_self_sums   the same of a layer with itself, where x and y differ
+//           add_row_sums    RBF: sum_{j != i} K_ij, a block per (rows, layer)
+// Numerics  at most kContractDepth entries are added in T before their sum goes to float64. Every
+//           sum has one owner and a fixed order: repetition is bit-equal.
+// Twin      simcore/reference/hsic.py; the CPU's csrc/cpu/hsic_gram.cpp has the formulas
+#pragma once
+
+#include <cmath>
+
+#include "core/index_math.h"
+#include "cuda/layers.cuh"
+#include "cuda/product_plain.cuh"
+
+namespace simcore::cuda {
+
+constexpr int64_t kContractDepth = 1024;
+
+enum class Entry { linear, rbf, distance };  // distance: squared, or -1 where no pair is
+
+// Tiles of a block of the examples' pairs: rows from row0 on against columns from column0 on.
+struct TileBlock {
+  int64_t row0, column0;
+  int64_t rows, columns;  // packed, whole tiles
+  bool diagonal;          // row0 == column0: the triangle alone
+
+  SIMCORE_HD int64_t tiles(int64_t side) const {
+    return diagonal ? triangle_size(rows / side) : (rows / side) * (columns / side);
+  }
+  SIMCORE_HD Place place(int64_t tile, int64_t side) const {
+    return diagonal ? triangle_place(tile, rows / side) : rectangle_place(tile, columns / side);
+  }
+};
+
+template <typename T>
+struct GramArguments {
+  const DeviceLayer* layers;
+  int64_t packed_origin;  // packed_column of the first layer
+  int64_t n;
+  TileBlock block;
+  int64_t first_tile;    // of the group
+  const T* packed_rows;  // [block.rows] of every layer
+  const T* packed_columns;
+  const double* norms;  // [L][norm_pitch]
+  int64_t norm_pitch;
+  const double* gammas;  // [L]; rbf only
+  T shift;               // rbf only
+};
+
+template <Entry entry, typename T>
+__device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, T shift) {
+  if (entry == Entry::linear) return product;
+  const T d = norm_i + norm_j - 2 * product;
+  const T distance = d > T(0) ? d : T(0);
+  return entry == Entry::distance ? distance : exp(-gamma * distance) - shift;
+}
+
+// Blocks: tiles of the group, layers.
+template <typename Product, Entry entry>
+__global__ void __launch_bounds__(Product::kThreads, 1)
+    gram_tiles(GramArguments<typename Product::Value> g, typename Product::Value* gram) {
+  using T = typename Product::Value;
+  constexpr int64_t side = Product::kTile;
+  const DeviceLayer layer = g.layers[blockIdx.y];
+  const Place place = g.block.place(g.first_tile + blockIdx.x, side);
+  const int64_t before = layer.packed_column - g.packed_origin;
+  const T* a = g.packed_rows + before * g.block.rows + place.row * side * layer.pitch;
+  const T* b = g.packed_columns + before * g.block.columns + place.column * side * layer.pitch;
+  Product product;
+  product.add({a, layer.pitch, side}, {b, layer.pitch, side}, 0, layer.pitch);
+
+  const int64_t i0 = g.block.row0 + place.row * side, j0 = g.block.column0 + place.column * side;
+  const double* norms = g.norms + blockIdx.y * g.norm_pitch;
+  const double gamma = entry == Entry::rbf ? g.gammas[blockIdx.y] : 0;
+  // An infinite gamma belongs to an undefined layer: finish.cuh makes its results nan.
+  const T finite = isfinite(gamma) ? T(gamma) : T(0);
+  T* out = gram + (int64_t(blockIdx.y) * gridDim.x + blockIdx.x) * side * side;
+  product.visit([&](int r, int c, T value) {
+    const int64_t i = i0 + r, j = j0 + c;
+    const bool wanted = i < j && j < g.n;
+    T result = entry == Entry::distance ? T(-1) : T(0);
+    if (wanted && entry == Entry::linear) result = value;
+    if (wanted && entry != Entry::linear)
+      result = gram_entry<entry>(value, T(norms[i]), T(norms[j]), finite, g.shift);
+    out[r * side + c] = result;
+  });
+}
+
+// Which pairs of layers: [row0, row0 + rows) with [column0, column0 + columns); of equal ranges
+// only tiles on and above the diagonal.
+struct PairBlock {
+  int64_t row0, rows, column0, columns;
+  bool triangle;
+
+  SIMCORE_HD int64_t tiles(int64_t side) const {
+    const int64_t across = ceil_div(columns, side);
+    return triangle ? triangle_size(across) : ceil_div(rows, side) * across;
+  }
+  SIMCORE_HD Place place(int64_t tile, int64_t side) const {
+    const int64_t across = ceil_div(columns, side);
+    return triangle ? triangle_place(tile, across) : rectangle_place(tile, across);
+  }
+};
+
+SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// gram [L][entries]; blocks: tiles of layer pairs, shares of the entries in chunks of `chunk`.
+template <typename Product>
+__global__ void __launch_bounds__(Product::kThreads, 1)
+    contract(const typename Product::Value* gram, int64_t entries, int64_t chunk, PairBlock pairs,
+             double* sums) {
+  constexpr int64_t side = Product::kTile;
+  const Place place = pairs.place(blockIdx.x, side);
+  const int64_t a0 = place.row * side, b0 = place.column * side;
+  const Panel<typename Product::Value> a{gram + (pairs.row0 + a0) * entries, entries,
+                                         at_most(side, pairs.rows - a0)};
+  const Panel<typename Product::Value> b{gram + (pairs.column0 + b0) * entries, entries,
+                                         at_most(side, pairs.columns - b0)};
+  double* out = sums + blockIdx.y * pairs.rows * pairs.columns + a0 * pairs.columns + b0;
+  for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
+    Product product;
+    product.add(a, b, k, at_most(entries, k + chunk));
+    product.visit([&](int r, int c, auto value) {
+      if (r < a.rows && c < b.rows) out[r * pairs.columns + c] += double(value);
+    });
+  }
+}
+
+constexpr int kSumThreads = 256;
+
+// sums [shares][L] += sum of squares of a share of the entries; blocks: shares, layers.
+template <typename T>
+__global__ void add_self_sums(const T* gram, int64_t entries, double* sums) {
+  __shared__ double partial[kSumThreads / kWarp];
+  const T* g = gram + blockIdx.y * entries;
+  double sum = 0;
+  const int64_t stride = int64_t(gridDim.x) * kSumThreads;
+  for (int64_t k = int64_t(blockIdx.x) * kSumThreads + threadIdx.x; k < entries; k += stride)
+    sum += double(g[k]) * double(g[k]);
+  sum = warp_sum(sum);
+  if (lane_of_thread() == 0) partial[warp_of_thread()] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double total = 0;
+  for (int w = 0; w < kSumThreads / kWarp; w++) total += partial[w];
+  sums[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] += total;
+}
+
+// row_sums [L][pitch] += the group's entries, each in row i and, by symmetry, in row j. Blocks:
+// runs of `side` examples, layers; `side` threads, one per example.
+template <typename T, int side>
+__global__ void add_row_sums(const T* gram, TileBlock block, int64_t first_tile, int64_t tiles,
+                             double* row_sums, int64_t pitch) {
+  const int64_t example0 = int64_t(blockIdx.x) * side;
+  const int me = int(threadIdx.x), lane = lane_of_thread();
+  const T* g = gram + int64_t(blockIdx.y) * tiles * side * side;
+  double sum = 0;
+  for (int64_t t = 0; t < tiles; t++, g += side * side) {
+    const Place place = block.place(first_tile + t, side);
+    if (block.row0 + place.row * side == example0)
+      for (int r = 0; r < kWarp; r++) {  // the rows of this warp's examples, a row at a time
+        double part = 0;
+        for (int c = lane; c < side; c += kWarp) part += double(g[(me - lane + r) * side + c]);
+        part = warp_sum(part);
+        if (lane == r) sum += part;
+      }
+    if (block.column0 + place.column * side == example0)
+      for (int r = 0; r < side; r++) sum += double(g[r * side + me]);
+  }
+  // Examples beyond n have room, and sums of 0.
+  row_sums[blockIdx.y * pitch + example0 + me] += sum;
+}
+
+}  // namespace simcore::cuda

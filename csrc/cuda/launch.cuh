@@ -1,0 +1,38 @@
+// Kernel launches with every error checked; tests/cpp/cuda_host stands in for <cuda_runtime.h> in
+// the host run, so nothing here may use the <<<>>> syntax.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace simcore::cuda {
+
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string("simcore, CUDA: ") + what + ": " +
+                             cudaGetErrorString(error));
+}
+
+constexpr int kWarp = 32;
+constexpr int64_t kMaxGridY = 65535;  // of the y and z axes of a grid
+
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+// An empty grid launches nothing.
+template <typename... Formal, typename... Actual>
+void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
+            cudaStream_t stream, Actual... actual) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(unsigned(grid.x), unsigned(grid.y), unsigned(grid.z));
+  config.blockDim = dim3(unsigned(threads));
+  config.stream = stream;
+  check(cudaLaunchKernelEx(&config, kernel, Formal(actual)...), name);
+}
+
+}  // namespace simcore::cuda

@@ -1,0 +1,76 @@
+// C = A B' of one tile, rows of A and B contiguous: the plain variant, in float or double.
+//
+// Every variant of a product has the same face: Value, kTile, kThreads, kDepth, add() and visit().
+// Grams contract features, the grid of sums contracts Gram entries; both are this product.
+#pragma once
+
+#include "cuda/device_math.cuh"
+
+namespace simcore::cuda {
+
+// Rows of a matrix, row r from data + r * pitch on; those from `rows` on count as zeros. Rows start
+// at multiples of 16 bytes.
+template <typename T>
+struct Panel {
+  const T* data;
+  int64_t pitch;
+  int64_t rows;
+};
+
+template <typename T>
+class PlainProduct {
+ public:
+  using Value = T;
+  static constexpr int kTile = 64;  // rows and columns of C
+  static constexpr int kThreads = 128;
+  static constexpr int kDepth = 32;  // entries of a row that are staged at once
+
+  // C += the product over entries [begin, end) of the rows, whole multiples of kDepth.
+  __device__ void add(const Panel<T>& a, const Panel<T>& b, int64_t begin, int64_t end) {
+    // Padded by one, so that the transposing stores and the loads of a row both spread over banks.
+    __shared__ T left[kDepth][kTile + 1], right[kDepth][kTile + 1];
+    const int row = int(threadIdx.x) / kAcross, column = int(threadIdx.x) % kAcross;
+    for (int64_t k = begin; k < end; k += kDepth) {
+      stage(a, k, left);
+      stage(b, k, right);
+      __syncthreads();
+      for (int d = 0; d < kDepth; d++) {
+        T x[kRows], y[kColumns];
+#pragma unroll
+        for (int i = 0; i < kRows; i++) x[i] = left[d][row + i * kDown];
+#pragma unroll
+        for (int j = 0; j < kColumns; j++) y[j] = right[d][column + j * kAcross];
+#pragma unroll
+        for (int i = 0; i < kRows; i++)
+#pragma unroll
+          for (int j = 0; j < kColumns; j++) sum_[i][j] += x[i] * y[j];
+      }
+      __syncthreads();
+    }
+  }
+
+  // f(row, column, value) of every entry that this thread holds.
+  template <typename F>
+  __device__ void visit(F f) const {
+    const int row = int(threadIdx.x) / kAcross, column = int(threadIdx.x) % kAcross;
+#pragma unroll
+    for (int i = 0; i < kRows; i++)
+#pragma unroll
+      for (int j = 0; j < kColumns; j++) f(row + i * kDown, column + j * kAcross, sum_[i][j]);
+  }
+
+ private:
+  // Threads along a row and a column of the tile, and what each holds of it.
+  static constexpr int kAcross = 8, kDown = kThreads / kAcross;
+  static constexpr int kRows = kTile / kDown, kColumns = kTile / kAcross;
+
+  __device__ static void stage(const Panel<T>& panel, int64_t k, T (&shared)[kDepth][kTile + 1]) {
+    for (int r = warp_of_thread(); r < kTile; r += kThreads / kWarp)
+      shared[lane_of_thread()][r] =
+          r < panel.rows ? panel.data[r * panel.pitch + k + lane_of_thread()] : T(0);
+  }
+
+  T sum_[kRows][kColumns] = {};
+};
+
+}  // namespace simcore::cuda

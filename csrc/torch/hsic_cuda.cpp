@@ -1,0 +1,82 @@
+// simcore::hsic_terms on a CUDA device: checks, the plan, the workspace, and the call into
+// csrc/cuda on the current stream.
+//
+// NaN and infinity are counted by the kernels and refused once all of them have run, which is the
+// one synchronisation of a call; while a graph is captured they only make the results nan.
+#include <torch/library.h>
+
+#include <tuple>
+
+#include "torch/cuda_options.h"
+#include "torch/options.h"
+
+namespace simcore {
+namespace {
+
+cuda::Precision parse_precision(const std::string& name) {
+  if (name == "highest") return cuda::Precision::highest;
+  if (name == "high") return cuda::Precision::high;
+  TORCH_CHECK_VALUE(name == "medium", "precision: wanted 'highest', 'high' or 'medium', got '",
+                    name, "'");
+  return cuda::Precision::medium;
+}
+
+void refuse_nonfinite(const at::Tensor& counts, int64_t count_x, at::TensorList x,
+                      at::TensorList y) {
+  const at::Tensor host = counts.to(at::kCPU);
+  const int64_t* bad = host.const_data_ptr<int64_t>();
+  for (int64_t l = 0; l < host.numel(); l++) {
+    const bool in_x = l < count_x;
+    const int64_t index = in_x ? l : l - count_x;
+    TORCH_CHECK_VALUE(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ",
+                      bad[l], " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
+  }
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cuda(
+    at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
+    double bandwidth, c10::string_view method, int64_t max_memory, c10::string_view precision) {
+  TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
+  TORCH_CHECK_VALUE(parse_method(std::string(method)) != cpu::Method::feature,
+                    "method: wanted 'auto' or 'gram' on a CUDA device, got 'feature'");
+  cuda::HsicProblem problem;
+  problem.n = check_hsic_layers(x, y, std::string(estimator));
+  const at::Device device = x[0].device();
+  check_same_device(x, "X", device);
+  check_same_device(y, "Y", device);
+  const c10::cuda::CUDAGuard guard(device);
+  problem.x = layer_views(x);
+  problem.y = layer_views(y);
+  problem.kernel = parse_kernel(std::string(kernel));
+  problem.estimator = parse_estimator(std::string(estimator));
+  problem.bandwidth = bandwidth;
+  problem.precision = parse_precision(std::string(precision));
+  problem.variant = best_variant();
+
+  const int64_t rows = int64_t(x.size()), columns = y.empty() ? rows : int64_t(y.size());
+  const at::Tensor xy = empty_on(device, {rows, columns}, at::kDouble);
+  const at::Tensor xx = empty_on(device, {rows}, at::kDouble);
+  const at::Tensor yy = empty_on(device, {columns}, at::kDouble);
+  const at::Tensor bad = empty_on(device, {rows + int64_t(y.size())}, at::kLong);
+  try {
+    const cuda::HsicPlan plan =
+        cuda::make_plan(problem, current_device(), device_memory_bound(max_memory));
+    const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
+    const cuda::HsicOutput output{xy.mutable_data_ptr<double>(), xx.mutable_data_ptr<double>(),
+                                  yy.mutable_data_ptr<double>(), bad.mutable_data_ptr<int64_t>()};
+    cuda::hsic_terms(problem, plan, workspace.mutable_data_ptr(), output,
+                     c10::cuda::getCurrentCUDAStream());
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  } catch (const std::runtime_error& error) {
+    TORCH_CHECK(false, error.what());
+  }
+  if (!capturing()) refuse_nonfinite(bad, rows, x, y);
+  return {xy, xx, yy};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("hsic_terms", hsic_terms_cuda); }
+
+}  // namespace simcore

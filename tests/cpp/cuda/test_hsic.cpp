@@ -1,0 +1,230 @@
+// hsic_terms of csrc/cuda on the host against plain double loops: cuda_host/ runs the kernels and
+// the launch sequence as they are, also under the address and thread sanitizers.
+//
+// Mutations of a scratch copy that these tests were seen to catch
+//   by wrong values     either barrier of histogram, the barriers in finish_centring's loop and in
+//                       add_self_sums, `i < j` and `j < n` in gram_tiles, the edges of contract, a
+//                       step of warp_sum, the column half of add_row_sums
+//   ThreadSanitizer     finish_centring's barrier after the loop, the barrier of pick_bin
+//   AddressSanitizer    the width check of column_sums, the check of valid rows in pack_rows, the
+//                       last warps of finish_pairs and finish_selves
+// test_product.cpp has those of the products.
+#include "cuda/hsic.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "../check.h"
+#include "../naive.h"
+#include "cuda_runtime.h"
+
+using naive::DType;
+using simcore::Estimator;
+using simcore::KernelKind;
+using simcore::cuda::Device;
+using simcore::cuda::HsicPlan;
+using simcore::cuda::HsicProblem;
+using simcore::cuda::make_plan;
+using simcore::cuda::Precision;
+using simcore::cuda::Variant;
+
+namespace {
+
+const std::vector<int64_t> kRagged = {1, 33, 129};
+constexpr int64_t kPlenty = int64_t(1) << 40;
+
+struct Result {
+  std::vector<double> xy, xx, yy;
+  std::vector<int64_t> nonfinite;
+};
+
+using Layers = std::vector<naive::Layer>;
+
+HsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel, Estimator estimator) {
+  HsicProblem problem;
+  problem.n = x[0].n;
+  problem.x = naive::views(x);
+  problem.y = naive::views(y);
+  problem.kernel = kernel;
+  problem.estimator = estimator;
+  return problem;
+}
+
+// What the kernels leave untouched is nan, which no comparison passes.
+Result compute(const HsicProblem& problem, const HsicPlan& plan) {
+  const size_t x = problem.x.size(), y = problem.y.empty() ? x : problem.y.size();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Result r{std::vector<double>(x * y, nan), std::vector<double>(x, nan),
+           std::vector<double>(y, nan), std::vector<int64_t>(x + problem.y.size(), -1)};
+  const size_t bytes = size_t(plan.workspace_bytes);
+  void* workspace = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(workspace, 0xff, bytes);  // nan, too
+  hsic_terms(problem, plan, workspace, {r.xy.data(), r.xx.data(), r.yy.data(), r.nonfinite.data()},
+             nullptr);
+  std::free(workspace);
+  return r;
+}
+
+Result compute(const HsicProblem& problem, int64_t l2_bytes = 1 << 20) {
+  return compute(problem, make_plan(problem, Device{3, l2_bytes}, kPlenty));
+}
+
+void compare(const Result& result, const Layers& x, const Layers& y, const HsicProblem& problem) {
+  const int64_t n = problem.n;
+  const auto hsic =
+      problem.estimator == Estimator::biased ? naive::hsic_biased : naive::hsic_unbiased;
+  std::vector<std::vector<double>> k, l;
+  for (const auto& layer : x) k.push_back(naive::gram(layer, problem.kernel, problem.bandwidth));
+  for (const auto& layer : y) l.push_back(naive::gram(layer, problem.kernel, problem.bandwidth));
+  if (y.empty()) l = k;
+  const DType dtype = x[0].dtype;
+  const auto self = [&](const std::vector<double>& g) { return naive::hsic_biased(g, g, n); };
+  for (size_t i = 0; i < k.size(); i++) {
+    CHECK_NEAR(result.xx[i], hsic(k[i], k[i], n), naive::tolerance(dtype, self(k[i]), self(k[i])));
+    for (size_t j = 0; j < l.size(); j++)
+      CHECK_NEAR(result.xy[i * l.size() + j], hsic(k[i], l[j], n),
+                 naive::tolerance(dtype, self(k[i]), self(l[j])));
+  }
+  for (size_t j = 0; j < l.size(); j++)
+    CHECK_NEAR(result.yy[j], hsic(l[j], l[j], n), naive::tolerance(dtype, self(l[j]), self(l[j])));
+  for (const int64_t count : result.nonfinite) CHECK(count == 0);
+}
+
+void check_grid(const Layers& x, const Layers& y, KernelKind kernel, Estimator estimator) {
+  check::context = "n " + std::to_string(x[0].n) + ", dtype " + std::to_string(int(x[0].dtype)) +
+                   ", kernel " + std::to_string(int(kernel)) + ", estimator " +
+                   std::to_string(int(estimator)) + (y.empty() ? "" : ", cross");
+  const HsicProblem problem = make_problem(x, y, kernel, estimator);
+  compare(compute(problem), x, y, problem);
+}
+
+constexpr KernelKind kKernels[] = {KernelKind::linear, KernelKind::rbf};
+constexpr Estimator kEstimators[] = {Estimator::biased, Estimator::unbiased};
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+}  // namespace
+
+TEST(grids_match_the_definition) {
+  for (const KernelKind kernel : kKernels)
+    for (const Estimator estimator : kEstimators) {
+      check_grid(naive::make_layers(4, kRagged, 1), {}, kernel, estimator);
+      // Two tiles a side, the second ragged.
+      const naive::Shape shape{DType::f32, 3, 1, naive::Order::rows};
+      const bool cross = (kernel == KernelKind::rbf) == (estimator == Estimator::biased);
+      check_grid(naive::make_layers(71, kRagged, 1, shape),
+                 cross ? naive::make_layers(71, {33, 2}, 50, shape) : Layers(), kernel, estimator);
+    }
+}
+
+TEST(the_smallest_sizes_and_whole_tiles) {
+  for (const KernelKind kernel : kKernels)
+    for (const int64_t n : {2, 3, 64}) {
+      const naive::Shape shape{DType::f32, 0, 1, naive::Order::rows};
+      check_grid(naive::make_layers(n, {3}, 1, shape), {}, kernel, Estimator::biased);
+    }
+}
+
+TEST(half_precisions_offsets_and_any_strides) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const naive::Order order : {naive::Order::columns, naive::Order::reversed}) {
+      const naive::Shape shape{dtype, dtype == DType::f32 ? 1000.0 : 3.0, 30, order};
+      check_grid(naive::make_layers(33, {3, 65}, 1, shape), {},
+                 order == naive::Order::columns ? KernelKind::linear : KernelKind::rbf,
+                 Estimator::unbiased);
+    }
+}
+
+TEST(more_layers_than_a_tile_of_pairs_holds) {
+  const naive::Shape shape{DType::f32, 1, 1, naive::Order::rows};
+  const Layers x = naive::make_layers(5, std::vector<int64_t>(65, 2), 1, shape);
+  check_grid(x, {}, KernelKind::linear, Estimator::biased);
+  check_grid(x, naive::make_layers(5, {3, 1}, 100, shape), KernelKind::linear, Estimator::biased);
+}
+
+TEST(workspace_order_of_blocks_and_repetition) {
+  const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};
+  const Layers x = naive::make_layers(101, {33, 5}, 1, shape);
+  for (const KernelKind kernel : kKernels) {
+    check::context = "kernel " + std::to_string(int(kernel));
+    const HsicProblem problem = make_problem(x, {}, kernel, Estimator::unbiased);
+    const HsicPlan wide = make_plan(problem, Device{3, 1 << 20}, kPlenty);
+    // Nearly the smallest workspace: rows come in blocks, tiles or layers one by one.
+    int64_t bytes = wide.workspace_bytes;
+    while (
+        check::message_of([&] { make_plan(problem, Device{3, 1 << 20}, bytes / 8 * 7); }).empty())
+      bytes = bytes / 8 * 7;
+    const HsicPlan narrow = make_plan(problem, Device{3, 1 << 20}, bytes);
+    CHECK(narrow.block_rows < wide.block_rows && narrow.workspace_bytes < wide.workspace_bytes);
+    CHECK(wide.group_tiles > 1);
+    const Result first = compute(problem, wide);
+    compare(first, x, {}, problem);
+    compare(compute(problem, narrow), x, {}, problem);
+    cuda_host::Machine::get().backwards = true;
+    CHECK(same_bits(first.xy, compute(problem, wide).xy));
+    cuda_host::Machine::get().backwards = false;
+  }
+}
+
+// One grid only: emulated tensor cores take a second for a tile. test_product.cpp has the rest.
+TEST(the_sequence_with_products_of_tensor_cores) {
+  const Layers x = naive::make_layers(20, {3, 33}, 1, {DType::f32, 3, 1, naive::Order::rows});
+  check::context = "tensor";
+  HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
+  problem.variant = Variant::tensor;
+  problem.precision = Precision::medium;
+  const Result result = compute(problem);
+  problem.variant = Variant::plain;
+  const Result plain = compute(problem);
+  const double bound = 0.02 * std::fabs(plain.xx[0]);  // of 8 bits
+  for (size_t i = 0; i < plain.xy.size(); i++) CHECK_NEAR(result.xy[i], plain.xy[i], bound);
+  CHECK(!same_bits(result.xy, plain.xy));
+}
+
+TEST(ties_and_coinciding_rows_of_the_median) {
+  Layers x = naive::make_layers(20, {2, 2, 3}, 1);
+  for (int64_t i = 0; i < 40; i++) {
+    x[0].values[size_t(i)] = double(i / 2 % 3);       // few distinct distances
+    x[1].values[size_t(i)] = i < 30 ? 1 : double(i);  // more than half of the pairs coincide
+  }
+  for (naive::Layer& layer : x) naive::lay_out(layer, naive::Order::rows);
+  check::context = "";
+  const HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::biased);
+  const Result result = compute(problem);
+  CHECK(std::isnan(result.xx[1]) && std::isnan(result.xy[1]) && std::isnan(result.xy[5]));
+  const auto k = naive::gram(x[0], KernelKind::rbf, 1), l = naive::gram(x[2], KernelKind::rbf, 1);
+  CHECK_NEAR(result.xy[2], naive::hsic_biased(k, l, 20), 1e-12);
+}
+
+TEST(magnitudes_constant_layers_and_bad_entries) {
+  for (const double magnitude : {1e-25, 1e25}) {
+    Layers x = naive::make_layers(33, {31, 5}, 1, {DType::f32, 0, 1, naive::Order::rows});
+    for (naive::Layer& layer : x) {
+      for (double& value : layer.values) value *= magnitude;
+      naive::lay_out(layer, naive::Order::rows);
+    }
+    check_grid(x, {}, KernelKind::linear, Estimator::biased);
+  }
+  Layers x = naive::make_layers(33, {5, 5, 7}, 1);
+  std::fill(x[1].values.begin(), x[1].values.end(), 2.5);
+  x[2].values[20] = std::numeric_limits<double>::infinity();
+  x[2].values[50] = std::numeric_limits<double>::quiet_NaN();
+  for (naive::Layer& layer : x) naive::lay_out(layer, naive::Order::rows);
+  const Result r = compute(make_problem(x, {}, KernelKind::linear, Estimator::unbiased));
+  CHECK(r.xx[0] > 0 && r.xx[1] == 0 && r.xy[1] == 0);
+  CHECK(r.nonfinite[0] == 0 && r.nonfinite[1] == 0 && r.nonfinite[2] == 2);
+  CHECK(std::isnan(r.xx[2]) && std::isnan(r.xy[2]));
+}
+
+TEST(a_workspace_that_is_too_small_is_refused) {
+  const Layers x = naive::make_layers(33, {5}, 1);
+  const HsicProblem problem = make_problem(x, {}, KernelKind::linear, Estimator::biased);
+  const std::string message = check::message_of([&] { make_plan(problem, Device{}, 100); });
+  CHECK(message.find("max_memory: wanted at least") == 0);
+  CHECK(message.find("got 100") != std::string::npos);
+}
+
+int main() { return check::main(); }

@@ -1,0 +1,114 @@
+// Stands in for CUDA's own header of this name, so that g++ compiles the kernels and launchers of
+// csrc/cuda as they are and the host runs them: fibres.h says how.
+//
+// Device memory is host memory, a stream is nothing, a launch returns when its blocks have run, one
+// after the other. __shared__ arrays are therefore static; what they hold when a block starts is
+// left over from another one, as on a device.
+#pragma once
+
+#include <math.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "fibres.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+// threadIdx.x and its like: objects, because CUDA has members of structures with these names.
+template <const dim3& (*get)(), unsigned dim3::* axis>
+struct IndexComponent {
+  operator unsigned() const { return get().*axis; }
+};
+template <const dim3& (*get)()>
+struct Index {
+  IndexComponent<get, &dim3::x> x;
+  IndexComponent<get, &dim3::y> y;
+  IndexComponent<get, &dim3::z> z;
+};
+inline const Index<cuda_host::thread_index> threadIdx{};
+inline const Index<cuda_host::block_index> blockIdx{};
+inline const Index<cuda_host::block_size> blockDim{};
+inline const Index<cuda_host::grid_size> gridDim{};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+inline void __syncthreads() { cuda_host::Machine::get().wait_block(); }
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
+  if (mask != ~0u) {
+    std::printf("a shuffle of part of a warp is not emulated\n");
+    std::abort();
+  }
+  std::array<uint64_t, 1> word{};
+  std::memcpy(word.data(), &value, sizeof value);
+  const auto& shown = cuda_host::Machine::get().exchange(word);
+  const unsigned lane = threadIdx.x % cuda_host::kLanes;
+  const uint64_t other = shown[lane ^ unsigned(lane_mask)][0].load(std::memory_order_relaxed);
+  std::memcpy(&value, &other, sizeof value);
+  return value;
+}
+
+template <typename T>
+T atomicAdd(T* at, T value) {
+  return std::atomic_ref<T>(*at).fetch_add(value, std::memory_order_relaxed);
+}
+template <typename T>
+T atomicMin(T* at, T value) {
+  std::atomic_ref<T> ref(*at);
+  T old = ref.load(std::memory_order_relaxed);
+  while (value < old && !ref.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  }
+  return old;
+}
+
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
+inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
+inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
+
+using cudaStream_t = struct CUstream_st*;
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9 };
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaSuccess ? "no error" : "invalid configuration argument";
+}
+inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) {
+  std::memset(at, value, bytes);
+  return cudaSuccess;
+}
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+// The limits of every device since compute capability 3.0.
+template <typename... Formal, typename... Actual>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Formal...),
+                               Actual&&... actual) {
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
+      uint64_t(block.x) * block.y * block.z > 1024)
+    return cudaErrorInvalidConfiguration;
+  const std::tuple<Formal...> arguments(std::forward<Actual>(actual)...);
+  cuda_host::Machine::get().run(grid, block, [&] { std::apply(kernel, arguments); });
+  return cudaSuccess;
+}

@@ -1,0 +1,46 @@
+// The instructions of csrc/cuda/mma.cuh on the host, from the fragment layouts of the PTX manual
+// (sections "ldmatrix" and "Matrix fragments for mma.m16n8k16"), written apart from their use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda_runtime.h"
+
+namespace simcore::cuda {
+
+inline void load_matrices(uint32_t (&r)[4], const uint16_t* row) {
+  const auto& shown =
+      cuda_host::Machine::get().exchange(std::array<uint64_t, 1>{reinterpret_cast<uint64_t>(row)});
+  const unsigned lane = threadIdx.x % cuda_host::kLanes;
+  for (unsigned m = 0; m < 4; m++) {
+    const uint64_t at = shown[m * 8 + lane / 4][0].load(std::memory_order_relaxed);
+    if (at % 16 != 0) std::abort();  // a row of a matrix is one access of 16 bytes
+    const uint16_t* pair = reinterpret_cast<const uint16_t*>(at) + lane % 4 * 2;
+    r[m] = uint32_t(pair[0]) | uint32_t(pair[1]) << 16;
+  }
+}
+
+inline float bfloat16_at(uint64_t word, unsigned half) {
+  return __uint_as_float(uint32_t(word) >> (16 * half) << 16);
+}
+
+inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const auto& shown =
+      cuda_host::Machine::get().exchange(std::array<uint64_t, 6>{a[0], a[1], a[2], a[3], b0, b1});
+  const unsigned lane = threadIdx.x % cuda_host::kLanes;
+  for (unsigned e = 0; e < 4; e++) {
+    const unsigned row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
+    for (unsigned k = 0; k < 16; k++) {
+      const unsigned of_a = row % 8 * 4 + k % 8 / 2, of_b = column * 4 + k % 8 / 2;
+      const auto& a_words = shown[of_a];
+      const float x =
+          bfloat16_at(a_words[row / 8 + k / 8 * 2].load(std::memory_order_relaxed), k % 2);
+      const float y = bfloat16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
+      d[e] += x * y;
+    }
+  }
+}
+
+}  // namespace simcore::cuda
