@@ -11,6 +11,7 @@ from torch import Tensor
 
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
+BLOCK_ENTRIES = 2**16  # of a layer that are looked at, or copied, at a time
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
@@ -140,6 +141,13 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_flag(value: bool, name: str) -> bool:
+    """`value` if it is True or False, else a TypeError naming the argument."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: wanted True or False, got {value!r}")
+    return bool(value)
+
+
 def check_max_memory(max_memory: int | None) -> int:
     """`max_memory` in bytes as the operators take it: 0 stands for the default."""
     real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
@@ -148,10 +156,15 @@ def check_max_memory(max_memory: int | None) -> int:
     return 0 if max_memory is None else int(max_memory)
 
 
+def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
+    """Views of some rows at a time: what is made of one is small beside any layer."""
+    return layer.split(max(1, BLOCK_ENTRIES // layer.shape[1]))
+
+
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
     """A ValueError naming the first layer that holds NaN or infinity, and how many."""
     for i, layer in enumerate(layers):
-        finite = int(torch.isfinite(layer).sum())
+        finite = sum(int(torch.isfinite(block).sum()) for block in row_blocks(layer))
         if finite < layer.numel():
             raise ValueError(
                 f"{name}[{i}]: wanted finite values, got {layer.numel() - finite} NaN or infinite "

@@ -18,6 +18,7 @@ from simcore._inputs import (
     as_layers,
     check_finite,
     check_max_memory,
+    row_blocks,
     warn_caller,
 )
 from simcore.basis import Basis, Truncation, as_basis_list, decompose, per_layer_truncation
@@ -131,7 +132,7 @@ def _in_range(layer: Tensor) -> Tensor:
     """Scaled by a power of two, to which these measures are blind, if squares could overflow."""
     if layer.dtype != torch.float64:
         return layer
-    largest = float(torch.linalg.vector_norm(layer, ord=float("inf")))
+    largest = max(float((block - layer[0]).abs().max()) for block in row_blocks(layer))
     if largest == 0 or LEAST_SQUARED < largest < LARGEST_SQUARED:
         return layer
     return layer * 2.0 ** -max(math.frexp(largest)[1], -1000)
@@ -202,7 +203,7 @@ def explained_sides(
     given = _tensors(x, "X") if held is None else []
     check_finite(given, "X")
     layers = [_in_range(layer) for layer in given] or [_layer(basis) for basis in held or []]
-    left -= sum(layer.nbytes for layer in layers if all(layer is not other for other in given))
+    left -= sum(layer.nbytes for layer in layers if all(layer is not one for one in given))
     return ExplainedSides(layers, explaining, y is None, from_numpy, _workspace(left))
 
 
@@ -251,14 +252,14 @@ def _scores(basis: Basis) -> Tensor:
     return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
 
 
-def warn_saturated(name: str, sides: BasisSides) -> None:
-    """CCA of a layer whose basis spans all n - 1 dimensions is 1 whatever the other layer is.
+def warn_saturated(name: str, bases: Sequence[Basis], consequence: str) -> None:
+    """A basis that spans all n - 1 dimensions holds whatever the other layer is.
 
     Of two rows every layer has one dimension: nothing that a truncation could change.
     """
-    n = len(sides.x[0].vectors)
-    if n > 2 and any(basis.kept >= n - 1 for basis in [*sides.x, *sides.y]):
+    n = len(bases[0].vectors)
+    if n > 2 and any(basis.kept >= n - 1 for basis in bases):
         warn_caller(
-            f"{name}: a layer of n = {n} rows has n - 1 independent columns, so that its canonical "
-            "correlations are all 1; truncate, or take more rows than columns"
+            f"{name}: a layer of n = {n} rows has n - 1 independent columns, so that "
+            f"{consequence}; truncate, or take more rows than columns"
         )

@@ -10,19 +10,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, as_tensor, check_choice, check_max_memory
+from simcore._inputs import (
+    Array,
+    as_tensor,
+    check_choice,
+    check_flag,
+    check_max_memory,
+    warn_caller,
+)
 from simcore._ops import attention_similarity
 from simcore._progress import progress_bar
 
 Attention = Sequence[Array] | Array  # of one layer
 Lengths = Sequence[int] | Array
 MEASURES = ("js", "pearson", "frobenius")
+ROW_SUM = 0.02  # bfloat16 rows of softmax stay within it of 1
 
 
 def _as_lengths(lengths: Lengths | None) -> list[int] | None:
     if lengths is None:
         return None
-    values = lengths.tolist() if isinstance(lengths, Tensor | np.ndarray) else list(lengths)
+    if isinstance(lengths, Tensor | np.ndarray) and lengths.ndim == 1:
+        values = lengths.tolist()
+    elif isinstance(lengths, Sequence):
+        values = list(lengths)
+    else:
+        raise TypeError(f"lengths: wanted one whole number for each sentence, got {lengths!r}")
     for i, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise TypeError(f"lengths[{i}]: wanted a whole number of words, got {value!r}")
@@ -125,6 +138,19 @@ def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attentio
         )
 
 
+def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
+    """One warning for rows that are no distributions: the divergence is not one of them."""
+    for i, layer in enumerate(layers):
+        off = [int(((s.sum(-1) - 1).abs() > ROW_SUM).sum()) for s in layer]
+        if any(off):
+            rows = sum(sentence.shape[0] * sentence.shape[1] for sentence in layer)
+            warn_caller(
+                f"attention_grid: {sum(off)} of {rows} rows of {name}[{i}] do not sum to 1, and js "
+                "is a divergence of distributions; pass lengths if they are padding"
+            )
+            return
+
+
 def attention_grid(
     A: Sequence[Attention] | Array,
     B: Sequence[Attention] | Array | None = None,
@@ -148,8 +174,8 @@ def attention_grid(
         ``[S, H, T, T]`` array with `lengths`. All layers hold the same sentences with the same
         t_s; H may differ between layers. torch tensors or numpy arrays; float16, bfloat16, float32
         or float64 (computed in float32, everything in float64 as soon as one layer is; in float32
-        results are good to 1e-6, for weights below 1e18). Rows need not sum to 1. Any strides,
-        read-only and memory-mapped arrays included; never modified. ``B=None`` compares A with
+        results are good to 1e-6, for weights below 1e18). Any strides, read-only and memory-mapped
+        arrays included; never modified. ``B=None`` compares A with
         itself at half the cost.
     measure : {"js", "pearson", "frobenius"}
         ``js``: 1 - mean over all words of the Jensen-Shannon divergence of the two rows (natural
@@ -184,6 +210,12 @@ def attention_grid(
         lengths beyond T; NaN or infinite weights, or negative ones for ``js`` (layer and count);
         an unknown option; a `max_memory` that one row of every head does not fit into.
 
+    Warns
+    -----
+    UserWarning
+        For ``js`` that is not causal, where rows do not sum to 1: padding without `lengths`, or
+        what is no attention. They are taken as they are.
+
     References
     ----------
     Wu et al. 2020, *Similarity analysis of contextual word representation models*, section 3.4 and
@@ -199,6 +231,7 @@ def attention_grid(
     (torch.Size([3, 3]), True)
     """
     check_choice(measure, "measure", MEASURES)
+    causal = check_flag(causal, "causal")
     limit = check_max_memory(max_memory)
     words = _as_lengths(lengths)
     layers_a, numpy_a = _as_attention(A, "A", words)
@@ -209,9 +242,10 @@ def attention_grid(
     _check_same_sentences(layers_b, "B", first)
     flat_a, flat_b = ([s for layer in side for s in layer] for side in (layers_a, layers_b))
     with progress_bar("attention_grid", progress):
-        grid: Tensor = attention_similarity(
-            flat_a, flat_b, len(first), measure, bool(causal), limit
-        )
+        grid: Tensor = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
+    if measure == "js" and not causal:
+        _warn_of_rows(layers_a, "A")
+        _warn_of_rows(layers_b, "B")
     return grid.numpy() if numpy_a and numpy_b else grid
 
 
@@ -258,6 +292,7 @@ def distributed_attention(
     torch.Size([3, 3])
     """
     words = _as_lengths(lengths)
+    causal = check_flag(causal, "causal")
     sentences, from_numpy = _as_sentences(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
     counted = [_counted_pairs(sentence.shape[1], causal) for sentence in sentences]

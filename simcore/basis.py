@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C
-from simcore._inputs import Layers, as_layers, check_finite, check_max_memory
+from simcore._inputs import Layers, as_layers, check_finite, check_max_memory, warn_caller
 from simcore._ops import principal_components
 from simcore._progress import progress_bar
 
@@ -22,7 +22,8 @@ Truncation = float | int | Sequence[int] | None
 class Basis:
     """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
 
-    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid` and `mixedsim_grid` need of a layer.
+    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and
+    `procrustes_grid` need of a layer.
     A list of bases may stand wherever they take layers, so that a sweep computes and saves each
     layer's basis once; see `bases`.
 
@@ -82,12 +83,22 @@ class Basis:
         ValueError
             A share outside (0, 1] or a count below 1.
 
+        Warns
+        -----
+        UserWarning
+            This basis was truncated before, and to fewer components.
+
         References
         ----------
         Raghu et al. 2017; Wu et al. 2020, appendix A.3.
         """
         (cut,) = per_layer_truncation(truncation, 1)
-        k = min(_components_to_keep(self.spectrum, cut), self.kept)
+        wanted = _components_to_keep(self.spectrum, cut)
+        if cut is not None and wanted > self.kept:
+            warn_caller(
+                f"truncation: {cut} is {wanted} components, of which this basis keeps {self.kept}"
+            )
+        k = min(wanted, self.kept)
         if k == self.kept:
             return self
         # Copies: a view would keep all columns in memory.
@@ -112,12 +123,17 @@ class Basis:
 
         Raises
         ------
+        TypeError
+            What is no tensor.
         ValueError
             A name is missing or unknown, or the shapes do not fit together.
         """
         wanted = {"vectors", "components", "spectrum"}
         if set(state) != wanted:
             raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
+        for name, tensor in state.items():
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"state[{name!r}]: wanted a tensor, got {type(tensor).__name__}")
         shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
         k = shapes["vectors"][-1]
         if shapes["components"][0] != k or shapes["spectrum"][0] < k:
@@ -140,6 +156,8 @@ def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int
     """`truncation` checked, one value a layer."""
     if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:
         truncation = truncation.tolist()
+    if isinstance(truncation, str):
+        raise ValueError(f"truncation: wanted a share, a count or counts, got {truncation!r}")
     listed = isinstance(truncation, Sequence)
     values: list[float | int | None] = (
         [*truncation] if isinstance(truncation, Sequence) else [truncation] * count

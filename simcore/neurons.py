@@ -7,10 +7,18 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, Layers, as_layer_pair, as_tensor, check_max_memory, warn_caller
+from simcore._inputs import (
+    Array,
+    Layers,
+    as_layer_pair,
+    as_tensor,
+    check_flag,
+    check_max_memory,
+    warn_caller,
+)
 from simcore._ops import best_partners, multiple_correlations
 from simcore._progress import progress_bar
-from simcore._sides import LayersOrBases, explained_sides, warn_undefined
+from simcore._sides import LayersOrBases, explained_sides, warn_saturated, warn_undefined
 
 
 def _constant_neurons(layer: Tensor) -> Tensor:
@@ -107,6 +115,7 @@ def neuronsim_grid(
     >>> partner[0].flatten()
     tensor([1, 2, 0, 3])
     """
+    check_flag(return_partners, "return_partners")
     layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
     layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
     with progress_bar("neuronsim_grid", progress):
@@ -152,6 +161,7 @@ def mixedsim_grid(
     torch.Size([2, 3])
     """
     sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
+    warn_saturated("mixedsim_grid", sides.explaining, "it explains everything")
     with progress_bar("mixedsim_grid", progress):
         grid = multiple_correlations(sides.x, sides.vectors(), sides.workspace)
     empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])

@@ -140,8 +140,27 @@ def _centred_rows(layer: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _row_bytes(layers: list[Tensor]) -> int:
-    """What `_centred_rows` takes for the largest layer: float64 and one mask."""
-    return 9 * max(layer.numel() for layer in layers)
+    """What the largest layer takes beside what is kept of it: float64, and a mask or float32."""
+    return 12 * max(layer.numel() for layer in layers)
+
+
+def _standardised(layer: Tensor) -> tuple[Tensor, Tensor]:
+    """c and a of `_centred_rows` in units of the mean dissimilarity, c in the compute dtype."""
+    c, a = _centred_rows(layer)
+    scale = a.mean().sqrt()
+    c.div_(scale).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return c.to(_computed_in(layer)), a / scale.square()
+
+
+def _centred_ranks(layer: Tensor, upper: Tensor) -> Tensor:
+    """Ranks of the dissimilarities of pairs `upper` over their number, minus the mean."""
+    c, a = _centred_rows(layer)
+    sums = a[upper[0]] + a[upper[1]]
+    values = sums - (c @ c.T)[upper[0], upper[1]]
+    # Pairs of equal rows tie, but not in the last bits of a matrix product.
+    rounding = 16 * torch.finfo(torch.float64).eps * sums.mean()
+    ranks = _mean_ranks(values, rounding).div_(len(values))
+    return ranks.sub_(ranks.mean())
 
 
 def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
@@ -154,18 +173,12 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     layers = x + y
     n = len(x[0])
     held = sum(layer.numel() * _computed_in(layer).itemsize for layer in layers)
-    needed = held + max(_row_bytes(layers), held)
+    needed = held + max(_row_bytes(layers), held)  # as much again for the products
     _check_bound(needed, bound, "standardised copies of the layers")
-    centred, halves = [], []
-    for layer in layers:
-        c, a = _centred_rows(layer)
-        scale = a.mean().sqrt()
-        c.div_(scale).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        halves.append(a / scale.square())
-        centred.append(c.to(_computed_in(layer)))
+    centred, halves = zip(*(_standardised(layer) for layer in layers), strict=True)
     count = len(x)
     xy, xx, yy = hsic_terms(
-        centred[:count], centred[count:], "linear", "biased", 1.0, "auto", bound - held
+        list(centred[:count]), list(centred[count:]), "linear", "biased", 1.0, "auto", bound - held
     )
     v = torch.stack(halves) - 1.0
     first, second = v[:count], v[count:] if y else v
@@ -193,13 +206,7 @@ def _spearman_moments(
     upper = torch.triu_indices(n, n, 1)
     ranks = torch.empty(len(layers), pairs, dtype=torch.float64)
     for i, layer in enumerate(layers):
-        c, a = _centred_rows(layer)
-        sums = a[upper[0]] + a[upper[1]]
-        values = sums - (c @ c.T)[upper[0], upper[1]]
-        # Pairs of equal rows tie, but not in the last bits of a matrix product.
-        rounding = 16 * torch.finfo(torch.float64).eps * sums.mean()
-        ranks[i] = _mean_ranks(values, rounding) / pairs
-        ranks[i] -= ranks[i].mean()
+        ranks[i] = _centred_ranks(layer, upper)
         report((i + 1) / len(layers))
     first, second = ranks[: len(x)], ranks[len(x) :] if y else ranks
     return (

@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -57,6 +58,8 @@ CASES = {
     "lengths of zero": (([BATCH],), {"lengths": (4, 0, 6)}, ValueError, "lengths 1 6 0"),
     "lengths too few": (([BATCH],), {"lengths": (4, 1)}, ValueError, "lengths 3 2 A 0"),
     "lengths no integers": (([BATCH],), {"lengths": (4, 1.0, 6)}, TypeError, "lengths 1 1.0"),
+    "lengths a number": (([BATCH],), {"lengths": 3}, TypeError, "lengths sentence 3"),
+    "causal no flag": ((A,), {"causal": "no"}, TypeError, "causal True False no"),
     "lengths booleans": (
         ([BATCH],),
         {"lengths": torch.tensor([True] * 3)},
@@ -94,6 +97,21 @@ def test_message(name):
 @pytest.mark.parametrize("measure", ["pearson", "frobenius"])
 def test_negative_weights_are_welcome_elsewhere(measure):
     assert attention_grid(spoiled(-0.1, 3), measure=measure).isfinite().all()
+
+
+def test_rows_that_are_no_distributions_are_warned_of():
+    padded = BATCH.softmax(-1).clone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attention_grid([padded])
+    padded[1, :, 4:] = 0
+    with pytest.warns(UserWarning, match=r"rows of A\[1\] do not sum to 1.*lengths") as caught:
+        attention_grid([BATCH.softmax(-1), padded])
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attention_grid([padded], measure="pearson")
+        attention_grid([padded], causal=True)
 
 
 DISTRIBUTED = {

@@ -1,5 +1,7 @@
 """`Basis` and `bases`: what they hold, where they are cut, how they are saved and reused."""
 
+import warnings
+
 import numpy as np
 import pytest
 import tolerance
@@ -102,6 +104,15 @@ def test_a_share_is_of_the_whole_spectrum_however_often_it_is_cut():
     assert once.truncate(2).kept == 2
     assert once.truncate(999) is once
     assert full.kept == full.rank == 20
+
+
+def test_a_basis_that_keeps_fewer_than_wanted_says_so():
+    (basis,) = bases(layers(Case(129, widths=(20,))), truncation=5)
+    with pytest.warns(UserWarning, match="truncation: 8 is 8 components, .* keeps 5"):
+        assert basis.truncate(8).kept == 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert basis.truncate(None).kept == basis.truncate(5).kept == 5
 
 
 def test_truncated_bases_do_not_hold_the_rest():

@@ -14,11 +14,13 @@ from measures import (
     MEASURES,
     MIXEDSIM,
     NEURONSIM,
+    PROCRUSTES,
     PWCCA,
     PWCCA_TRUNCATED,
     RSA,
     RSA_SPEARMAN,
     SVCCA_COUNT,
+    SVCCA_STANDARDIZED,
 )
 
 CASE = Case(129, 10.0, widths=(7, 5, 20, 9))
@@ -206,6 +208,33 @@ def test_extreme_scales(measure, dtype, scale):
     tolerance.assert_measure(measure(scaled, y), cross, dtype)
     if measure.symmetric:
         tolerance.assert_measure(measure(y, scaled), cross.T, dtype)
+
+
+@pytest.mark.parametrize("measure", [CCA, LINREG, MIXEDSIM, NEURONSIM, PROCRUSTES], ids=str)
+def test_a_constant_neuron_hides_no_tiny_variance(measure):
+    x = measure.layers(Case(129, widths=(7, 5)))
+    want = measure.twin(x)
+    tiny = [torch.cat([layer * 1e-200, torch.ones(129, 1)], 1) for layer in x]
+    tolerance.assert_measure(measure(tiny), want, torch.float64)
+
+
+def test_standardised_columns_beyond_the_range_of_float32():
+    x = [
+        layer * 1e-20
+        for layer in SVCCA_STANDARDIZED.layers(Case(129, widths=(7, 5)), torch.float32)
+    ]
+    want = SVCCA_STANDARDIZED(x)
+    for factor in (1e20, 1e21):
+        x[0][:, 0] *= factor
+    tolerance.assert_measure(SVCCA_STANDARDIZED(x), want, torch.float32)
+
+
+@pytest.mark.parametrize("measure", [LINREG, MIXEDSIM], ids=str)
+def test_layers_that_explain_everything_are_warned_of(measure):
+    x = measure.layers(Case(33, widths=(40, 5)))
+    with pytest.warns(UserWarning, match="n = 33 rows .* explains everything"):
+        got = measure(x)
+    assert torch.allclose(got[:, 0], torch.ones(2, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

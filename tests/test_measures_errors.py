@@ -44,6 +44,14 @@ def test_options_are_keyword_only(measure):
 
 
 OPTIONS = {
+    "partners": (
+        neuronsim_grid,
+        (X,),
+        {"return_partners": "yes"},
+        TypeError,
+        "return_partners True False yes",
+    ),
+    "truncation a word": (svcca_grid, (X,), {"truncation": "0.9"}, ValueError, "truncation 0.9"),
     "reduction": (cca_grid, (X,), {"reduction": "sum"}, ValueError, "reduction mean r2 sum"),
     "correlation": (
         rsa_grid,

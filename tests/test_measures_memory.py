@@ -40,8 +40,14 @@ JOBS = {
     "pwcca": ("pwcca_grid", 96 * MB, {}),
     "neuronsim": ("neuronsim_grid", 24 * MB, {}),
     "rsa-spearman": ("rsa_grid", 130 * MB, {"correlation": "spearman", "n": 1000}),
-    "rsa of one wide layer": ("rsa_grid", 190 * MB, {"count": 1, "n": 500, "width": 20000}),
-    "linreg of one tall layer": ("linreg_grid", 160 * MB, {"count": 1, "n": 20000, "width": 200}),
+    "rsa of wide layers": ("rsa_grid", 290 * MB, {"count": 2, "n": 500, "width": 20000}),
+    "rsa in float32": ("rsa_grid", 74 * MB, {"count": 3, "n": 600, "width": 4000}),
+    "rsa-spearman of wide layers": (
+        "rsa_grid",
+        150 * MB,
+        {"count": 2, "n": 600, "width": 8000, "correlation": "spearman"},
+    ),
+    "linreg of one tall layer": ("linreg_grid", 100 * MB, {"count": 1, "n": 40000, "width": 64}),
     "procrustes in float64": ("procrustes_grid", 48 * MB, {"dtype": "torch.float64", "count": 3}),
 }
 

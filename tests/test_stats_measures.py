@@ -90,3 +90,10 @@ def test_a_measure_warns_once():
     with pytest.warns(UserWarning, match="cca_grid") as caught:
         stats.permutation_test(x, measure="cca", permutations=3)
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("option", ["trunc", "return_partners", "progress_"])
+def test_an_option_that_the_measure_lacks_is_named(option):
+    x, y = pair(Case(33))
+    with pytest.raises(TypeError, match=f"{option}: wanted .* of measure 'neuronsim'"):
+        stats.permutation_test(x, y, measure="neuronsim", permutations=2, **{option: True})

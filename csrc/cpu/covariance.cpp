@@ -49,6 +49,7 @@ void lower_covariance(const LayerView& layer, const Centring<double>& centring, 
 template <typename T>
 void project(const LayerView& layer, const Centring<T>& centring, int64_t n, const T* directions,
              int64_t k, float* out, int64_t out_stride) {
+  if (k == 0) return;
   const IsaTable<T>& isa = isa_table<T>();
   const int64_t p = layer.width, w = isa.width, unit = kMaxPanels * w, padded = round_up(k, unit);
   Buffer<T> right(padded * p), left(kRowBlock * p);

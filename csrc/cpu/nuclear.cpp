@@ -7,7 +7,8 @@
 // Shapes    layers [n, p_i]; M [p_i, p_j], the smaller side first.
 // Plan      layers packed once if memory allows, else for each pair; then one pair a task,
 //           everything of it in the thread's own workspace:
-//             M = Xc^T Yc      products in float, summed in float64 every kDepth examples
+//             M = Xc^T Yc      products in float, summed in float64 every kDepth examples, in
+//                              float every kExamples of layers that are not kept packed
 //             M -> B           isa_spectral.h, float
 //             tr (B B^T)^1/2   float64, one shift a lane
 // Cost      2 n p_i p_j + 4 c^2 (max - c / 3) flops, c = min(p_i, p_j), at the rate of matrix

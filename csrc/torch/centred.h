@@ -10,9 +10,9 @@ namespace simcore {
 // Refuses NaN and infinity, naming name[index].
 cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index);
 
+// [n, p] float64, times 2^-exponent: entries near 1, whose squares stay finite.
 struct Centred {
-  at::Tensor
-      values;  // [n, p] float64, times 2^-exponent: entries near 1, whose squares stay finite
+  at::Tensor values;
   int exponent = 0;
 };
 

@@ -38,8 +38,9 @@ struct Decomposition {
 };
 
 Centred standardized(Centred x) {
-  const at::Tensor deviation = x.values.square().mean(0).sqrt();
-  return {at::where(deviation > 0, x.values / deviation, 0.0), 0};
+  const at::Tensor deviation = x.values.norm(2, 0) / std::sqrt(double(x.values.size(0)));
+  x.values.div_(at::where(deviation > 0, deviation, 1.0));
+  return {x.values, 0};
 }
 
 // Eigenvalues of the smaller side, descending, as singular values, and their vectors as columns.
@@ -68,7 +69,8 @@ Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centrin
   if (standardize) directions = directions * scale;
   at::Tensor u = at::empty({n, p}, at::kFloat);
   float* const out = u.mutable_data_ptr<float>();
-  const int64_t near = (s >= kNear * s[0]).sum().item<int64_t>();
+  // Standard deviations may differ by more than float32's range.
+  const int64_t near = standardize ? 0 : (s >= kNear * s[0]).sum().item<int64_t>();
   const auto single = cpu::make_centring<float>(layer_view(layer), n);
   const at::Tensor leading =
       directions.slice(0, 0, near) * std::ldexp(1.0, single.exponent - centring.exponent);

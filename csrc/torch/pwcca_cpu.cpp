@@ -18,6 +18,7 @@
 #include <ATen/ops/linalg_svd.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 

@@ -118,8 +118,10 @@ def ensure_results(
     Raises
     ------
     UserError
-        `path` holds something else and not `replace`.
+        `path` holds something else and not `replace`, or is not named as a Parquet file.
     """
+    if path.suffix != ".parquet":
+        raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
     key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
     if path.exists() and results_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)

@@ -1,5 +1,6 @@
 """The measures that statistics are taken of: by name or any function of two lists of layers."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,6 +85,7 @@ class GridMeasure:
         self.function: Callable[..., Any]
         if isinstance(measure, str):
             self.function = getattr(simcore, f"{measure}_grid")
+            _check_options(measure, self.function, options)
             bound = _C.memory_bound(check_max_memory(max_memory))
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
@@ -146,6 +148,20 @@ class GridMeasure:
                 grids.append(self(index if paired else None, index))
                 warnings.simplefilter("ignore", UserWarning)
         return torch.stack(grids)
+
+
+def _check_options(name: str, function: Callable[..., Any], options: dict) -> None:
+    """A TypeError for what is no option of the measure, or not one of a single grid."""
+    wanted = [
+        option
+        for option, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+        and option not in ("max_memory", "progress", "return_partners")
+    ]
+    for option in options:
+        if option not in wanted:
+            some = " or ".join(wanted) if wanted else "no options"
+            raise TypeError(f"{option}: wanted {some} of measure {name!r}")
 
 
 def _drawn_bytes(layer: Tensor | Basis) -> int:
