@@ -38,6 +38,39 @@ def _pairs(count: int, pair: Callable[[int, int], tuple[Tensor, Tensor]], x: Ten
     return grid
 
 
+def cca(x: Tensor) -> Tensor:
+    """SVCCA without truncation."""
+    return svcca(x, None)
+
+
+def cca_r2(x: Tensor) -> Tensor:
+    """One product for every unordered pair."""
+    bases = [basis(c, None)[0] for c in centred(x)]
+
+    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
+        smaller = min(bases[i].shape[1], bases[j].shape[1])
+        mean = (bases[i].T @ bases[j]).square().sum() / smaller
+        return mean, mean
+
+    return _pairs(len(x), pair, x)
+
+
+def _dissimilarities(layer: Tensor) -> Tensor:
+    upper = torch.triu_indices(len(layer), len(layer), 1)
+    return 1 - torch.corrcoef(layer)[upper[0], upper[1]]
+
+
+def rsa(x: Tensor) -> Tensor:
+    """The upper triangles of all layers, and their correlation matrix."""
+    return torch.corrcoef(torch.stack([_dissimilarities(layer) for layer in x]))
+
+
+def rsa_spearman(x: Tensor) -> Tensor:
+    """As `rsa`, of ranks; equal dissimilarities do not share theirs."""
+    stacked = torch.stack([_dissimilarities(layer) for layer in x])
+    return torch.corrcoef(stacked.argsort(1).argsort(1).to(x.dtype))
+
+
 def svcca(x: Tensor, share: float | None = SHARE) -> Tensor:
     """One svdvals for every unordered pair."""
     bases = [basis(c, share)[0] for c in centred(x)]

@@ -9,9 +9,10 @@ initialised anew; float32, two threads.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +21,13 @@ from bench import harness, minilm
 from bench import measure_formulas as formulas
 
 EPS = float(np.finfo(np.float32).eps)
+# Of a name with options: the grid's own name, and what it is called with.
+MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "cca_r2": ("cca", {"reduction": "r2"}),
+    "rsa_spearman": ("rsa", {"correlation": "spearman"}),
+}
+# The twins of these have no rule of rank.
+UNRANKED = ("procrustes", "neuronsim", "rsa", "rsa_spearman")
 
 
 @dataclass(frozen=True)
@@ -32,8 +40,26 @@ class Contestant:
 def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str, Contestant]:
     import simcore
 
-    ours = {"ours": getattr(simcore, f"{measure}_grid"), "torch": getattr(formulas, measure)}
+    name, options = MEASURES.get(measure, (measure, {}))
+    grid = functools.partial(getattr(simcore, f"{name}_grid"), **options)
+    ours = {"ours": grid, "torch": getattr(formulas, measure)}
     return {name.replace("_", " "): Contestant(run) for name, run in {**ours, **others}.items()}
+
+
+def _cca() -> dict[str, Contestant]:
+    return _contestants("cca")
+
+
+def _cca_r2() -> dict[str, Contestant]:
+    return _contestants("cca_r2")
+
+
+def _rsa() -> dict[str, Contestant]:
+    return _contestants("rsa")
+
+
+def _rsa_spearman() -> dict[str, Contestant]:
+    return _contestants("rsa_spearman")
 
 
 def _svcca() -> dict[str, Contestant]:
@@ -93,8 +119,9 @@ class Job(harness.LayersJob):
 
         pick = [0, self.layers - 1]
         layers = [x[i].double().numpy() for i in pick]
-        ranked = {} if self.measure in ("procrustes", "neuronsim") else {"eps": EPS}
-        want = getattr(reference, f"{self.measure}_grid")(layers, **ranked)
+        name, options = MEASURES.get(self.measure, (self.measure, {}))
+        ranked = {} if self.measure in UNRANKED else {"eps": EPS}
+        want = getattr(reference, f"{name}_grid")(layers, **options, **ranked)
         return float(np.abs(grid[np.ix_(pick, pick)] - want).max())
 
     def floor_flops(self) -> float:
@@ -107,6 +134,10 @@ class Job(harness.LayersJob):
         pairs = count * (count - 1) / 2
         product, decompositions = 2 * n * p**2, count * (3 * n * p**2 + 9 * p**3)
         return {
+            "cca": decompositions + pairs * (product + 8 / 3 * p**3),
+            "cca_r2": decompositions + pairs * product,
+            "rsa": count * n**2 * p + pairs * n**2,
+            "rsa_spearman": count * n**2 * p + pairs * n**2,
             "svcca": decompositions + pairs * (product + 8 / 3 * p**3),
             "pwcca": decompositions + pairs * (product + 22 * p**3),
             "procrustes": pairs * (product + 8 / 3 * p**3),
@@ -117,6 +148,10 @@ class Job(harness.LayersJob):
 
 
 JOBS = {
+    "cca13": Job(13, 1600, 768, "cca", _cca),
+    "cca_r2_13": Job(13, 1600, 768, "cca_r2", _cca_r2),
+    "rsa13": Job(13, 1600, 768, "rsa", _rsa),
+    "rsa_spearman13": Job(13, 1600, 768, "rsa_spearman", _rsa_spearman),
     "svcca13": Job(13, 1600, 768, "svcca", _svcca),
     "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca, _minilm),
     "svcca13_pairs": Job(13, 1600, 768, "svcca", _svcca_pairs),
