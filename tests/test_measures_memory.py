@@ -40,7 +40,7 @@ JOBS = {
     "pwcca": ("pwcca_grid", 96 * MB, {}),
     "neuronsim": ("neuronsim_grid", 24 * MB, {}),
     "rsa-spearman": ("rsa_grid", 130 * MB, {"correlation": "spearman", "n": 1000}),
-    "rsa of wide layers": ("rsa_grid", 290 * MB, {"count": 2, "n": 500, "width": 20000}),
+    "rsa of wide layers": ("rsa_grid", 310 * MB, {"count": 2, "n": 500, "width": 20000}),
     "rsa in float32": ("rsa_grid", 74 * MB, {"count": 3, "n": 600, "width": 4000}),
     "rsa-spearman of wide layers": (
         "rsa_grid",

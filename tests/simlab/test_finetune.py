@@ -1,6 +1,7 @@
 """Fine-tuning: learns, loads with plain from_pretrained, and continues where it was killed."""
 
 import errno
+import functools
 import signal
 import subprocess
 import sys
@@ -203,9 +204,15 @@ def wait_for_checkpoint(process, folder):
 def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, reviews):
     out = tmp_path / "checkpoint"
     command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
-    command += [*COLUMNS, "--out", str(out), "--epochs", "12", "--batch-size", "2"]
+    command += [*COLUMNS, "--out", str(out), "--epochs", "4", "--batch-size", "2"]
     partial = tmp_path / "checkpoint.partial" / "trainer"
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # A shell's background jobs ignore the signal, and so would what they start.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     wait_for_checkpoint(process, partial)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1].decode()
