@@ -1,6 +1,6 @@
 """The functional experiments on a real model, as a user runs them: MiniLM-L6, rt and stsb, 3 seeds.
 
-    python -m bench.functional                 # an hour on two cores; interrupt and run it again
+    python -m bench.functional                 # 30 fine-tunes; interrupt it and run it again
     python -m bench.functional --task rt
 
 Freezing, FT-FT and FT[1]-FT[2] grids with their blocks, truncation in three modes, and skipping,

@@ -200,10 +200,14 @@ def explained_sides(
     explaining = _as_bases(other, name, [None] * len(other), False, left, progress)
     left -= _new_bytes(other, name, explaining)
     held = as_basis_list(x, "X")
-    given = _tensors(x, "X") if held is None else []
-    check_finite(given, "X")
-    layers = [_in_range(layer) for layer in given] or [_layer(basis) for basis in held or []]
-    left -= sum(layer.nbytes for layer in layers if all(layer is not one for one in given))
+    if held is None:
+        given = _tensors(x, "X")
+        check_finite(given, "X")
+        layers = [_in_range(layer) for layer in given]
+        left -= sum(new.nbytes for new, old in zip(layers, given, strict=True) if new is not old)
+    else:
+        layers = [_layer(basis) for basis in held]
+        left -= sum(layer.nbytes for layer in layers)
     return ExplainedSides(layers, explaining, y is None, from_numpy, _workspace(left))
 
 

@@ -62,7 +62,7 @@ def demo(
 ) -> None:
     """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
 
-    Takes up to ten minutes on two cores. Interrupt it and run it again: it continues.
+    Takes minutes on two cores. Interrupt it and run it again: it continues.
 
     Example: `simcore demo --out runs/demo`
     """

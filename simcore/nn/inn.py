@@ -84,8 +84,8 @@ class CouplingINN(nn.Module):
     -----
     ``inverse(forward(x))`` is x up to the rounding of the rows in between, times how far the map
     squeezes them: below 1e-5 in float32 and 1e-10 in float64 when trained towards a map that hardly
-    does, another such network; around 1e-4 in float32 when trained towards noise, which flattens
-    directions. ``clamp`` bounds that factor.
+    does, another such network. Training towards noise flattens directions, and costs more.
+    ``clamp`` bounds that factor.
 
     References
     ----------
