@@ -6,7 +6,7 @@
 Ren et al. 2023: held-out alignment error of every pair of fine-tuned models, and of the pretrained
 one with each of them, layer by layer, of hidden states and of attention (figures 2, 3 and 5); every
 method on pairs of real models (table 4); injection at the last layer (table 5). Their table 3 is
-``bench.align``. Results land in ``bench/results/alignment-rt.csv``, the figures in ``docs/figures``.
+``bench.align``. Results land in ``bench/results/alignment-rt.csv``, figures in ``docs/figures``.
 """
 
 from __future__ import annotations
