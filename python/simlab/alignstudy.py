@@ -31,9 +31,8 @@ from simlab.representations import (
     load_representations,
     require_same_examples,
 )
-from simlab.results import ResultRow, ensure_results
+from simlab.results import ALIGNMENT, COMPLEXITY, WITHIN, ResultRow, ensure_results
 
-ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
 MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
 TRAIN, HELDOUT = "train", "heldout"
 

@@ -32,7 +32,7 @@ from simlab.models import (
     load_tokenizer,
     require_head,
 )
-from simlab.results import ResultRow, ensure_results
+from simlab.results import INJECTION, ResultRow, ensure_results
 from simlab.runtime import best_device
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Examples, Task
 
-INJECTION = "injection"
 ITSELF, IDENTITY = "itself", "identity"
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
