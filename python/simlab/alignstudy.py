@@ -73,6 +73,8 @@ class StudyOptions:
         for name in self.methods:
             if name not in FITTED:
                 raise UserError(f"--method {name}: wanted one of {', '.join(FITTED)}")
+        if len(set(self.methods)) < len(self.methods):
+            raise UserError(f"--method: wanted each once, found {', '.join(self.methods)}")
         if not 0 < self.heldout_share < 1:
             raise UserError(f"--heldout-share {self.heldout_share}: wanted a share in (0, 1)")
         for option in ("rows", "epochs", "at_once"):

@@ -87,6 +87,8 @@ class InjectOptions:
         for name in self.methods or ():
             if name not in METHODS:
                 raise UserError(f"--method {name}: wanted one of {', '.join(METHODS)}")
+        if len(set(self.methods or ())) < len(self.methods or ()):
+            raise UserError(f"--method: wanted each once, found {', '.join(self.methods or ())}")
         if self.tokens not in TOKENS:
             raise UserError(f"--tokens {self.tokens}: wanted {' or '.join(TOKENS)}")
         for option in ("fit_size", "epochs"):

@@ -186,6 +186,7 @@ def test_bad_input_is_named(tmp_path, folders):
         assert not list(tmp_path.glob("*alignment*"))
 
     refused("--method conv: wanted one of linear", methods=("conv",))
+    refused("--method: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused("--heldout-share 1.5: wanted a share", heldout_share=1.5)
     refused("--rows: wanted at least 1, found 0", rows=0)
     refused("wanted 2 folders or more, or --within, found 1", folders["cls"][:1])
