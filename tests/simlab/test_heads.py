@@ -116,6 +116,14 @@ def test_a_head_that_only_gets_worse_keeps_its_start(learnable):
     assert (moved["classifier.weight"][0] - model.classifier.weight).abs().max() > CHANGE
 
 
+def test_the_last_steps_count_too(learnable):
+    model, vectors, labels = learnable
+    recipe = HeadRecipe(most_steps=40, steps_between=50)
+    trained = train_heads(model, vectors[:1], labels, recipe)
+    moved = trained["classifier.weight"][0] - model.classifier.weight
+    assert moved.abs().max() > CHANGE
+
+
 def test_numbers_are_fitted(learnable):
     from transformers import AutoModelForSequenceClassification
 
