@@ -93,6 +93,7 @@ def test_the_command_prints_both_models_and_refuses_mistakes(
 
 def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert fewest_layers([0.9, 0.5, 0.79, 0.8, 0.82], 0.82 - 0.03) == 2
+    assert fewest_layers([0.9, 0.7, 0.8], 0.8 - 0.1) == 1  # 0.8 - 0.1 is more than 0.7
     assert fewest_layers([0.9, 0.5, 0.6], 0.7) is None  # the embedding output is no model
     truth = review_task.heldout.labels
     whole = np.eye(2)[truth]
