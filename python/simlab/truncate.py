@@ -251,6 +251,11 @@ def original_of(checkpoint: Path) -> str:
             f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
             "it, found nothing"
         ) from error
+    if evaluation.get("recipe", {}).get("random_init"):
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
+            f"from random weights and not from those of {name}, found nothing"
+        )
     return name
 
 
