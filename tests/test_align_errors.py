@@ -127,6 +127,17 @@ def test_parameters_out_of_range(name):
         aligner.fit(X, X)
 
 
+@pytest.mark.parametrize("name", ["max_epochs", "batch_size", "patience", "seed"])
+def test_counts_are_integers(name):
+    with pytest.raises(TypeError, match=rf"{name}: wanted an integer, got 2\.5"):
+        INNAligner(**{name: 2.5}).fit(X, X)
+
+
+def test_a_ridge_that_rounding_swallows():
+    with pytest.raises(ValueError, match=r"ridge: wanted more than the rounding .* got 1e-300"):
+        LinearAligner(ridge=1e-300).fit(np.hstack([X, X]), X)
+
+
 def test_parameters_that_do_not_exist():
     with pytest.raises(ValueError, match=r"rigde: wanted one of \['ridge'\] of LinearAligner"):
         LinearAligner().set_params(rigde=1)
