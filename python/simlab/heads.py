@@ -142,9 +142,16 @@ def train_heads(
     -------
     dict
         ``[layers, ...]`` each, for `stacked_logits`.
+
+    Raises
+    ------
+    UserError
+        Fewer than two rows: one to learn from, one to decide when to stop.
     """
     import torch
 
+    if len(labels) < 2:
+        raise UserError(f"--train-size: wanted at least 2 rows to train heads, found {len(labels)}")
     generator = torch.Generator().manual_seed(recipe.seed)
     order = torch.randperm(len(labels), generator=generator)
     kept = max(1, round(recipe.validation_share * len(labels)))
