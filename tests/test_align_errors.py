@@ -187,3 +187,10 @@ def test_pairs(case):
     arguments, options, message = PAIRS[case]
     with pytest.raises(ValueError, match=message):
         align_pairs(*arguments, **options)
+
+
+def test_the_pair_is_named():
+    with pytest.raises(ValueError, match=r"pair 1: X: wanted rows that differ"):
+        align_pairs([X, np.ones_like(X)], [X, X], "cca")
+    with pytest.raises(ValueError, match=r"pair 1: Y: wanted 5 columns as in fit, got 4"):
+        align_pairs([X, X], [X, X], "linear", X_heldout=[X, X], Y_heldout=[X, X[:, :4]])

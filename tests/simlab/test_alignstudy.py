@@ -217,4 +217,4 @@ def test_bad_input_is_named(tmp_path, folders):
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
     refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
     refused(r"--heldout-share 0.001 wanted 2 examples", heldout_share=0.001)
-    refused(r"linear: X\[0\]|linear: X: wanted at least 25 rows", rows=10)
+    refused(r"linear: pair 0: X: wanted at least 25 rows", rows=10)
