@@ -52,12 +52,10 @@ def run(models: Path, folder: Path) -> None:
             *("--out", results / f"{kind}-all"),
         )
     first, second = (checkpoints[f"FT[{seed}]"] for seed in SEEDS[:2])
-    for tokens in ("cls", "all"):
-        simcore(
-            *("inject", first, second, TASK, "--tokens", tokens),
-            *("--label-a", "FT[1]", "--label-b", "FT[2]"),
-            *("--out", results / f"injection-{tokens}.parquet"),
-        )
+    simcore(
+        *("inject", first, second, TASK, "--label-a", "FT[1]", "--label-b", "FT[2]"),
+        *("--out", results / "injection.parquet"),
+    )
     collect(folder)
 
 
