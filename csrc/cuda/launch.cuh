@@ -35,4 +35,9 @@ void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
   check(cudaLaunchKernelEx(&config, kernel, Formal(actual)...), name);
 }
 
+template <typename T>
+void clear(T* values, int64_t count, cudaStream_t stream) {
+  check(cudaMemsetAsync(values, 0, size_t(count) * sizeof(T), stream), "cudaMemsetAsync");
+}
+
 }  // namespace simcore::cuda

@@ -79,6 +79,8 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
+inline float __log2f(float x) { return log2f(x); }
+
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
