@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C as _C  # loading the extension registers the operators
+from simcore import _spectral_cuda as spectral_cuda
 
 hsic_terms = torch.ops.simcore.hsic_terms
 permuted_gram_products = torch.ops.simcore.permuted_gram_products
@@ -273,3 +274,7 @@ torch.library.register_autograd(
     _backward_affine_coupling_backward,
     setup_context=_keep_for_coupling_twice,
 )
+
+
+for _name, _function in spectral_cuda.OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
