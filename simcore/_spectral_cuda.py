@@ -1,8 +1,8 @@
 """The spectral operators on a CUDA device, in batches of torch's own matrix products.
 
 Nothing here is particular to a device: the tests run these functions on CPU tensors against the
-CPU's operators. Singular values of thousands of small matrices are what GPUs are slow at, so float32
-nuclear norms come from a polar decomposition by matrix products alone (`polar_steps`).
+CPU's operators. Singular values of thousands of small matrices are what GPUs are slow at:
+float32 nuclear norms come from a polar decomposition by matrix products alone (`polar_steps`).
 """
 
 from __future__ import annotations

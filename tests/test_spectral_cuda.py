@@ -1,4 +1,4 @@
-"""The spectral operators of a CUDA device, run on CPU tensors: the CPU tests' jobs and tolerances."""
+"""The spectral operators of a CUDA device on CPU tensors: the CPU tests' jobs and tolerances."""
 
 import numpy as np
 import pytest
