@@ -87,6 +87,12 @@ def _fake_nuclear_norms(
     return xy, norm_x, norm_y
 
 
+@torch.library.register_fake("simcore::small_svd")
+def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, _, columns = m.shape
+    return torch.empty_like(m), m.new_empty(batch, columns), m.new_empty(batch, columns, columns)
+
+
 @torch.library.register_fake("simcore::best_partners")
 def _fake_best_partners(
     x: Sequence[Tensor], y: Sequence[Tensor], keep: bool, max_memory: int

@@ -19,6 +19,7 @@ from simcore._devices import memory_bound
 from simcore._inputs import check_finite
 
 LOWEST = 1e-8  # singular values, over the Frobenius norm, that the polar iteration brings to 1
+MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
 MAX_BATCH = 4096  # matrices at a time: enough to fill any device
 
 
@@ -219,6 +220,17 @@ def nuclear_norms(
     return xy.masked_fill(undefined, float("nan")), norm_x, norm_y
 
 
+def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Thin SVDs ``[B, k, l]`` as `torch.linalg.svd` gives them; small ones by our own kernel."""
+    if not m.is_cuda or m.dtype != torch.float32 or max(m.shape[1:]) > MOST_JACOBI:
+        return torch.linalg.svd(m, full_matrices=False)
+    if m.shape[1] < m.shape[2]:
+        v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
+    else:
+        u, s, v = torch.ops.simcore.small_svd(m.contiguous())
+    return u, s, v.mT
+
+
 def _weighted_means(directions: Tensor, rho: Tensor, weighted: Tensor) -> Tensor:
     a = (directions @ weighted).abs().sum(-1).double()
     return (a * rho).sum(-1) / a.sum(-1)  # 0 / 0: no variance
@@ -238,7 +250,7 @@ def pwcca(
             right = torch.stack([columns[j] for j in members])
             dtype = torch.promote_types(basis.dtype, right.dtype)
             products = torch.matmul(basis.to(dtype).mT, right.to(dtype))
-            p, rho, rt = torch.linalg.svd(products, full_matrices=False)
+            p, rho, rt = singular_systems(products)
             rho = rho.double().clamp_max(1)
             grid[i, members] = _weighted_means(p.mT, rho, weighted_x[i].to(dtype))
             if u_y:

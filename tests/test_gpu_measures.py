@@ -10,6 +10,7 @@ from gpu import needs_cuda, on_gpu
 
 from simcore import attention_grid, neuronsim_grid, rsa_grid, stats
 from simcore._ops import affine_coupling
+from simcore._spectral_cuda import singular_systems
 
 pytestmark = [*needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
 JOBS = [job for job in test_measures_accuracy.JOBS if job[0].function != "rsa_grid"]
@@ -34,6 +35,15 @@ def test_partners_are_the_cpus():
         torch.testing.assert_close(best.cpu(), other, rtol=0, atol=2e-6)
     for partner, other in zip(got[2], want[2], strict=True):
         assert torch.equal(partner.cpu(), other)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (50, 128, 128), (7, 20, 90), (5, 90, 20)], ids=str)
+def test_singular_systems(shape):
+    m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    u, s, vt = (t.cpu() for t in singular_systems(m.cuda()))
+    want = torch.linalg.svdvals(m.double())
+    torch.testing.assert_close(s.double(), want, rtol=0, atol=2e-6 * float(want.max()))
+    torch.testing.assert_close((u * s[:, None]) @ vt, m, rtol=0, atol=3e-6 * float(want.max()))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -96,6 +96,13 @@ inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream
   return cudaSuccess;
 }
 
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+// What a block of compute capability 8.0 may have; that of 9.0 is larger.
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
+  return bytes <= 163 << 10 ? cudaSuccess : cudaErrorInvalidConfiguration;
+}
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
@@ -110,6 +117,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
       uint64_t(block.x) * block.y * block.z > 1024)
     return cudaErrorInvalidConfiguration;
+  cuda_host::Machine::get().set_dynamic_shared(config->dynamicSmemBytes);
   const std::tuple<Formal...> arguments(std::forward<Actual>(actual)...);
   cuda_host::Machine::get().run(grid, block, [&] { std::apply(kernel, arguments); });
   return cudaSuccess;
