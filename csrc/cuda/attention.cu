@@ -11,7 +11,7 @@
 //                           of product_plain.cuh with the measure's term
 //           self_terms      js, x against y: F of every single head
 //           close_sentence  frobenius: roots
-//           layer_grid      a block per pair of layers
+//           head_similarities, layer_grid
 //           A chunk stays in half of L2 between pack_heads and contract.
 // Cost      N^2 / 2 * sum_s t_s^2 terms; js: one logarithm each, the rate of the special function
 //           units. Causal zeros are not skipped.
@@ -85,8 +85,9 @@ __device__ __forceinline__ RowScale scale_of(AttentionMeasure measure, bool caus
 // Blocks: kPackWarps rows of the chunk, heads.
 template <typename T>
 __global__ void __launch_bounds__(kPackThreads)
-    pack_heads(DeviceTables tables, int64_t sentences, PackedChunk chunk, AttentionMeasure measure,
-               bool causal, T* packed, unsigned long long* bad) {
+    pack_heads(const __grid_constant__ DeviceTables tables, int64_t sentences,
+               const __grid_constant__ PackedChunk chunk, AttentionMeasure measure, bool causal,
+               T* packed, unsigned long long* bad) {
   const int64_t r = int64_t(blockIdx.x) * kPackWarps + warp_of_thread();
   if (r >= chunk.rows) return;
   const AttentionRow row = tables.rows[chunk.first_row + r];
@@ -98,6 +99,7 @@ __global__ void __launch_bounds__(kPackThreads)
 
   double total = 0;
   unsigned nonfinite = 0, negative = 0;
+#pragma unroll 1
   for (int64_t k = lane; k < counted; k += kWarp) {
     const double x = load<double>(view.data, view.dtype, base + k * view.col_stride);
     total += x;
@@ -113,6 +115,7 @@ __global__ void __launch_bounds__(kPackThreads)
   RowScale s = scale_of(measure, causal, total, row.length);
   if (measure == AttentionMeasure::pearson) {
     double square = 0;
+#pragma unroll 1
     for (int64_t k = lane; k < row.length; k += kWarp) {
       const double x =
           k < counted ? load<double>(view.data, view.dtype, base + k * view.col_stride) : 0;
@@ -123,6 +126,7 @@ __global__ void __launch_bounds__(kPackThreads)
     s.scale = square > kConstantRow ? 1 / square : 0;
   }
   T* out = packed + blockIdx.y * chunk.entries + row.offset - chunk.offset;
+#pragma unroll 1
   for (int64_t k = lane; k < row.length; k += kWarp) {
     const double x =
         k < counted ? load<double>(view.data, view.dtype, base + k * view.col_stride) : 0;
@@ -183,11 +187,13 @@ struct PairSums {
 
   __device__ double pair(int64_t h, int64_t g) const {
     double sum = 0;
+#pragma unroll 1
     for (int64_t s = 0; s < shares; s++) sum += pairs[(s * rows + h) * columns + g];
     return sum * unit;
   }
   __device__ double self(int64_t head) const {
     double sum = 0;
+#pragma unroll 1
     for (int64_t s = 0; s < shares; s++) sum += selves[s * (rows + columns) + head];
     return sum * unit;
   }
@@ -203,11 +209,20 @@ struct PairSums {
   }
 };
 
+// A thread per pair of heads: similarities [rows][columns].
+static __global__ void __launch_bounds__(kPackThreads)
+    head_similarities(const __grid_constant__ PairSums sums, double* similarities) {
+  const int64_t i = int64_t(blockIdx.x) * kPackThreads + threadIdx.x;
+  if (i >= sums.rows * sums.columns) return;
+  const Place place = rectangle_place(i, sums.columns);
+  similarities[i] = sums.similarity(place.row, place.column);
+}
+
 // Blocks: pairs of layers, row by row. Layers of the columns start at first_y, their heads at
 // first_column.
 static __global__ void __launch_bounds__(kGridThreads)
-    layer_grid(PairSums sums, const int64_t* first_head, int64_t columns, int64_t first_y,
-               int64_t first_column, double* grid) {
+    layer_grid(const double* similarities, int64_t head_columns, const int64_t* first_head,
+               int64_t columns, int64_t first_y, int64_t first_column, double* grid) {
   __shared__ double partial[kGridThreads];
   const Place place = rectangle_place(blockIdx.x, columns);
   const int64_t h0 = first_head[place.row], h1 = first_head[place.row + 1];
@@ -216,7 +231,7 @@ static __global__ void __launch_bounds__(kGridThreads)
   for (int64_t h = h0 + threadIdx.x; h < h1; h += kGridThreads) {
     double best = -INFINITY;
     for (int64_t g = of_y[0] - first_column; g < of_y[1] - first_column; g++) {
-      const double value = sums.similarity(h, g);
+      const double value = similarities[h * head_columns + g];
       if (!(value <= best)) best = value;  // NaN wins
     }
     total += best;
@@ -257,9 +272,10 @@ struct AttentionSizes {
 
 template <typename T>
 struct AttentionBuffers {
-  T* packed;      // [heads][entries]
-  double* sums;   // [shares][rows][columns]
-  double* roots;  // frobenius: [rows][columns]
+  T* packed;             // [heads][entries]
+  double* sums;          // [shares][rows][columns]
+  double* roots;         // frobenius: [rows][columns]
+  double* similarities;  // [rows][columns]
   double* selves;
   int64_t bytes;
 
@@ -268,6 +284,7 @@ struct AttentionBuffers {
     const PairBlock pairs = s.pairs();
     sums = arena.take<double>(plan.shares * pairs.rows * pairs.columns);
     roots = s.by_sentence ? arena.take<double>(pairs.rows * pairs.columns) : nullptr;
+    similarities = arena.take<double>(pairs.rows * pairs.columns);
     selves = s.selves ? arena.take<double>(plan.shares * s.heads) : nullptr;
     packed = arena.take<T>(s.heads * plan.entries);
     bytes = arena.used();
@@ -365,9 +382,12 @@ class AttentionRun {
                         problem_.measure == AttentionMeasure::js ? kLn2 : 1.0,
                         double(roots ? problem_.x[0].size() : tables_.rows.size())};
     const int64_t columns = sizes_.symmetric ? sizes_.count_x : sizes_.count_y;
-    launch("layer_grid", layer_grid, {sizes_.count_x * columns}, kGridThreads, stream_, sums,
-           on_device_.first_head, columns, sizes_.symmetric ? int64_t(0) : sizes_.count_x,
-           pairs_.column0, output_.grid);
+    launch("head_similarities", head_similarities,
+           {ceil_div(pairs_.rows * pairs_.columns, kPackThreads)}, kPackThreads, stream_, sums,
+           buffers_.similarities);
+    launch("layer_grid", layer_grid, {sizes_.count_x * columns}, kGridThreads, stream_,
+           buffers_.similarities, pairs_.columns, on_device_.first_head, columns,
+           sizes_.symmetric ? int64_t(0) : sizes_.count_x, pairs_.column0, output_.grid);
   }
 
   const AttentionProblem& problem_;

@@ -11,7 +11,6 @@
 #include "cuda/arena.h"
 #include "cuda/layers_run.cuh"
 #include "cuda/neurons.cuh"
-#include "cuda/product_tensor.cuh"
 
 namespace simcore::cuda {
 namespace {
@@ -158,12 +157,10 @@ class NeuronRun {
 };
 
 template <bool best>
-void run(const NeuronProblem& problem, Variant variant, const NeuronPlan& plan, void* workspace,
+void run(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
          const NeuronOutput& output, cudaStream_t stream) {
   if (plan.float64)
     NeuronRun<PlainProduct<double>, best>(problem, plan, workspace, output, stream).run();
-  else if (variant == Variant::tensor)
-    NeuronRun<TensorProduct<3>, best>(problem, plan, workspace, output, stream).run();
   else
     NeuronRun<PlainProduct<float>, best>(problem, plan, workspace, output, stream).run();
 }
@@ -202,14 +199,14 @@ NeuronPlan make_plan(const NeuronProblem& problem, const Device& device, int64_t
   return plan;
 }
 
-void best_partners(const NeuronProblem& problem, Variant variant, const NeuronPlan& plan,
-                   void* workspace, const NeuronOutput& output, cudaStream_t stream) {
-  run<true>(problem, variant, plan, workspace, output, stream);
+void best_partners(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+                   const NeuronOutput& output, cudaStream_t stream) {
+  run<true>(problem, plan, workspace, output, stream);
 }
 
-void multiple_correlations(const NeuronProblem& problem, Variant variant, const NeuronPlan& plan,
-                           void* workspace, const NeuronOutput& output, cudaStream_t stream) {
-  run<false>(problem, variant, plan, workspace, output, stream);
+void multiple_correlations(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+                           const NeuronOutput& output, cudaStream_t stream) {
+  run<false>(problem, plan, workspace, output, stream);
 }
 
 }  // namespace simcore::cuda

@@ -12,6 +12,8 @@
 //           float64 and in a fixed order. The first of equal partners wins.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/contract.cuh"
 #include "cuda/layers.cuh"
 
@@ -77,9 +79,10 @@ __global__ void __launch_bounds__(kPackNeuronThreads)
 }
 
 // One neuron's best partner so far, or the sum of its squared products.
+template <typename V>
 struct Match {
-  double value = 0;
-  int64_t partner = -1;
+  V value = 0;
+  int partner = -1;
 };
 
 constexpr int kStrip = 16;  // columns of a product that are looked at together
@@ -105,25 +108,27 @@ struct MatchArguments {
 };
 
 // Adds columns [c, c + kStrip) of a product to the match of one row.
-template <bool best, typename T>
-__device__ __forceinline__ void look_at(const T* row, const double* factors, int64_t c,
-                                        int64_t width, Match& match) {
+template <typename T>
+__device__ __forceinline__ void seek_best(const T* row, const double* factors, int c, int width,
+                                          Match<T>& match) {
+#pragma unroll 1
   for (int e = 0; e < kStrip && c + e < width; e++) {
-    const double value = double(row[e]);
-    if (!best) {
-      match.value += value * value;
-      continue;
-    }
     if (factors[c + e] == 0) continue;
-    const double r = fmin(fabs(value), 1.0);
+    const T r = fmin(fabs(row[e]), T(1));
     if (match.partner < 0 || r > match.value) match = {r, c + e};
   }
+}
+
+template <typename T>
+__device__ __forceinline__ void add_squares(const T* row, int c, int width, Match<double>& match) {
+#pragma unroll 1
+  for (int e = 0; e < kStrip && c + e < width; e++) match.value += double(row[e]) * double(row[e]);
 }
 
 // Blocks: tiles of neurons of a layer, layers of b, layers of a.
 template <typename Product, bool best>
 __global__ void __launch_bounds__(Product::kThreads, 1)
-    match_neurons(MatchArguments<typename Product::Value> m) {
+    match_neurons(const __grid_constant__ MatchArguments<typename Product::Value> m) {
   using T = typename Product::Value;
   constexpr int side = Product::kTile;
   static_assert(Product::kThreads >= side);
@@ -136,35 +141,41 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   const int me = int(threadIdx.x);
   const int64_t k = k0 + me;
   const bool mine = me < side && k < a.view.width && m.factors[a.column + k] > 0;
-  const double* factors = m.factors + b.column;
   const Panel<T> left{m.a.row(a, k0), m.a.pitch, at_most(side, a.view.width - k0)};
-  Match match;
+  Match<std::conditional_t<best, T, double>> match;
   if (best && la == lb) {
-    match = {1.0, k};  // nothing is closer to a neuron than itself
+    match = {1, int(k)};  // nothing is closer to a neuron than itself
   } else {
-    for (int64_t c0 = 0; c0 < b.view.width; c0 += side) {
+    const int width = int(b.view.width);
+#pragma unroll 1
+    for (int c0 = 0; c0 < width; c0 += side) {
       Product product;
-      product.add(left, {m.b.row(b, c0), m.b.pitch, at_most(side, b.view.width - c0)}, 0,
-                  m.a.pitch);
+      product.add(left, {m.b.row(b, c0), m.b.pitch, at_most(side, width - c0)}, 0, m.a.pitch);
+#pragma unroll 1
       for (int s = 0; s < side; s += kStrip) {
         product.visit([&](int r, int c, T value) {
           if (c >= s && c < s + kStrip) strip[r][c - s] = value;
         });
         __syncthreads();
-        if (mine) look_at<best>(strip[me], factors, c0 + s, b.view.width, match);
+        if (mine) {
+          if constexpr (best)
+            seek_best(strip[me], m.factors + b.column, c0 + s, width, match);
+          else
+            add_squares(strip[me], c0 + s, width, match);
+        }
         __syncthreads();
       }
     }
   }
   // A layer without variance has no partners, and its squares are 0.
-  if (!best) match = {fmin(scalbn(sqrt(match.value), m.exponents[lb]), 1.0), 0};
+  if constexpr (!best) match = {fmin(scalbn(sqrt(match.value), m.exponents[lb]), 1.0), 0};
   const bool known = mine && match.partner >= 0;
   if (best && m.best != nullptr && me < side && k < a.view.width) {
     const int64_t at = (a.column + k) * m.count_y + lb - m.first_y;
-    m.best[at] = known ? match.value : NAN;
+    m.best[at] = known ? double(match.value) : NAN;
     m.partner[at] = known ? match.partner : -1;
   }
-  if (me < side) partial[me] = known ? TileSum{match.value, 1} : TileSum{};
+  if (me < side) partial[me] = known ? TileSum{double(match.value), 1} : TileSum{};
   __syncthreads();
   if (me != 0) return;
   TileSum total;

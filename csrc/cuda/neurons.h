@@ -33,11 +33,11 @@ struct NeuronOutput {
 };
 
 // As simcore::cpu::best_partners, with the results of layers that hold NaN undefined.
-void best_partners(const NeuronProblem& problem, Variant variant, const NeuronPlan& plan,
-                   void* workspace, const NeuronOutput& output, cudaStream_t stream);
+void best_partners(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+                   const NeuronOutput& output, cudaStream_t stream);
 
 // As simcore::cpu::multiple_correlations, into output.grid.
-void multiple_correlations(const NeuronProblem& problem, Variant variant, const NeuronPlan& plan,
-                           void* workspace, const NeuronOutput& output, cudaStream_t stream);
+void multiple_correlations(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+                           const NeuronOutput& output, cudaStream_t stream);
 
 }  // namespace simcore::cuda

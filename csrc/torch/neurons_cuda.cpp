@@ -13,7 +13,7 @@
 namespace simcore {
 namespace {
 
-using Compute = void (*)(const NeuronProblem&, cuda::Variant, const cuda::NeuronPlan&, void*,
+using Compute = void (*)(const NeuronProblem&, const cuda::NeuronPlan&, void*,
                          const cuda::NeuronOutput&, cudaStream_t);
 
 // The grid, and best values and partners in `output` if it has room for them.
@@ -32,7 +32,7 @@ at::Tensor compute(Compute function, at::TensorList x, at::TensorList y, cuda::N
     const cuda::NeuronPlan plan =
         cuda::make_plan(problem, current_device(), device_memory_bound(max_memory));
     const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
-    function(problem, best_variant(), plan, workspace.mutable_data_ptr(), output,
+    function(problem, plan, workspace.mutable_data_ptr(), output,
              c10::cuda::getCurrentCUDAStream());
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());

@@ -15,7 +15,6 @@ using simcore::NeuronProblem;
 using simcore::cuda::Device;
 using simcore::cuda::make_plan;
 using simcore::cuda::NeuronPlan;
-using simcore::cuda::Variant;
 
 namespace {
 
@@ -31,7 +30,6 @@ struct Result {
 
 struct Options {
   bool partners = true;
-  Variant variant = Variant::plain;
   int64_t max_memory = kPlenty;
 };
 
@@ -51,7 +49,7 @@ Result compute(const Layers& x, const Layers& y, Options options = {}) {
   std::memset(workspace, 0xff, size_t(r.plan.workspace_bytes));  // nan, too
   const auto run =
       options.partners ? simcore::cuda::best_partners : simcore::cuda::multiple_correlations;
-  run(problem, options.variant, r.plan, workspace,
+  run(problem, r.plan, workspace,
       {r.grid.data(), r.best.data(), r.partner.data(), r.nonfinite.data()}, nullptr);
   std::free(workspace);
   for (const int64_t count : r.nonfinite) CHECK(count == 0);
@@ -83,21 +81,15 @@ TEST(groups_of_layers_and_the_order_of_blocks_leave_the_result_alone) {
   check::context = "groups";
   const Layers x = naive::make_layers(33, {20, 31, 5, 30}, 1, {DType::f32, 3});
   const Result want = compute(x, {});
-  const std::string message = check::message_of([&] { compute(x, {}, {true, Variant::plain, 1}); });
+  const std::string message = check::message_of([&] { compute(x, {}, {true, 1}); });
   CHECK(message.find("max_memory: wanted at least ") == 0);
   const int64_t least = std::stoll(message.substr(message.find("least ") + 6));
-  const Result narrow = compute(x, {}, {true, Variant::plain, least});
+  const Result narrow = compute(x, {}, {true, least});
   CHECK(want.plan.together && !narrow.plan.together);
   CHECK(narrow.grid == want.grid && narrow.best == want.best && narrow.partner == want.partner);
   cuda_host::Machine::get().backwards = true;
   CHECK(compute(x, {}).grid == want.grid);
   cuda_host::Machine::get().backwards = false;
-}
-
-TEST(the_sequence_with_products_of_tensor_cores) {
-  check::context = "tensor";
-  check_partners(naive::make_layers(16, {3}, 1, {DType::f32, 3}),
-                 naive::make_layers(16, {5}, 4, {DType::f32, 3}), {true, Variant::tensor, kPlenty});
 }
 
 // Equal columns: the first wins; constant ones are nobody's partner and have none.
@@ -137,7 +129,7 @@ TEST(multiple_correlations_match_plain_loops) {
   }
   y[0].values = u;
   naive::lay_out(y[0], naive::Order::rows);
-  const Result got = compute(x, y, {false, Variant::plain, kPlenty});
+  const Result got = compute(x, y, {false, kPlenty});
   for (size_t a = 0; a < x.size(); a++) {
     const int64_t p = x[a].view.width;
     const std::vector<double> c = naive::centred(x[a]);
