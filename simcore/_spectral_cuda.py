@@ -18,6 +18,8 @@ from torch import Tensor
 from simcore._devices import memory_bound
 from simcore._inputs import check_finite
 
+# Of an interval: its least lower end, as a share of the upper, and what is added for rounding.
+CUSHION, SLACK, ROUNDING = 0.05, 0.02, 1e-6
 LOWEST = 1e-8  # singular values, over the Frobenius norm, that the polar iteration brings to 1
 MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
 MAX_BATCH = 4096  # matrices at a time: enough to fill any device
@@ -27,9 +29,10 @@ MAX_BATCH = 4096  # matrices at a time: enough to fill any device
 def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float], ...], float]:
     """Odd polynomials whose composition is 1 on [lowest, 1], up to an error that is also returned.
 
-    Each ``a x + b x^3 + c x^5`` is the best of its form on the interval that the former ones map
-    [lowest, 1] to (Remez), and rises from 0 to that interval's lower end, so that the composition
-    stays within [0, 1 + error] on [0, lowest].
+    Each ``a x + b x^3 + c x^5`` is the best of its form (Remez) on a little more than the interval
+    [low, high] that the former ones map [lowest, 1] to, but for low below a share of high: the best
+    would come down to nearly 0 in between, from where rounding reaches the other side. It rises
+    from 0 to low, so that the composition stays within [0, 1 + error] on [0, lowest].
 
     Applied to the singular values of M by ``X <- a X + (b A + c A A) X``, ``A = X X'``, it gives
     the polar factor P of M: ``|<P, M> - ||M||_*| <= error ||M||_* + lowest * rank`` for singular
@@ -41,11 +44,15 @@ def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float
     chapter 8.
     """
     steps = []
-    low, high, error = lowest, 1.0, 1.0
-    while error > np.finfo(np.float32).eps / 4:
-        (a, b, c), error = _best_quintic(low, high)
+    low, high, error = lowest, 1 + SLACK, 1.0
+    while error > np.finfo(np.float32).eps:
+        (a, b, c), error = _best_quintic(max(low, CUSHION * high), high)
         steps.append((a, b, c))
-        low, high = 1 - error, 1 + error
+        # What lies at an upper end is magnified tenfold by every step, and lost once it is beyond:
+        # rounding must not get it there.
+        slack = SLACK * error + ROUNDING
+        low = min(a * low + b * low**3 + c * low**5, 1 - error) * (1 - slack)
+        high = 1 + error + slack
     return tuple(steps), error
 
 
@@ -78,15 +85,13 @@ def nuclear_norms_of(m: Tensor) -> Tensor:
     if m.shape[1] > m.shape[2]:
         m = m.mT
     norms = torch.linalg.vector_norm(m, dim=(1, 2), keepdim=True, dtype=torch.float64)
-    # A little below 1: rounding must not lift a singular value out of the polynomials' interval.
-    scale = ((1 - 1e-6) / norms.clamp_min(torch.finfo(torch.float64).tiny)).to(m.dtype)
-    m = m * scale
+    m = (m / norms.clamp_min(torch.finfo(torch.float64).tiny)).to(m.dtype)
     x = m
     for a, b, c in polar_steps()[0]:
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     traces = (x.double() * m.double()).sum((1, 2))
-    return traces / scale.double().flatten()
+    return traces * norms.flatten()
 
 
 @contextmanager

@@ -40,8 +40,8 @@ def test_grids_match_the_twins(dtype, measure, case):
 @pytest.mark.parametrize("lowest", [1e-8, 1e-3])
 def test_polar_steps_keep_what_they_state(lowest):
     steps, error = polar_steps(lowest)
-    assert error < 1e-7
-    for low, high, bound in ((lowest, 1.0, 1.01 * error), (0.0, lowest, 1.0)):
+    assert error < 2e-7
+    for low, high, bound in ((lowest, 1.0, 1.01 * error + 1e-15), (0.0, lowest, 1.0)):
         x = np.linspace(low, high, 100_001)
         x = np.concatenate([x, np.geomspace(max(low, 1e-30), high, 100_001)])
         for a, b, c in steps:

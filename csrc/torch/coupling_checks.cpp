@@ -15,8 +15,8 @@ Coupling coupling_of(const at::Tensor& x, const at::Tensor& params, double clamp
                     x.sizes());
   std::vector<int64_t> wanted = x.sizes().vec();
   wanted.back() *= 2;
-  TORCH_CHECK_VALUE(params.sizes() == at::IntArrayRef(wanted), "params: wanted shape ", wanted,
-                    " (s_raw, then t), got ", params.sizes());
+  TORCH_CHECK_VALUE(params.sizes() == at::IntArrayRef(wanted), "params: wanted shape ",
+                    at::IntArrayRef(wanted), " (s_raw, then t), got ", params.sizes());
   TORCH_CHECK_VALUE(clamp > 0 && clamp <= kMaxClamp, "clamp: wanted a number in (0, ", kMaxClamp,
                     "], got ", clamp);
   Coupling coupling{x.dim() == 3 ? x.size(0) : 1, x.size(-2), x.size(-1), rows_view(x),

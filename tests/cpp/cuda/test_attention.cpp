@@ -77,14 +77,15 @@ TEST(grids_match_plain_loops) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     const double tolerance = dtype == DType::f64 ? kFloat64 : kFloat32;
     const bool wide = dtype == DType::f64 || dtype == DType::f32;
-    const std::vector<Attention> x = {make_attention(words, 3, dtype, 3, true),
-                                      make_attention(words, 1, dtype, 1)};
+    std::vector<Attention> x, y;  // filled by moves: views point into the storage
+    x.push_back(make_attention(words, 3, dtype, 3, true));
+    x.push_back(make_attention(words, 1, dtype, 1));
+    y.push_back(make_attention(words, 4, dtype, 7));
     if (wide) check_against_loops(x, {}, tolerance);
     // An emulated block of threads takes long whatever it does: one measure is enough for halves.
-    const std::vector<Attention> y = {make_attention(words, 4, dtype, 7)};
     if (wide) check_against_loops(x, y, tolerance);
     if (!wide)
-      CHECK_NEAR(compute(problem_of({x[0]}, y, AttentionMeasure::js)).grid[0],
+      CHECK_NEAR(compute(problem_of(x, y, AttentionMeasure::js)).grid[0],
                  naive::similarity(x[0], y[0], AttentionMeasure::js, false), tolerance);
   }
 }
