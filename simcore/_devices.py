@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from simcore import _C
+import simcore._C as _C
 
 DEFAULT_SHARE = 4  # of the free memory of a CUDA device
 

@@ -266,7 +266,7 @@ def pwcca(
 
 
 # Registered in simcore/_ops.py.
-OPERATORS = {
+OPERATORS: dict[str, Callable[..., object]] = {
     "principal_components": _in_full_float32(principal_components),
     "nuclear_norms": _in_full_float32(nuclear_norms),
     "pwcca": _in_full_float32(pwcca),
