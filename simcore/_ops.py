@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C as _C  # loading the extension registers the operators
+from simcore import _spectral_cuda as spectral_cuda
 
 hsic_terms = torch.ops.simcore.hsic_terms
 permuted_gram_products = torch.ops.simcore.permuted_gram_products
@@ -84,6 +85,12 @@ def _fake_nuclear_norms(
         for shape in ((rows, columns), (rows,), (columns,))
     )
     return xy, norm_x, norm_y
+
+
+@torch.library.register_fake("simcore::small_svd")
+def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, _, columns = m.shape
+    return torch.empty_like(m), m.new_empty(batch, columns), m.new_empty(batch, columns, columns)
 
 
 @torch.library.register_fake("simcore::best_partners")
@@ -273,3 +280,7 @@ torch.library.register_autograd(
     _backward_affine_coupling_backward,
     setup_context=_keep_for_coupling_twice,
 )
+
+
+for _name, _function in spectral_cuda.OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
