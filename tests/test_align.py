@@ -75,6 +75,22 @@ def test_cca_with_rho_is_linear_regression():
     assert max_error(CCAAligner().fit(x, y).transform(x), regression) > ALIGNED
 
 
+@pytest.mark.parametrize("scale", ["one", "rho"])
+@pytest.mark.parametrize("p, q", [(4, 6), (6, 4)])
+def test_variates_are_taken_to_the_nearest_rows(p, q, scale):
+    x, y = rows(p=p, q=q)
+    aligner = CCAAligner(scale=scale).fit(x, y)
+    variates_x = (x - x.mean(0)) @ aligner.x_weights_.numpy()
+    variates_y = (y - y.mean(0)) @ aligner.y_weights_.numpy()
+    scales = aligner.correlations_.numpy() if scale == "rho" else 1.0
+    regressed = np.linalg.lstsq(variates_y, y - y.mean(0), rcond=None)[0]
+    expected = (variates_x * scales) @ regressed + y.mean(0)
+    assert max_error(aligner.transform(x), expected) < FLOAT64_LINEAR_MAP
+    if scale == "rho":
+        regression = LinearAligner().fit(x, y).transform(x)
+        assert max_error(aligner.transform(x), regression) < FLOAT64_LINEAR_MAP
+
+
 def test_canonical_variates_have_unit_norm_and_the_correlations():
     x, y = rows()
     aligner = CCAAligner().fit(x, y)

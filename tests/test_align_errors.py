@@ -127,6 +127,17 @@ def test_parameters_out_of_range(name):
         aligner.fit(X, X)
 
 
+@pytest.mark.parametrize("name", ["max_epochs", "batch_size", "patience", "seed"])
+def test_counts_are_integers(name):
+    with pytest.raises(TypeError, match=rf"{name}: wanted an integer, got 2\.5"):
+        INNAligner(**{name: 2.5}).fit(X, X)
+
+
+def test_a_ridge_that_rounding_swallows():
+    with pytest.raises(ValueError, match=r"ridge: wanted more than the rounding .* got 1e-300"):
+        LinearAligner(ridge=1e-300).fit(np.hstack([X, X]), X)
+
+
 def test_parameters_that_do_not_exist():
     with pytest.raises(ValueError, match=r"rigde: wanted one of \['ridge'\] of LinearAligner"):
         LinearAligner().set_params(rigde=1)
@@ -176,3 +187,10 @@ def test_pairs(case):
     arguments, options, message = PAIRS[case]
     with pytest.raises(ValueError, match=message):
         align_pairs(*arguments, **options)
+
+
+def test_the_pair_is_named():
+    with pytest.raises(ValueError, match=r"pair 1: X: wanted rows that differ"):
+        align_pairs([X, np.ones_like(X)], [X, X], "cca")
+    with pytest.raises(ValueError, match=r"pair 1: Y: wanted 5 columns as in fit, got 4"):
+        align_pairs([X, X], [X, X], "linear", X_heldout=[X, X], Y_heldout=[X, X[:, :4]])

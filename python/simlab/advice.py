@@ -22,6 +22,7 @@ WHOLE = f"{ADVICE}-whole"
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
 _SAME = 1e-5  # of the largest output, in float32
+_ROUNDING = 1e-12  # of a difference of two metrics: 0.8 - 0.1 is more than 0.7
 
 
 def check_tolerance(tolerance: float, task: Task) -> None:
@@ -35,14 +36,14 @@ def check_tolerance(tolerance: float, task: Task) -> None:
 
 
 def fewest_layers(values: Sequence[float], wanted: float) -> int | None:
-    """The smallest K >= 1 whose metric is at least `wanted`, None if there is none.
+    """The smallest K >= 1 whose metric is at least `wanted` up to rounding, None if there is none.
 
     Parameters
     ----------
     values
         The metric after every layer, the embedding output (K = 0) first.
     """
-    return next((k for k in range(1, len(values)) if values[k] >= wanted), None)
+    return next((k for k in range(1, len(values)) if values[k] >= wanted - _ROUNDING), None)
 
 
 def advice_rows(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.alignstudy import ALIGNMENT, COMPLEXITY, HELDOUT, NUCLEAR, RELATIVE, TRAIN, WITHIN
-from simlab.inject import INJECTION, METHODS, RANDOM_LABELS
+from simlab.alignstudy import HELDOUT, NUCLEAR, RELATIVE, TRAIN
+from simlab.inject import METHODS, RANDOM_LABELS
 from simlab.look import STYLE, draw_curves, heat_colours, layer_names, short
+from simlab.results import ALIGNMENT, INJECTION, WITHIN, is_alignment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 _PANEL = (3.6, 2.9)
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.55"
 _ERROR_LABEL = "relative error, held-out rows"
-_STUDIES = (ALIGNMENT, WITHIN, COMPLEXITY)
-
-
-def is_alignment(frame: pd.DataFrame) -> pd.Series:
-    """Which rows of a results table are those of this module's figures."""
-    kind = frame["comparison"].str.split(":").str[0]  # partition has no column 0 of no rows
-    return kind.isin([*_STUDIES, INJECTION])
 
 
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:

@@ -31,9 +31,8 @@ from simlab.representations import (
     load_representations,
     require_same_examples,
 )
-from simlab.results import ResultRow, ensure_results
+from simlab.results import ALIGNMENT, COMPLEXITY, WITHIN, ResultRow, ensure_results
 
-ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
 MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
 TRAIN, HELDOUT = "train", "heldout"
 
@@ -58,6 +57,8 @@ class StudyOptions:
         Maps trained in one batched loop.
     epochs
         Passes of trained maps; None is the aligners' own default.
+    causal
+        Of attention, leave out the word pairs that heads of decoders mask.
     """
 
     name: str = "models"
@@ -68,12 +69,15 @@ class StudyOptions:
     at_once: int = 16
     epochs: int | None = None
     seed: int = 0
+    causal: bool = False
 
     def check(self) -> None:
         """Raise UserError for a name or number that makes no sense."""
         for name in self.methods:
             if name not in FITTED:
                 raise UserError(f"--method {name}: wanted one of {', '.join(FITTED)}")
+        if len(set(self.methods)) < len(self.methods):
+            raise UserError(f"--method: wanted each once, found {', '.join(self.methods)}")
         if not 0 < self.heldout_share < 1:
             raise UserError(f"--heldout-share {self.heldout_share}: wanted a share in (0, 1)")
         for option in ("rows", "epochs", "at_once"):
@@ -124,6 +128,7 @@ def write_study(
                 "part": [kind, options.name, method],
                 "data": [[m.manifest[key] for key in _IDENTITY] for m in members],
                 "how": [options.heldout_share, options.rows, options.epochs, options.seed],
+                **({"causal": True} if options.causal else {}),
             }
             make = _Part(kind, method, members, split, options)
             outcomes.append(ensure_results(file, inputs, make, replace=replace))
@@ -141,7 +146,7 @@ def split_rows(model: Representations, options: StudyOptions) -> Split:
     UserError
         There are not two examples for each side.
     """
-    example = _examples(model)
+    example = _examples(model, options.causal)
     count = int(example.max()) + 1
     heldout = round(options.heldout_share * count)
     if min(heldout, count - heldout) < 2:
@@ -157,11 +162,12 @@ def split_rows(model: Representations, options: StudyOptions) -> Split:
     return Split(order[~on_judged][: options.rows], order[on_judged][: options.rows])
 
 
-def _examples(model: Representations) -> np.ndarray:
+def _examples(model: Representations, causal: bool) -> np.ndarray:
     """The number of the example that each row belongs to, int64 [n]."""
     if model.is_attention:
         lengths = np.array(model.manifest["lengths"])
-        return np.repeat(np.arange(len(lengths)), lengths**2)
+        pairs = lengths * (lengths + 1) // 2 if causal else lengths**2
+        return np.repeat(np.arange(len(lengths)), pairs)
     # Rows of tokens and words are called "example:number:text".
     names = [row.partition(":")[0] for row in model.ids]
     return np.unique(names, return_inverse=True)[1]
@@ -174,6 +180,10 @@ def _check(models: list[Representations], options: StudyOptions) -> None:
     if len(models) < 2 and not options.within:
         raise UserError(f"align-study: wanted 2 folders or more, or --within, found {len(models)}")
     first = models[0]
+    if options.causal and not first.is_attention:
+        raise UserError(
+            f"--causal: wanted kind attention in {first.folder}, found {first.manifest['kind']}"
+        )
     for other in models[1:]:
         if other.manifest["kind"] != first.manifest["kind"]:
             raise UserError(
@@ -218,7 +228,7 @@ class _Part:
     def __call__(self) -> list[ResultRow]:
         if self.kind == COMPLEXITY:
             return [
-                self._row(NUCLEAR, nuclear_norm(_matrix(self.x, layer)), (layer, None))
+                self._row(NUCLEAR, nuclear_norm(self._matrix(self.x, layer)), (layer, None))
                 for layer in range(len(self.x.layers))
             ]
         layers = range(len(self.x.layers))
@@ -235,8 +245,18 @@ class _Part:
 
     def _cut(self, model: Representations, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows to learn from, and rows to judge on."""
-        matrix = _matrix(model, layer)
+        matrix = self._matrix(model, layer)
         return matrix[self.split.train], matrix[self.split.heldout]
+
+    def _matrix(self, model: Representations, layer: int) -> np.ndarray:
+        """Layer number `layer`, counted from the first stored one, as [rows, columns] float32."""
+        import simcore
+
+        stored = model.layers[layer]
+        if not model.is_attention:
+            return stored
+        causal = self.options.causal
+        return np.asarray(simcore.distributed_attention(stored, causal=causal), np.float32)
 
     def _chunks(self, pairs: list[tuple[int, int]]) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
         """Pairs of equal widths, `at_once` at a time, and whether their layers vary."""
@@ -287,10 +307,12 @@ class _Part:
         measure: str,
         value: float,
         pair: tuple[int, int | None],
-        options: dict[str, str] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> ResultRow:
         x, y, first = self.x.manifest, self.y.manifest, self.x.first_layer
         alone = pair[1] is None
+        if self.options.causal:
+            options = {**(options or {}), "causal": True}
         part = (options or {}).get("rows")
         return ResultRow(
             comparison=f"{self.kind}: {self.options.name}",
@@ -324,16 +346,6 @@ def nuclear_norm(rows: np.ndarray) -> float:
         return float("nan")
     spectrum = simcore.bases([rows])[0].spectrum
     return float(spectrum.sum() / spectrum.norm())
-
-
-def _matrix(model: Representations, layer: int) -> np.ndarray:
-    """Layer number `layer`, counted from the first stored one, as [rows, columns] float32."""
-    import simcore
-
-    stored = model.layers[layer]
-    if not model.is_attention:
-        return stored
-    return np.asarray(simcore.distributed_attention(stored), np.float32)
 
 
 def _varies(rows: np.ndarray) -> bool:

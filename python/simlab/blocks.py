@@ -41,6 +41,7 @@ from simlab.results import (
     BLOCKS,
     ResultRow,
     ensure_results,
+    is_alignment,
     read_results,
     results_files,
 )
@@ -159,7 +160,7 @@ def block_rows(
     UserError
         There is no such grid, or one with fewer defined layers than `clusters`.
     """
-    own = (frame["model_x"] == frame["model_y"]) & frame["layer_y"].notna()
+    own = (frame["model_x"] == frame["model_y"]) & frame["layer_y"].notna() & ~is_alignment(frame)
     # nan in seeds: two models without a seed are the same if their names are.
     own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
     grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])

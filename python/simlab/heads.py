@@ -142,9 +142,16 @@ def train_heads(
     -------
     dict
         ``[layers, ...]`` each, for `stacked_logits`.
+
+    Raises
+    ------
+    UserError
+        Fewer than two rows: one to learn from, one to decide when to stop.
     """
     import torch
 
+    if len(labels) < 2:
+        raise UserError(f"--train-size: wanted at least 2 rows to train heads, found {len(labels)}")
     generator = torch.Generator().manual_seed(recipe.seed)
     order = torch.randperm(len(labels), generator=generator)
     kept = max(1, round(recipe.validation_share * len(labels)))
@@ -165,15 +172,20 @@ def train_heads(
     optimiser = torch.optim.AdamW(
         current.values(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
+
+    def look() -> bool:
+        with torch.no_grad():
+            return stopping.update(losses(current, validation), current)
+
     for step, rows in enumerate(_batches(training, recipe, generator)):
-        if step % recipe.steps_between == 0:
-            with torch.no_grad():
-                if stopping.update(losses(current, validation), current):
-                    break
+        if step % recipe.steps_between == 0 and look():
+            break
         optimiser.zero_grad()
         # The sum: every layer's gradient is that of its own mean over the batch.
         losses(current, rows).sum().backward()
         optimiser.step()
+    else:
+        look()  # what the last steps have learnt counts too
     stopping.best[first] = scaling.weight_out(stopping.best[first])
     return stopping.best
 

@@ -32,7 +32,7 @@ from simlab.models import (
     load_tokenizer,
     require_head,
 )
-from simlab.results import ResultRow, ensure_results
+from simlab.results import INJECTION, ResultRow, ensure_results
 from simlab.runtime import best_device
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Examples, Task
 
-INJECTION = "injection"
 ITSELF, IDENTITY = "itself", "identity"
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
@@ -88,6 +87,8 @@ class InjectOptions:
         for name in self.methods or ():
             if name not in METHODS:
                 raise UserError(f"--method {name}: wanted one of {', '.join(METHODS)}")
+        if len(set(self.methods or ())) < len(self.methods or ()):
+            raise UserError(f"--method: wanted each once, found {', '.join(self.methods or ())}")
         if self.tokens not in TOKENS:
             raise UserError(f"--tokens {self.tokens}: wanted {' or '.join(TOKENS)}")
         for option in ("fit_size", "epochs"):

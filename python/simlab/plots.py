@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.alignplots import alignment_figures, is_alignment
+from simlab.alignplots import alignment_figures
 from simlab.blockplots import outline_blocks
 from simlab.errors import UserError
 from simlab.files import atomic_file
@@ -44,6 +44,7 @@ from simlab.results import (
     MAJORITY,
     SKIPPING,
     TRUNCATIONS,
+    is_alignment,
     is_joint,
 )
 from simlab.skipplots import plot_skipping

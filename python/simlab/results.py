@@ -36,6 +36,9 @@ BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # measures of the freezing study
 MAJORITY = "majority class"
+# The first three are followed by a colon and the name of the set of models.
+ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
+INJECTION = "injection"
 
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
 
@@ -181,6 +184,12 @@ def as_xarray(
         {name: "int64" if name in _INTEGERS else "object" for name in dims}
     )
     return plain.set_index(list(dims))["value"].to_xarray()
+
+
+def is_alignment(frame: pd.DataFrame) -> pd.Series:
+    """Which rows of a results table are of aligned or injected layers, and of no similarity."""
+    kind = frame["comparison"].str.split(":").str[0]  # partition has no column 0 of no rows
+    return kind.isin([ALIGNMENT, WITHIN, COMPLEXITY, INJECTION])
 
 
 def is_joint(rows: pd.DataFrame) -> bool:

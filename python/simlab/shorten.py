@@ -112,10 +112,9 @@ def export(
     def make(partial: Path) -> None:
         truncated = truncate(source, task, max_length, mode, options)
         shorter = shortened(truncated, layers)
-        tokenizer = load_tokenizer(source)
-        logits = predict_logits(shorter, tokenizer, task.heldout, max_length)
+        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, max_length)
         shorter.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
+        truncated.tokenizer.save_pretrained(partial)
         evaluation = {
             "model": source.name,
             "task": task.name,

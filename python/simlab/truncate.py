@@ -54,6 +54,8 @@ class Truncated:
     ----------
     model
         The whole one; of ``tuned-orig`` the one before fine-tuning, with a fresh head.
+    tokenizer
+        Its own.
     logits
         Held-out logits ``[layers + 1, n, labels]``, float32.
     heads
@@ -61,6 +63,7 @@ class Truncated:
     """
 
     model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     logits: np.ndarray
     heads: Parameters | None
 
@@ -109,7 +112,8 @@ def truncate(
         require_head(model, source, task)
         model.to(best_device())
         tokenizer = load_tokenizer(source)
-        return Truncated(model, _untuned_logits(model, tokenizer, task, max_length, name), None)
+        logits = _untuned_logits(model, tokenizer, task, max_length, name)
+        return Truncated(model, tokenizer, logits, None)
     if mode == TUNED_ORIG:
         source = resolve(options.original or original_of(source.path))
         model = load_classifier(source, task, seed=options.recipe.seed)
@@ -237,15 +241,22 @@ def original_of(checkpoint: Path) -> str:
     Raises
     ------
     UserError
-        The folder does not say.
+        The folder does not say, or it was trained from random weights, which no folder holds.
     """
     try:
-        return read_evaluation(checkpoint)["model"]
+        evaluation = read_evaluation(checkpoint)
+        name = evaluation["model"]
     except (OSError, KeyError) as error:
         raise UserError(
             f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
             "it, found nothing"
         ) from error
+    if evaluation.get("recipe", {}).get("random_init"):
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
+            f"from random weights and not from those of {name}, found nothing"
+        )
+    return name
 
 
 def require_classifier(folder: Path) -> None:
@@ -307,7 +318,7 @@ def _tuned(
             stacked_logits(model, heads, part.to(model.device)).cpu()
             for part in heldout.split(EVALUATION_BATCH, dim=1)
         ]
-    return Truncated(model, torch.cat(logits, dim=1).numpy(), heads)
+    return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)
 
 
 def _of_all_examples(

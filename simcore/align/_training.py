@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +34,12 @@ class Recipe:
     seed: int
 
     def check(self) -> None:
-        """A ValueError naming the first parameter that is out of range."""
+        """A TypeError or ValueError naming the first parameter that is out of range."""
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
+        for name in ("max_epochs", "batch_size", "patience", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool):
+                raise TypeError(f"{name}: wanted an integer, got {value!r}")
         positive = ("learning_rate", "max_epochs", "batch_size", "patience")
         for name in (*positive, "weight_decay"):
             value, least = getattr(self, name), 0

@@ -15,7 +15,12 @@ SCALES = ("one", "rho")
 
 
 class _CanonicalAligner(Aligner):
-    """``g(X) = Xc W_X diag(s) pinv(W_Y) + mean(Y)`` over the canonical directions that are kept."""
+    """``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the canonical directions that are kept.
+
+    ``inv(W_Y)``, [c, q], takes Y's variates to the rows nearest to Y: it is ``(Yc W_Y)^T Yc``. If
+    as many directions are kept as Y has ranks it is the pseudo-inverse. If fewer are, that would
+    give the shortest rows that have these variates, in place of the nearest.
+    """
 
     correlations_: Tensor
     x_weights_: Tensor
@@ -61,7 +66,7 @@ class _CanonicalAligner(Aligner):
         return (centred @ forward.to(x.device) + self.y_mean_.to(x.device)).to(x.dtype)
 
     def inverse_transform(self, Y: Array) -> Array:
-        """``Yc W_Y diag(1 / s) pinv(W_X) + mean(X)``.
+        """``Yc W_Y diag(1 / s) inv(W_X) + mean(X)``, with ``inv(W_X) = (Xc W_X)^T Xc``.
 
         Exact where both sides have as many canonical directions as columns, the projection onto
         the kept directions elsewhere.
@@ -82,7 +87,7 @@ class _CanonicalAligner(Aligner):
 
 
 def _weights(basis: Basis, rotation: Tensor) -> tuple[Tensor, Tensor]:
-    """``W [p, c]`` with ``Xc W`` the canonical variates, and its pseudo-inverse ``[c, p]``."""
+    """``W [p, c]`` with ``Xc W`` the canonical variates, and ``(Xc W)^T Xc``, ``[c, p]``."""
     s, components = basis.singular_values, basis.components.double()
     return components.T @ (rotation / s[:, None]), (rotation.T * s) @ components
 
@@ -90,7 +95,8 @@ def _weights(basis: Basis, rotation: Tensor) -> tuple[Tensor, Tensor]:
 class CCAAligner(_CanonicalAligner):
     """The canonical map: X's canonical variates take the place of Y's.
 
-    ``g(X) = Xc W_X diag(s) pinv(W_Y) + mean(Y)``.
+    ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)``, where ``inv(W_Y) = (Yc W_Y)^T Yc`` regresses Y on
+    its variates; of as many variates as Y has ranks it is the pseudo-inverse of ``W_Y``.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ class LinearAligner(Aligner):
     Raises
     ------
     ValueError
-        In `fit`: ``ridge`` below 0, or, without ridge, fewer rows than p + 1.
+        In `fit`: ``ridge`` below 0, or so small that columns which depend on others cannot be told
+        from them; without ridge, fewer rows than p + 1.
 
     Notes
     -----
@@ -69,10 +70,18 @@ class LinearAligner(Aligner):
         if self.ridge:
             gram = xc.T @ xc
             gram.diagonal().add_(float(self.ridge))
-            self.coef_ = torch.cholesky_solve(xc.T @ yc, torch.linalg.cholesky(gram))
+            self.coef_ = torch.cholesky_solve(xc.T @ yc, self._factor(gram))
         else:
             self.coef_ = _least_squares(xc, yc, tolerance)
         self.intercept_ = mean_y - mean_x @ self.coef_
+
+    def _factor(self, gram: Tensor) -> Tensor:
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if failed:
+            raise ValueError(
+                f"ridge: wanted more than the rounding of X's covariance, or 0, got {self.ridge!r}"
+            )
+        return factor
 
     def _transform(self, x: Tensor) -> Tensor:
         weights = self.coef_.to(x.device), self.intercept_.to(x.device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -113,13 +114,23 @@ def align_pairs(
         if len(judged) != len(pairs):
             raise ValueError(f"X_heldout: wanted {len(pairs)} pairs as in X, got {len(judged)}")
     aligners = _fitted(METHODS[method], pairs, params, at_once, progress)
-    return [
-        PairResult(aligner, aligner.errors(*pair), aligner.errors(*rows))
-        for aligner, pair, rows in zip(aligners, pairs, judged, strict=True)
-    ]
+    results = []
+    for i, (aligner, pair, rows) in enumerate(zip(aligners, pairs, judged, strict=True)):
+        with _naming(i):
+            results.append(PairResult(aligner, aligner.errors(*pair), aligner.errors(*rows)))
+    return results
 
 
 Pair = tuple[Tensor, Tensor]
+
+
+@contextmanager
+def _naming(pair: int) -> Iterator[None]:
+    """Say in the message of an aligner's ValueError which pair it was."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"pair {pair}: {error}") from error
 
 
 def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str]) -> list[Pair]:
@@ -158,7 +169,8 @@ def _fitted(
         return aligners
     with progress_bar(f"align_pairs, {kind.__name__}", progress) as report:
         for done, (aligner, pair) in enumerate(zip(aligners, pairs, strict=True), 1):
-            aligner.fit(*pair)
+            with _naming(done - 1):
+                aligner.fit(*pair)
             report(done / len(pairs))
     return aligners
 

@@ -110,6 +110,30 @@ def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
     assert value(aligned, "alignment-mse", "heldout", 2) == expected.mse
 
 
+def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
+    causal = replace(LINEAR, causal=True)
+    write_study(folders["attention"], tmp_path, causal)
+    frame = read_results(tmp_path)
+    x, y = (load_representations(folder) for folder in folders["attention"])
+    layers = [simcore.distributed_attention(m.layers[1], causal=True) for m in (x, y)]
+    matrices = [np.asarray(layer, np.float32) for layer in layers]
+    split = split_rows(x, causal)
+    lengths = np.array(x.manifest["lengths"])
+    assert max(split.train.max(), split.heldout.max()) < sum(lengths * (lengths + 1) // 2)
+    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
+    expected = aligner.errors(*(m[split.heldout] for m in matrices))
+    aligned = frame[frame["comparison"] == "alignment: ft"]
+    assert value(aligned, "alignment-mse", "heldout", 2) == expected.mse
+    norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
+    assert norms.iloc[0] == nuclear_norm(matrices[0])
+    assert all(json.loads(text)["causal"] for text in frame["options"])
+    assert plot_results(frame, tmp_path / "figures", ("png",))
+    with pytest.raises(UserError, match=r"--causal: wanted kind attention in .* found cls"):
+        write_study(folders["cls"], tmp_path / "cls", causal)
+    with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
+        write_study(folders["attention"], tmp_path, LINEAR)
+
+
 def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders):
     write_study(folders["token"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
@@ -186,10 +210,11 @@ def test_bad_input_is_named(tmp_path, folders):
         assert not list(tmp_path.glob("*alignment*"))
 
     refused("--method conv: wanted one of linear", methods=("conv",))
+    refused("--method: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused("--heldout-share 1.5: wanted a share", heldout_share=1.5)
     refused("--rows: wanted at least 1, found 0", rows=0)
     refused("wanted 2 folders or more, or --within, found 1", folders["cls"][:1])
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
     refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
     refused(r"--heldout-share 0.001 wanted 2 examples", heldout_share=0.001)
-    refused(r"linear: X\[0\]|linear: X: wanted at least 25 rows", rows=10)
+    refused(r"linear: pair 0: X: wanted at least 25 rows", rows=10)

@@ -211,6 +211,15 @@ def test_the_command_prints_writes_and_leads_to_outlines(results, simcore, tmp_p
     }
 
 
+@pytest.mark.parametrize("comparison", ["alignment within: FT", "injection"])
+def test_errors_of_aligned_layers_are_no_grid(comparison):
+    errors = grid(1 - planted((2, 3)), comparison=comparison)
+    ((found, _),) = block_rows(to_frame(errors + grid(planted((1, 4)))))
+    assert found.clusters == ((1,), (2, 3, 4, 5))
+    with pytest.raises(UserError, match=f"found {comparison}"):
+        list(block_rows(to_frame(errors)))
+
+
 def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):
     path = tmp_path / "grids.parquet"
     write_results(to_frame(grid(planted((2, 3)), y="ORIG", comparison="FT-ORIG")), path)

@@ -116,6 +116,20 @@ def test_a_head_that_only_gets_worse_keeps_its_start(learnable):
     assert (moved["classifier.weight"][0] - model.classifier.weight).abs().max() > CHANGE
 
 
+def test_one_row_is_too_few(learnable):
+    model, vectors, labels = learnable
+    with pytest.raises(UserError, match=r"--train-size: wanted at least 2 rows .* found 1"):
+        train_heads(model, vectors[:, :1], labels[:1], RECIPE)
+
+
+def test_the_last_steps_count_too(learnable):
+    model, vectors, labels = learnable
+    recipe = HeadRecipe(most_steps=40, steps_between=50)
+    trained = train_heads(model, vectors[:1], labels, recipe)
+    moved = trained["classifier.weight"][0] - model.classifier.weight
+    assert moved.abs().max() > CHANGE
+
+
 def test_numbers_are_fitted(learnable):
     from transformers import AutoModelForSequenceClassification
 

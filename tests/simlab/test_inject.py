@@ -194,6 +194,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
         assert not out.exists()
 
     refused(r"--method conv: wanted one of itself, identity", methods=("conv",))
+    refused(r"--method: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused(r"--tokens some: wanted cls or all", tokens="some")
     refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"--layer -1: wanted 0 to 3", layer=-1)

@@ -294,6 +294,7 @@ def changed(column, values, split="validation"):
             r"'label' wanted .* found 'odd' in data row 2",
         ),
         (changed("label", [0, 1, 0.5, 1, 0, 1]), r"found '0.5' in data row 3"),
+        (changed("label", [0, 1, np.inf, 1, 0, 1]), r"found 'inf' in data row 3"),
         (changed("label", [-1] * HELDOUT), "found a hidden label in data row 1"),
         (
             changed("label", [1] * TRAIN, "train"),

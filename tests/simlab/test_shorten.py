@@ -1,14 +1,17 @@
 """Exported first layers: ordinary checkpoints with the logits of the truncated model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tinyclassifiers import choice_task, save_classifier
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model
+from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
+from tolerance import BATCHED_STATES
 
 from simlab.advice import advice_rows, describe_advice, fewest_layers
 from simlab.finetune import predict_logits
 from simlab.heads import HeadRecipe
-from simlab.models import load_tokenizer
+from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.results import to_frame
 from simlab.shorten import export
 from simlab.truncate import TruncationOptions, truncate
@@ -33,7 +36,6 @@ def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task,
 
 
 def test_a_trained_head_goes_along(tmp_path, review_task):
-    from tolerance import BATCHED_STATES
     from transformers import AutoModelForSequenceClassification
 
     source = save_classifier(tmp_path / "ft", "bert", review_task)
@@ -44,6 +46,17 @@ def test_a_trained_head_goes_along(tmp_path, review_task):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
     untuned = truncate(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
     assert not np.allclose(found, untuned)
+
+
+def test_the_tokenizer_is_that_of_the_model_before_fine_tuning(tmp_path, review_task):
+    source = save_classifier(tmp_path / "ft", "bert", review_task)
+    original = save_tiny_decoder(tmp_path / "original", list(review_task.train.texts))
+    options = replace(TUNED, modes=("tuned-orig",), original=str(original))
+    export(source.path, KEPT, tmp_path / "short", review_task, 64, options)
+    short = resolve(str(tmp_path / "short"))
+    found = predict_logits(load_classifier(short), load_tokenizer(short), review_task.heldout, 64)
+    wanted = truncate(source, review_task, 64, "tuned-orig", options).logits[KEPT]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
 
 
 def test_multiple_choice(tmp_path):
@@ -93,6 +106,7 @@ def test_the_command_prints_both_models_and_refuses_mistakes(
 
 def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert fewest_layers([0.9, 0.5, 0.79, 0.8, 0.82], 0.82 - 0.03) == 2
+    assert fewest_layers([0.9, 0.7, 0.8], 0.8 - 0.1) == 1  # 0.8 - 0.1 is more than 0.7
     assert fewest_layers([0.9, 0.5, 0.6], 0.7) is None  # the embedding output is no model
     truth = review_task.heldout.labels
     whole = np.eye(2)[truth]

@@ -121,6 +121,15 @@ def test_labels_are_classes_unless_fractional():
     assert names == ()
 
 
+@pytest.mark.parametrize("labels", [[1, "x"], [[1], [2]]])
+def test_labels_that_cannot_be_ordered_are_refused(tmp_path, labels):
+    path = tmp_path / "data.json"
+    rows = [{"text": f"text {row}", "label": labels[row % 2]} for row in range(9)]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(UserError, match=r"data\.json: wanted labels that are all numbers or all"):
+        load_task(str(path))
+
+
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [

@@ -17,7 +17,13 @@ from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.plots import plot_results, plot_truncation
 from simlab.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.truncate import MODES, TruncationOptions, truncate, truncation_rows
+from simlab.truncate import (
+    MODES,
+    TruncationOptions,
+    original_of,
+    truncate,
+    truncation_rows,
+)
 
 QUICK = HeadRecipe(most_steps=10, steps_between=5)
 OPTIONS = TruncationOptions(recipe=QUICK)
@@ -128,6 +134,15 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
     assert undefined == [kind == "regression" and row.layer_x == 0 for row in rows]
     whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
     assert np.array_equal(truncated_logits(source, task, 64)[-1], whole)
+
+
+def test_a_model_of_random_weights_has_no_original(tmp_path, tiny_bert):
+    evaluation = {"model": str(tiny_bert.path), "recipe": {"random_init": True}}
+    write_json(tmp_path / EVALUATION, evaluation)
+    with pytest.raises(UserError, match=f"--original: .*{tmp_path.name} was trained from random"):
+        original_of(tmp_path)
+    write_json(tmp_path / EVALUATION, {**evaluation, "recipe": {"random_init": False}})
+    assert original_of(tmp_path) == str(tiny_bert.path)
 
 
 def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, reviews):

@@ -125,6 +125,9 @@ def align_study(
     ] = 16,
     epochs: Epochs = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and of trained maps.")] = 0,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Attention: leave out what decoders mask.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Alignment error of every pair of models, layer by layer, and every layer's complexity.
@@ -138,7 +141,7 @@ def align_study(
     from simlab import console
 
     options = step.StudyOptions(
-        name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed
+        name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal
     )
     with continues(f"in {out}"):
         outcomes = step.write_study(folders, out, options, replace=overwrite)

@@ -157,7 +157,13 @@ def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[
         return _numbers(array, where), ()
     if array.dtype.kind == "f":
         array = _numbers(array, where).astype(np.int64)
-    classes = sorted(set(array.tolist()))
+    try:
+        classes = sorted(set(array.tolist()))
+    except TypeError as error:  # a number beside a name, or a list
+        kinds = sorted({type(value).__name__ for value in array.tolist()})
+        raise UserError(
+            f"{where}: wanted labels that are all numbers or all names, found {' and '.join(kinds)}"
+        ) from error
     if len(classes) < 2:
         raise UserError(f"{where}: wanted at least two different labels, found {classes}")
     index = {value: position for position, value in enumerate(classes)}
@@ -248,7 +254,7 @@ def _code(value: Any, names: Sequence[str]) -> int | None:
         return names.index(str(value))
     try:
         code = int(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # neither a number nor a finite one
         return None
     return code if code == float(value) and 0 <= code < len(names) else None
 
