@@ -33,7 +33,7 @@ struct alignas(sizeof(E) * count) Pack {
   E entries[count];
 };
 
-// An array and whether every run of kPack entries from a multiple of kPack on is aligned.
+// An array and whether it is whole packs, each of them aligned.
 struct DeviceRows {
   RowsView view;
   bool packed;
@@ -55,7 +55,7 @@ template <typename T>
 __device__ __forceinline__ void read(const DeviceRows& array, int64_t row, int64_t k, int count,
                                      T (&out)[kPack<T>]) {
   const int64_t at = row + k * array.view.col_stride;
-  if (array.packed && count == kPack<T>) {
+  if (array.packed) {
     switch (array.view.dtype) {
       case DType::f16: return read_packed<T, __half>(array.view.data, at, out);
       case DType::bf16: return read_packed<T, uint16_t>(array.view.data, at, out);
@@ -73,7 +73,7 @@ __device__ __forceinline__ void read(const DeviceRows& array, int64_t row, int64
 template <typename T>
 __device__ __forceinline__ void write(T* row, int64_t width, int64_t k, int count,
                                       const T (&values)[kPack<T>]) {
-  if (count == kPack<T> && width % kPack<T> == 0) {
+  if (width % kPack<T> == 0) {
     Pack<T, kPack<T>> pack;
 #pragma unroll
     for (int e = 0; e < kPack<T>; e++) pack.entries[e] = values[e];

@@ -32,7 +32,7 @@ TEST(agrees_with_plain_loops) {
           check::context = "width " + std::to_string(layout.width) + ", gap " +
                            std::to_string(layout.gap) + ", dtype " + std::to_string(int(dtype)) +
                            (transposed ? ", transposed" : "") + (inverse ? ", inverse" : "");
-          const auto p = naive::make_problem(2, layout.width < 100 ? 9 : 3, layout.width, dtype,
+          const auto p = naive::make_problem(2, layout.width < 100 ? 8 : 4, layout.width, dtype,
                                              transposed, inverse, layout.gap);
           if (dtype != DType::f64) agrees<float>(p);
           if (dtype != DType::f16) agrees<double>(p);
