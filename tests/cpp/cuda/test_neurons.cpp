@@ -110,6 +110,11 @@ TEST(ties_and_constant_neurons) {
   CHECK_NEAR(r.grid[0], 1, 1e-12);
   CHECK(std::isnan(r.best[2]));
   CHECK(std::isnan(compute(y, x).best[0]));
+  // Nobody's partner at all: neither what is constant nor what lies beyond the layer.
+  std::fill(y[0].values.begin(), y[0].values.end(), 1.5);
+  naive::lay_out(y[0], naive::Order::rows);
+  const Result none = compute(x, y);
+  CHECK(none.partner == (std::vector<int64_t>{-1, -1, -1}) && std::isnan(none.grid[0]));
 }
 
 TEST(multiple_correlations_match_plain_loops) {
