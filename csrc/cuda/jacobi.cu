@@ -85,8 +85,7 @@ static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallS
   const int columns = int(p.columns), players = columns + columns % 2;
   for (int sweep = 0; sweep < kMostSweeps; sweep++) {
     __syncthreads();
-    if (threadIdx.x == 0) rotated = 0;
-    __syncthreads();
+    if (threadIdx.x == 0) rotated = 0;  // seen after a round: there is at least one
     bool any = false;
     for (int round = 0; round < players - 1; round++) {
       for (int k = warp_of_thread(); k < players / 2; k += kJacobiWarps) {

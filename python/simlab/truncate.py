@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.advice import advice_rows, check_tolerance, heldout_metric
+from simlab.baselines import majority_row
 from simlab.batches import batches, encode
 from simlab.console import progress
 from simlab.errors import UserError
@@ -194,7 +195,7 @@ def write_truncation(
     seed: int | None = None,
     replace: bool = False,
 ) -> Outcome:
-    """Write `truncation_rows` of a checkpoint folder, in all modes chosen, to results file `path`.
+    """Write `truncation_rows` of a checkpoint folder, and the majority class, to file `path`.
 
     Raises
     ------
@@ -219,7 +220,9 @@ def write_truncation(
     }
 
     def make() -> list[ResultRow]:
-        return truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        majority = majority_row(task)  # the line that the curves' figure shows
+        return rows if majority is None else [*rows, majority]
 
     return ensure_results(path, inputs, make, replace=replace)
 

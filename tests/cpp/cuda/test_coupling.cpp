@@ -1,5 +1,9 @@
 // Affine couplings of csrc/cuda on the host against plain loops in long double, also under the
 // address and thread sanitizers.
+//
+// Mutations of a scratch copy that these tests were seen to catch
+//   AddressSanitizer    the check of the last rows in either kernel
+//   UBSan               the check of the width in write, that of the rows' stride in device_rows
 #include "cuda/coupling.h"
 
 #include "../naive_coupling.h"

@@ -1,5 +1,9 @@
 // small_svd of csrc/cuda on the host: the factors multiply to the matrix, are orthonormal and
 // descend; also under the address and thread sanitizers.
+//
+// Mutations of a scratch copy that these tests were seen to catch
+//   ThreadSanitizer     the barrier after a round of the tournament
+//   AddressSanitizer    the check of an odd number of columns
 #include "cuda/jacobi.h"
 
 #include <cmath>
