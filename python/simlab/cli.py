@@ -54,7 +54,7 @@ def demo(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     epochs: Epochs = 1.0,
     learning_rate: LearningRate = 1e-4,
     batch_size: BatchSize = 32,
@@ -105,7 +105,7 @@ def extract(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
     overwrite: Overwrite = False,
@@ -117,7 +117,7 @@ def extract(
     Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
     --out runs/reps/words`
     """
-    from simlab import console, models, representations, tasks
+    from simlab import console, models, representations, splits, tasks
     from simlab import extract as step
 
     task_options = tasks.TaskOptions(
@@ -128,9 +128,10 @@ def extract(
         kind, split, max_length, batch_size, random_seed, words=words, limit=limit
     )
     with continues(f"of {out}"):
-        loaded = tasks.load_task(task, task_options)
+        source = models.resolve(model)
+        loaded = splits.load_task_of([source.path], task, task_options)
         outcome = step.extract(
-            models.resolve(model), loaded, out, options, label=label, seed=seed, replace=overwrite
+            source, loaded, out, options, label=label, seed=seed, replace=overwrite
         )
     console.out.print(
         f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"

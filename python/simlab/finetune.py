@@ -20,6 +20,7 @@ from simlab.jobs import RECORD, Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
 from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
+from simlab.splits import EVALUATION, split_record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from simlab.callbacks import CKACallback
     from simlab.tasks import Examples, Task
 
-EVALUATION = "evaluation.json"
 EVALUATION_BATCH = 64
 CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
@@ -270,6 +270,7 @@ def _write_checkpoint(
         "value": scores[task.metric],
         "scores": scores,
         "n": len(task.heldout),
+        "split": split_record(task),
         "recipe": asdict(recipe),
         "parameters": every,
         "trained_parameters": trained,

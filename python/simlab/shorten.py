@@ -15,6 +15,7 @@ from simlab.files import write_json
 from simlab.finetune import EVALUATION, predict_logits, predictions_of
 from simlab.jobs import Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.splits import read_split_record
 from simlab.truncate import TruncationOptions, require_classifier, truncate, tuning_inputs
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def export(
             "metric": task.metric,
             "value": task.score(predictions_of(logits, task), task.heldout.labels),
             "n": len(task.heldout),
+            "split": read_split_record(checkpoint),
             "layers": layers,
             "mode": mode,
         }

@@ -25,9 +25,16 @@ TaskArgument = Annotated[
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
 TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
-TrainSize = Annotated[int | None, typer.Option(min=1, help="Training rows (rt: 4000).")]
-HeldoutSize = Annotated[int | None, typer.Option(min=1, help="Held-out rows (rt: 1000).")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the shuffle that splits the rows.")]
+_SPLIT_HELP = "default: as a fine-tuned model's own"
+TrainSize = Annotated[
+    int | None, typer.Option(min=1, help=f"Training rows; {_SPLIT_HELP} (rt: 4000).")
+]
+HeldoutSize = Annotated[
+    int | None, typer.Option(min=1, help=f"Held-out rows; {_SPLIT_HELP} (rt: 1000).")
+]
+SplitSeed = Annotated[
+    int | None, typer.Option(min=0, help=f"Seed that splits the rows; {_SPLIT_HELP}, or 0.")
+]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
 LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
 BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]

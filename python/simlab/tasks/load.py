@@ -80,9 +80,9 @@ def _combine(
     heldout = frames.spec_frame(read(spec.heldout), spec, f"{where}, {spec.heldout}", spec.heldout)
     if len(train):
         frames.require_varied(train["label"], f"{where}, {spec.train}: column {spec.label!r}")
-    train = frames.shuffled(train, options.split_seed)
+    train = frames.shuffled(train, options.seed)
     if spec.heldout_shuffled:
-        heldout = frames.shuffled(heldout, options.split_seed)
+        heldout = frames.shuffled(heldout, options.seed)
     return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
 
 
