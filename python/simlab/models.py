@@ -200,7 +200,8 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
     Raises
     ------
     UserError
-        It is of another kind, or has another number of outputs than the task has labels.
+        It is of another kind, or has another number of outputs than the task has labels, or names
+        other labels or the same in another order.
     """
     kind = "multiple-choice" if task.is_multiple_choice else "classifier"
     found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
@@ -214,6 +215,23 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
             f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
             f"{model.config.num_labels}"
         )
+    if kind == "classifier" and not task.is_regression:
+        _require_labels(model.config, source, task)
+
+
+def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
+    """Refuse a head whose outputs stand for other labels than the task's of the same number.
+
+    A name that is nothing but the number (``LABEL_0``, ``0``) leaves that open.
+    """
+    found = [str(config.id2label.get(index)) for index in range(config.num_labels)]
+    for index, pair in enumerate(zip(task.label_names, found, strict=True)):
+        said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
+        if len(said) > 1:
+            raise UserError(
+                f"model {source.name}: task {task.name} wanted a head with labels "
+                f"{', '.join(task.label_names)}, found {', '.join(found)}"
+            )
 
 
 @contextmanager

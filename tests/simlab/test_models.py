@@ -216,3 +216,33 @@ def test_tasks_prints_every_task(simcore):
     for spec in TASKS.values():
         for word in (*spec.columns, *spec.labels, *spec.metrics, spec.heldout, spec.hub, spec.kind):
             assert word in lines[spec.name]
+
+
+@pytest.mark.parametrize(
+    ("names", "fits"),
+    [
+        (("bad", "good"), True),
+        (("Bad", "GOOD"), True),
+        (("LABEL_0", "LABEL_1"), True),
+        (("0", "1"), True),
+        (("good", "bad"), False),
+        (("NEGATIVE", "POSITIVE"), False),
+        (("1", "0"), False),
+    ],
+)
+def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, names, fits):
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["id2label"] = dict(enumerate(names))
+    config["label2id"] = {name: index for index, name in enumerate(names)}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    source = resolve(str(checkpoint))
+    model = load_classifier(source)
+    if fits:
+        require_head(model, source, review_task)
+        return
+    with pytest.raises(UserError) as raised:
+        require_head(model, source, review_task)
+    assert str(raised.value) == (
+        f"model {source.name}: task reviews wanted a head with labels bad, good, found "
+        f"{', '.join(names)}"
+    )
