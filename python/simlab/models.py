@@ -265,7 +265,13 @@ def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
 def _load_weights(
     auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Load a model, and name the weights that the files lack or have in another shape."""
+    """Load a model, and name the weights that the files lack or have in another shape.
+
+    Raises
+    ------
+    UserError
+        A weight is NaN or infinite: everything computed from it would be.
+    """
     model, report = auto_class.from_pretrained(
         source.path,
         config=config,
@@ -274,7 +280,15 @@ def _load_weights(
         output_loading_info=True,
         **how,
     )
+    _require_finite(model, source)
     return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+
+
+def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
+    for name, weights in model.named_parameters():
+        if not weights.isfinite().all():
+            found = "NaN" if weights.isnan().any() else "infinity"
+            raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
 
 
 def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSource) -> None:

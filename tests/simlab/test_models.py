@@ -89,6 +89,24 @@ def test_an_encoder_of_another_width_is_refused(folder, review_task):
         load_classifier(resolve(str(folder)), review_task)
 
 
+@pytest.mark.parametrize(("number", "word"), [(float("nan"), "NaN"), (float("inf"), "infinity")])
+def test_weights_that_are_not_finite_are_refused(
+    tmp_path, simcore, checkpoint, reviews, number, word
+):
+    name = "bert.encoder.layer.1.output.dense.bias"
+
+    def spoil(weights):
+        weights[name][3] = number
+        return weights
+
+    change_weights(checkpoint, spoil)
+    for command in ("truncate", "skip", "extract"):
+        result = simcore(command, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+        found = f"found {word} in {name.removeprefix('bert.') if command == 'extract' else name}"
+        check_refused(result, f"{checkpoint}: wanted finite weights, {found}")
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_a_checkpoint_without_a_head_is_refused(tmp_path, simcore, folder, checkpoint, reviews):
     headless = save_tiny_model(tmp_path / "headless")
     with pytest.raises(UserError, match=r"a checkpoint with a head, found .* classifier\.bias"):
