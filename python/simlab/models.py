@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from simlab import assets
 from simlab.errors import UserError
 from simlab.families import padding_side, position_limit, random_twin
-from simlab.files import hash_file, hash_json
+from simlab.files import hash_file, hash_json, read_json
 from simlab.runtime import hub_reachable, quiet_libraries
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Task
 
 OFFLINE_MODEL = "minilm"
+CONFIG = "config.json"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
@@ -85,8 +86,22 @@ def resolve(name: str) -> ModelSource:
         _require_model_files(name, folder)
         return ModelSource(name, folder)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
     return ModelSource(name, _from_hub(name))
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """Read a ``config.json`` as it is.
+
+    Raises
+    ------
+    UserError
+        It is damaged.
+    """
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{file}: wanted a JSON object, found {found!r:.40}")
+    return found
 
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
@@ -94,6 +109,8 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     quiet_libraries()
     from transformers import AutoConfig
 
+    if (source.path / CONFIG).is_file():
+        read_config(source.path / CONFIG)  # the library's complaints do not name the file
     with _load_errors(source, "a configuration"):
         return AutoConfig.from_pretrained(source.path, local_files_only=True)
 
@@ -270,16 +287,18 @@ def _load_weights(
     Raises
     ------
     UserError
-        A weight is NaN or infinite: everything computed from it would be.
+        Damaged or missing files; or a weight is NaN or infinite, and with it whatever is computed.
     """
-    model, report = auto_class.from_pretrained(
-        source.path,
-        config=config,
-        local_files_only=True,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        **how,
-    )
+    _require_weights(source.name, source.path)
+    with _weight_errors(source):
+        model, report = auto_class.from_pretrained(
+            source.path,
+            config=config,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **how,
+        )
     _require_finite(model, source)
     return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
 
@@ -306,18 +325,35 @@ def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSour
 @contextmanager
 def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     """Turn the loaders' complaints about the folder's content into one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"model {source.name}: wanted {wanted}, found: {_reason(error)}") from error
+
+
+@contextmanager
+def _weight_errors(source: ModelSource) -> Iterator[None]:
+    """Turn complaints about the files of weights into one line that names the file."""
+    from json import JSONDecodeError
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
 
-    damaged = (SafetensorError, UnpicklingError, EOFError)
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, *damaged) as error:
-        found = str(error).strip().partition("\n")[0] or type(error).__name__
-        if isinstance(error, damaged):
+    except (SafetensorError, UnpicklingError, EOFError, OSError, RuntimeError, ValueError) as error:
+        found = _reason(error)
+        if isinstance(error, RuntimeError) and "PytorchStreamReader" not in found:
+            raise
+        if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
+            raise
+        if not isinstance(error, FileNotFoundError):  # that one says which file
             found = f"damaged weights in {_damaged_file(source.path)}: {found}"
-        raise UserError(f"model {source.name}: wanted {wanted}, found: {found}") from error
+        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _damaged_file(folder: Path) -> Path:
@@ -338,8 +374,12 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _require_model_files(name: str, folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise UserError(f"model {name}: wanted a folder with config.json, found none in it")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found none in it")
+    _require_weights(name, folder)
+
+
+def _require_weights(name: str, folder: Path) -> None:
     if not _has_weights(folder):
         raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
 

@@ -89,6 +89,28 @@ def test_an_encoder_of_another_width_is_refused(folder, review_task):
         load_classifier(resolve(str(folder)), review_task)
 
 
+@pytest.mark.parametrize("command", ["truncate", "skip", "extract"])
+def test_a_damaged_configuration_is_named(tmp_path, simcore, checkpoint, reviews, command):
+    for text, found in (("{", "found a damaged file"), ("[]", "a JSON object, found []")):
+        (checkpoint / "config.json").write_text(text)
+        result = simcore(command, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+        check_refused(result, f"error: {checkpoint / 'config.json'}: wanted", found)
+
+
+def test_a_folder_that_is_not_there_and_one_without_weights(tmp_path, simcore, checkpoint, reviews):
+    options = (reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+    result = simcore("truncate", tmp_path / "nowhere", *options)
+    check_refused(result, f"{tmp_path / 'nowhere'}: wanted a checkpoint folder, found no such")
+    weights = checkpoint / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:5000])
+    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", str(weights))
+    weights.unlink()
+    (checkpoint / "pytorch_model.bin").write_bytes(b"PK\3\4" + bytes(500))  # cut short
+    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", "model.bin")
+    (checkpoint / "pytorch_model.bin").unlink()
+    check_refused(simcore("skip", checkpoint, *options), "wanted *.safetensors or pytorch_model")
+
+
 @pytest.mark.parametrize(("number", "word"), [(float("nan"), "NaN"), (float("inf"), "infinity")])
 def test_weights_that_are_not_finite_are_refused(
     tmp_path, simcore, checkpoint, reviews, number, word
