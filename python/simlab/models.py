@@ -206,7 +206,7 @@ def load_classifier(
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or of "
-            f"another shape, for {', '.join(fresh)}"
+            f"another shape, for {', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
     return model.float().eval()
 
@@ -281,8 +281,10 @@ def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
 
 def _load_weights(
     auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
-) -> tuple[PreTrainedModel, list[str]]:
+) -> tuple[PreTrainedModel, dict[str, str]]:
     """Load a model, and name the weights that the files lack or have in another shape.
+
+    Beside the name of one in another shape stand both shapes, for messages.
 
     Raises
     ------
@@ -300,7 +302,11 @@ def _load_weights(
             **how,
         )
     _require_finite(model, source)
-    return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+    shapes = {
+        name: f" (wanted {list(wanted)}, found {list(found)})"
+        for name, found, wanted in report["mismatched_keys"]
+    }
+    return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
 
 
 def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
@@ -310,7 +316,7 @@ def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
             raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
 
 
-def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSource) -> None:
+def _require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
     """Refuse an encoder of which some weights would be random; a pooler belongs to the head."""
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
@@ -318,7 +324,7 @@ def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSour
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         raise UserError(
             f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found none, or of another shape, for {lost[0]}{more}"
+            f"describes it, found none, or of another shape, for {lost[0]}{fresh[lost[0]]}{more}"
         )
 
 

@@ -83,10 +83,26 @@ def test_an_encoder_that_the_files_lack_is_not_drawn_at_random(checkpoint, load)
 
 def test_an_encoder_of_another_width_is_refused(folder, review_task):
     change_config(folder, intermediate_size=16)
-    with pytest.raises(UserError, match="of another shape, for encoder"):
+    shapes = r"\(wanted \[16\], found \[32\]\)"
+    with pytest.raises(
+        UserError, match=rf"of another shape, for encoder.*bias {shapes} and 8 more"
+    ):
         load_encoder(resolve(str(folder)))
     with pytest.raises(UserError, match=r"of another shape, for bert\.encoder"):
         load_classifier(resolve(str(folder)), review_task)
+
+
+def test_the_shapes_of_a_head_that_its_configuration_does_not_describe(checkpoint):
+    names = ("bad", "fair", "good")
+    change_config(
+        checkpoint, id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)}
+    )
+    with pytest.raises(UserError) as raised:
+        load_classifier(resolve(str(checkpoint)))
+    assert str(raised.value).endswith(
+        "for classifier.bias (wanted [3], found [2]), classifier.weight (wanted [3, 24], found "
+        "[2, 24])"
+    )
 
 
 @pytest.mark.parametrize("command", ["truncate", "skip", "extract"])
