@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.tasks import frames, hub
-from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table
+from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
@@ -97,9 +97,7 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"task {name}: wanted a data file, found no such file")
-    frame = frames.standard_frame(read_table(path), str(path), options)
-    if frame.empty:
-        raise UserError(f"{path}: wanted rows, found none")
+    frame = frames.standard_frame(require_rows(read_table(path), path), str(path), options)
     labels, label_names = frames.encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
     train, heldout = frames.split_frame(frame, options, str(path))
