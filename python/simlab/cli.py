@@ -74,7 +74,7 @@ def demo(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
-    with continues(f"in {out}"):
+    with continues(out):
         run_demo(out, DemoConfig(model, task, options, recipe))
 
 
@@ -127,7 +127,7 @@ def extract(
     options = step.ExtractOptions(
         kind, split, max_length, batch_size, random_seed, words=words, limit=limit
     )
-    with continues(f"of {out}"):
+    with continues(out):
         source = models.resolve(model)
         loaded = splits.load_task_of([source.path], task, task_options)
         outcome = step.extract(
@@ -189,7 +189,7 @@ def grid(
         "causal": causal or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with continues(f"of {out}"):
+    with continues(out):
         outcome = grids.write_grid(
             folders, out, comparison, measure, given, joint=joint, replace=overwrite
         )
@@ -210,7 +210,7 @@ def localize(
     """
     from simlab import console, localization
 
-    with continues(f"of {out}"):
+    with continues(out):
         outcome = localization.write_localization(results, out, replace=overwrite)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 

@@ -81,7 +81,7 @@ def inject(
     )
     methods = tuple(method) if method else None
     options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
-    with continues(f"of {out}"):
+    with continues(out):
         options.check()
         source_a, source_b = models.resolve(a), models.resolve(b)
         loaded = splits.load_task_of([source_b.path, source_a.path], task, task_options)
@@ -144,7 +144,7 @@ def align_study(
     options = step.StudyOptions(
         name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal
     )
-    with continues(f"in {out}"):
+    with continues(out):
         outcomes = step.write_study(folders, out, options, replace=overwrite)
     seconds = sum(outcome.seconds for outcome in outcomes)
     skipped = all(outcome.skipped for outcome in outcomes)

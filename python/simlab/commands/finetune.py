@@ -122,7 +122,7 @@ def finetune(
     if seed is not None and seeds is not None:
         raise UserError("--seeds: wanted this or --seed, found both")
     folders = seed_folders(out, seed, seeds)
-    with continues(f"of {out}"):
+    with continues(out):
         source = models.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
         recipe = recipes.make_recipe(recipe_name, loaded.name, given)

@@ -93,7 +93,7 @@ def freeze_study(
         "group_by_length": group_by_length,
     }
     freezes, numbers = study.ways(bottom or (), top or ()), recipes.parse_seeds(seeds)
-    with continues(f"in {out}"):
+    with continues(out):
         source = models.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
         recipe = recipes.make_recipe(recipe_name, loaded.name, given)

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,17 +44,31 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out o
 
 
 @contextmanager
-def continues(where: str) -> Iterator[None]:
-    """On Ctrl-C, say how to go on, and exit with the code that shells expect."""
+def continues(*places: Path | None) -> Iterator[None]:
+    """On Ctrl-C, say what of `places` is kept and how to go on, and exit as shells expect."""
     try:
         yield
     except KeyboardInterrupt:
         command = " ".join(["simcore", *map(shlex.quote, sys.argv[1:])])
-        print(
-            f"\ninterrupted: finished steps {where} are kept; continue with `{command}`",
-            file=sys.stderr,
+        kept = ", ".join(str(place) for place in places if place and _holds_work(place))
+        end = (
+            f"finished steps of {kept} are kept; continue with `{command}`"
+            if kept
+            else f"nothing was finished; start again with `{command}`"
         )
+        print(f"\ninterrupted: {end}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _holds_work(place: Path) -> bool:
+    """Whether a results file, a finished step or one that can be resumed is there."""
+    from simlab.jobs import PARTIAL_SUFFIX, RECORD
+
+    if place.is_file():
+        return True
+    both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
+    files = (file for folder in both for file in folder.rglob("*"))
+    return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
 
 
 def when(skipped: bool, seconds: float) -> str:

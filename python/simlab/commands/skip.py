@@ -56,7 +56,7 @@ def skip(
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(f"of {out}"):
+    with continues(out):
         loaded = splits.load_task_of([checkpoint], task, options)
         outcome = step.write_skip(
             checkpoint,

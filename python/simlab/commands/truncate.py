@@ -86,7 +86,7 @@ def truncate(
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(f"of {out or export[1]}"):
+    with continues(out, export and export[1]):
         loaded = splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
             outcome = step.write_truncation(
