@@ -39,8 +39,8 @@ def run(task: str, folder: Path) -> None:
         note = ("--label", label, "--seed", seed)
         simcore("extract", tuned, task, *note, "--out", layers[seed])
         simcore(
-            *("grid", layers[seed], "--comparison", "FT-FT"),
-            *("--out", results / f"ft-ft-{seed}.parquet"),
+            *("grid", layers[seed], "--comparison", f"{label}-{label}"),
+            *("--out", results / f"within-{seed}.parquet"),
         )
         simcore("skip", tuned, task, *note, "--out", results / f"skipping-{seed}.parquet")
         simcore(

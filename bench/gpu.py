@@ -1,4 +1,4 @@
-"""CKA grids on a CUDA device: ours beside plain torch, errors, and the floor.
+"""Grids and couplings on a CUDA device: ours beside plain torch, errors, and the floor.
 
     python -m bench.gpu            # writes bench/results/gpu-<device>.json
 
@@ -24,13 +24,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import formulas
+from bench import formulas, gpu_jobs
 from simcore import build_info, cka_grid
 
 RESULTS = Path(__file__).parent / "results"
 PRODUCTS = {"highest": 6, "high": 3, "medium": 1}
 MM_SIZE, COPY_BYTES = 8192, 2**30
 REPEATS = 15
+LONG_MS = 2000  # measured once
 
 Function = Callable[[], object]
 
@@ -128,6 +129,29 @@ def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, o
     return rows
 
 
+def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> list[dict[str, object]]:
+    """One row per contestant of the other jobs; REPEATS only where one run is short."""
+    rows: list[dict[str, object]] = []
+    for name, function in job.contestants.items():
+        row: dict[str, object] = {"job": job.name, "contestant": name, **job.notes}
+        try:
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            once = milliseconds(function, repeats=1)["ms"]
+            row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
+            row |= milliseconds(function) if once < LONG_MS else {"ms": once}
+            if job.name == "inn":
+                row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
+        except (RuntimeError, ImportError) as error:
+            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        if job.floor_bytes:
+            row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        torch.cuda.empty_cache()
+    return rows
+
+
 def output_of(*command: str) -> str:
     if shutil.which(command[0]) is None:
         return ""
@@ -146,6 +170,8 @@ def main() -> int:
     rows = []
     for job, count in (("cka13", 13), ("cka325", 325)):
         rows += measure(job, drifting_layers(count, 1600, 768), measured)
+    for make in gpu_jobs.JOBS.values():
+        rows += measure_job(make("cuda"), measured)
     result = {
         "device": properties.name,
         "multiprocessors": properties.multi_processor_count,

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._devices import check_device
+
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 BLOCK_ENTRIES = 2**16  # of a layer that are looked at, or copied, at a time
@@ -120,6 +122,7 @@ def as_layer_pair(
             raise ValueError(
                 f"{name}: wanted device {device} as in {name_x}[0], got {tensor.device}"
             )
+    check_device(layers_x[0], f"{name_x}[0]")
     if n < min_rows:
         raise ValueError(f"{name_x}[0]: wanted at least {min_rows} rows for {reason}, got {n}")
     return layers_x, layers_y, numpy_x and numpy_y

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C as _C  # loading the extension registers the operators
+from simcore import _spectral_cuda as spectral_cuda
 
 hsic_terms = torch.ops.simcore.hsic_terms
 permuted_gram_products = torch.ops.simcore.permuted_gram_products
@@ -84,6 +85,12 @@ def _fake_nuclear_norms(
         for shape in ((rows, columns), (rows,), (columns,))
     )
     return xy, norm_x, norm_y
+
+
+@torch.library.register_fake("simcore::small_svd")
+def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, _, columns = m.shape
+    return torch.empty_like(m), m.new_empty(batch, columns), m.new_empty(batch, columns, columns)
 
 
 @torch.library.register_fake("simcore::best_partners")
@@ -222,48 +229,6 @@ def _fake_affine_coupling_backward(
     return kept.new_empty(kept.shape, dtype=dtype), params.new_empty(params.shape, dtype=dtype)
 
 
-def _clamped(x: Tensor, params: Tensor, clamp: float) -> tuple[Tensor, Tensor, Tensor]:
-    """s, ds / ds_raw and t in the dtype of the result."""
-    if params.shape != (*x.shape[:-1], 2 * x.shape[-1]):
-        raise ValueError(
-            f"params: wanted shape {[*x.shape[:-1], 2 * x.shape[-1]]} (s_raw, then t), got "
-            f"{list(params.shape)}"
-        )
-    s_raw, t = params.to(_coupling_dtype(x, params)).chunk(2, dim=-1)
-    tanh = torch.tanh(s_raw / clamp)
-    return clamp * tanh, 1 - tanh.square(), t
-
-
-def _composed_affine_coupling(
-    x: Tensor, params: Tensor, clamp: float, inverse: bool
-) -> tuple[Tensor, Tensor]:
-    s, _, t = _clamped(x, params, clamp)
-    y = (x - t) * torch.exp(-s) if inverse else x * torch.exp(s) + t
-    log_det = s.sum(dim=-1)
-    return y.contiguous(), -log_det if inverse else log_det
-
-
-def _composed_affine_coupling_backward(
-    grad_y: Tensor,
-    grad_log_det: Tensor,
-    kept: Tensor,
-    params: Tensor,
-    clamp: float,
-    inverse: bool,
-) -> tuple[Tensor, Tensor]:
-    s, slope, _ = _clamped(kept, params, clamp)
-    grad_x = grad_y.to(s.dtype) * torch.exp(-s if inverse else s)
-    grad_s = (grad_y if inverse else grad_x) * kept + grad_log_det.unsqueeze(-1)
-    grad_s_raw = grad_s * (-slope if inverse else slope)
-    grad_t = -grad_x if inverse else grad_y.to(s.dtype)
-    return grad_x.contiguous(), torch.cat([grad_s_raw, grad_t], dim=-1)
-
-
-# There is no CUDA kernel yet: the formulas of csrc/core/coupling_math.h in torch's operations.
-torch.library.impl("simcore::affine_coupling", "CUDA", _composed_affine_coupling)
-torch.library.impl("simcore::affine_coupling_backward", "CUDA", _composed_affine_coupling_backward)
-
-
 def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, params, ctx.clamp, ctx.inverse = inputs
     ctx.save_for_backward(output[0] if ctx.inverse else x, params)
@@ -315,3 +280,7 @@ torch.library.register_autograd(
     _backward_affine_coupling_backward,
     setup_context=_keep_for_coupling_twice,
 )
+
+
+for _name, _function in spectral_cuda.OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from simcore import _C
+from simcore._devices import memory_bound
 from simcore._inputs import (
     Array,
     Layers,
@@ -52,7 +52,8 @@ def _finish(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor, from_numpy: 
 
 
 def _kept(bases: Sequence[Basis]) -> Tensor:
-    return torch.tensor([basis.kept for basis in bases], dtype=torch.float64)
+    kept = [basis.kept for basis in bases]
+    return torch.tensor(kept, dtype=torch.float64, device=bases[0].vectors.device)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ExplainedSides:
 
     def finish(self, grid: Tensor, name: str) -> Array:
         """As `BasisSides.finish`."""
-        constant = torch.tensor([bool((layer == layer[0]).all()) for layer in self.x])
+        constant = torch.stack([(layer == layer[0]).all() for layer in self.x])
         empty = _kept(self.explaining) == 0
         warn_undefined(name, constant, None if self.same else empty)
         return _finish(grid, constant, empty, self.from_numpy)
@@ -168,7 +169,7 @@ def basis_sides(
     """Bases of both sides; a sequence of counts goes over the layers of X, then of Y."""
     from_numpy = _check(x, y)
     cuts = per_layer_truncation(truncation, len(x) + (0 if y is None else len(y)))
-    left = _C.memory_bound(check_max_memory(max_memory))
+    left = _bound(x, max_memory)
     rows = _as_bases(x, "X", cuts[: len(x)], standardize, left, progress)
     left -= _new_bytes(x, "X", rows)
     if y is None:
@@ -185,6 +186,12 @@ def _new_bytes(layers: LayersOrBases, name: str, bases: list[Basis]) -> int:
     return sum(basis.nbytes for given, basis in pairs if basis is not given)
 
 
+def _bound(x: LayersOrBases, max_memory: int | None) -> int:
+    """The bytes in force; `x` has passed `_check`."""
+    first = as_layers(_as_shapes(x, "X"), "X")[0][0]
+    return memory_bound(check_max_memory(max_memory), first)
+
+
 def _workspace(left: int) -> int:
     """At least one byte: the operators refuse too little, and 0 would mean their default."""
     return max(left, 1)
@@ -195,7 +202,7 @@ def explained_sides(
 ) -> ExplainedSides:
     """The layers of X, from their bases where it holds such, and bases of Y (or of X)."""
     from_numpy = _check(x, y)
-    left = _C.memory_bound(check_max_memory(max_memory))
+    left = _bound(x, max_memory)
     other, name = (x, "X") if y is None else (y, "Y")
     explaining = _as_bases(other, name, [None] * len(other), False, left, progress)
     left -= _new_bytes(other, name, explaining)
@@ -227,7 +234,7 @@ def rotated_layers(
     same singular values.
     """
     from_numpy = _check(x, y)
-    left = _C.memory_bound(check_max_memory(max_memory))
+    left = _bound(x, max_memory)
 
     def rotate(layers: LayersOrBases, name: str) -> list[Tensor]:
         nonlocal left

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore import _C
+from simcore._devices import check_device, memory_bound
 from simcore._inputs import Layers, as_layers, check_finite, check_max_memory, warn_caller
 from simcore._ops import principal_components
 from simcore._progress import progress_bar
 
 Truncation = float | int | Sequence[int] | None
+DEVICE_BATCH = 16  # layers that a device decomposes together
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +220,8 @@ def bases(
     """
     layers, _ = as_layers(X, "X")
     cuts = per_layer_truncation(truncation, len(layers))
-    bound = _C.memory_bound(check_max_memory(max_memory))
+    check_device(layers[0], "X[0]")
+    bound = memory_bound(check_max_memory(max_memory), layers[0])
     return decompose(layers, "X", cuts, standardize, bound, progress)
 
 
@@ -250,7 +252,8 @@ def _decompose(
 ) -> list[Basis]:
     """A few layers at a time: what a truncation cuts is freed before the next."""
     result: list[Basis] = []
-    step = 2 * torch.get_num_threads()
+    # On a device, layers of one shape are one batch.
+    step = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
     taken = 0
     for start in range(0, len(layers), step):
         chunk = layers[start : start + step]

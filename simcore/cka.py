@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from simcore import _C
-from simcore._devices import check_device
 from simcore._inputs import (
     Array,
     Layers,
@@ -45,9 +44,7 @@ class _Options:
 
     def layers(self, x: Layers, y: Layers | None) -> tuple[list[Tensor], list[Tensor], bool]:
         reason = f"the {self.estimator} estimator"
-        layers_x, layers_y, from_numpy = as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
-        check_device(layers_x[0])
-        return layers_x, layers_y, from_numpy
+        return as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
 
     def terms(
         self, layers_x: list[Tensor], layers_y: list[Tensor]

@@ -164,7 +164,7 @@ def mixedsim_grid(
     warn_saturated("mixedsim_grid", sides.explaining, "it explains everything")
     with progress_bar("mixedsim_grid", progress):
         grid = multiple_correlations(sides.x, sides.vectors(), sides.workspace)
-    empty = torch.tensor([basis.kept == 0 for basis in sides.explaining])
+    empty = torch.tensor([basis.kept == 0 for basis in sides.explaining], device=grid.device)
     _warn_constant("mixedsim_grid", sides.x, None if sides.same else empty)
     grid = grid.masked_fill(empty, float("nan"))
     return grid.numpy() if sides.from_numpy else grid

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C
+from simcore._devices import check_on_cpu
 from simcore._inputs import (
     Array,
     Layers,
@@ -79,6 +80,7 @@ def rsa_grid(
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
     x, y, from_numpy = as_layer_pair(X, Y, 3, "a dissimilarity matrix")
+    check_on_cpu(x[0], "X[0]", "rsa_grid")
     x, y = ([t.detach() for t in side] for side in (x, y))
     for name, side in (("X", x), ("Y", y)):
         check_finite(side, name)

@@ -6,7 +6,6 @@ import torch
 from cases import DTYPES, HALVES
 from couplings import CLAMP, entries, formula
 
-from simcore import _ops
 from simcore._ops import affine_coupling, affine_coupling_backward
 
 DIRECTIONS = pytest.mark.parametrize("inverse", [False, True])
@@ -126,25 +125,3 @@ def test_compiles_whole(inverse):
     want, got = (torch.autograd.grad(f(*inputs), inputs) for f in (loss, compiled))
     for one, other in zip(got, want, strict=True):
         tolerance.assert_same(one, other, torch.float32)
-
-
-@DIRECTIONS
-@SHAPES
-@pytest.mark.parametrize("dtype", [*DTYPES, *HALVES], ids=str)
-def test_without_a_kernel_for_cuda_torch_composes_the_same(dtype, shape, inverse):
-    assert all(
-        torch._C._dispatch_has_kernel_for_dispatch_key(f"simcore::{name}", "CUDA")
-        for name in ("affine_coupling", "affine_coupling_backward")
-    )
-    x, params = entries(shape, dtype)
-    result = _ops._composed_affine_coupling(x, params, CLAMP, inverse)
-    expected = affine_coupling(x, params, CLAMP, inverse)
-    grads = [grad.detach().to(expected[0].dtype) for grad in cotangents(shape)]
-    kept = expected[0] if inverse else x
-    result += _ops._composed_affine_coupling_backward(*grads, kept, params, CLAMP, inverse)
-    expected += affine_coupling_backward(*grads, kept, params, CLAMP, inverse)
-    for one, other in zip(result, expected, strict=True):
-        assert one.is_contiguous()
-        tolerance.assert_same(one, other, one.dtype)
-    with pytest.raises(ValueError, match=r"params: wanted shape .* got \[2, 2\]"):
-        _ops._composed_affine_coupling(x, torch.zeros(2, 2), CLAMP, inverse)

@@ -25,7 +25,8 @@ if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck; do
     # Every kernel is launched at small sizes, by both the float32 and the float64 products.
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" --error-exitcode 1 \
-      --target-processes all "${tests[@]}" tests/test_gpu_cka.py -k "test_hsic_cross_grid and 33"
+      --target-processes all "${tests[@]}" tests/test_gpu_cka.py tests/test_gpu_measures.py \
+      -k "(test_hsic_cross_grid or neuronsim or mixedsim or attention or couplings) and 33"
   done
 else
   echo "gpu-check: compute-sanitizer skipped, it is not on this machine"

@@ -11,6 +11,8 @@
 // templates; other users include it once in a namespace of their own, after core/hsic_math.h, which
 // has SIMCORE_HD.
 
+constexpr double kMaxTanhArgument = 80;  // of exp(2 z): its square still fits into float32
+
 template <typename V>
 struct SoftClamp {
   V s;

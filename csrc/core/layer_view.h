@@ -7,6 +7,10 @@ namespace simcore {
 
 enum class DType : int { f16 = 0, bf16 = 1, f32 = 2, f64 = 3 };
 
+constexpr int64_t bytes_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : dtype == DType::f32 ? 4 : 2;
+}
+
 struct LayerView {
   const void* data;  // [n, width], element (i, k) at data + i * row_stride + k * col_stride
   DType dtype;

@@ -62,10 +62,9 @@ struct Chunk {
 template <typename T>
 void load_weights(const AttentionView& view, int64_t head, int64_t row, int64_t col, int64_t count,
                   T* out) {
-  const int64_t element = view.dtype == DType::f64 ? 8 : view.dtype == DType::f32 ? 4 : 2;
   const int64_t offset = head * view.head_stride + row * view.row_stride + col * view.col_stride;
-  isa_table<T>().load(static_cast<const char*>(view.data) + offset * element, view.dtype,
-                      view.col_stride, count, out);
+  isa_table<T>().load(static_cast<const char*>(view.data) + offset * bytes_of(view.dtype),
+                      view.dtype, view.col_stride, count, out);
 }
 
 template <typename T>

@@ -45,9 +45,8 @@ class RowReader {
     const int64_t first = offset_ + col * view_.col_stride;
     if (view_.dtype == own && view_.col_stride == 1)
       return static_cast<const T*>(view_.data) + first;
-    const int64_t element = view_.dtype == DType::f64 ? 8 : view_.dtype == DType::f32 ? 4 : 2;
-    isa_.load(static_cast<const char*>(view_.data) + first * element, view_.dtype, view_.col_stride,
-              count, buffer);
+    isa_.load(static_cast<const char*>(view_.data) + first * bytes_of(view_.dtype), view_.dtype,
+              view_.col_stride, count, buffer);
     return buffer;
   }
 

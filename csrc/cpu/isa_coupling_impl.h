@@ -10,8 +10,6 @@
 //           Registers that a row does not fill are computed by the same instructions: an entry's
 //           result does not depend on its column.
 
-constexpr double kMaxTanhArgument = 80;  // of exp(2 z): its square still fits into float32
-
 // exp(x) = power * (1 + p).
 template <typename V>
 struct Exponential {

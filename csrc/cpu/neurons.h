@@ -4,17 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/layer.h"
+#include "core/neuron_problem.h"
 #include "cpu/plan.h"
 #include "cpu/runtime.h"
 
 namespace simcore::cpu {
 
-struct NeuronProblem {
-  int64_t n = 0;
-  std::vector<LayerView> x;
-  std::vector<LayerView> y;  // empty: x with itself
-};
+using simcore::NeuronProblem;
 
 // The tiles and the memory of a grid; results are beyond it.
 Plan neuron_plan(const NeuronProblem& problem, int64_t max_memory, int threads);

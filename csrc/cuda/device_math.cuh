@@ -14,19 +14,39 @@ namespace simcore::cuda {
 __device__ __forceinline__ int lane_of_thread() { return int(threadIdx.x) % kWarp; }
 __device__ __forceinline__ int warp_of_thread() { return int(threadIdx.x) / kWarp; }
 
-// Element (i, k) of a layer in the compute type.
+// A stored entry in the compute type; bfloat16 travels as its 16 bits.
+template <typename T>
+__device__ __forceinline__ T entry_of(__half value) {
+  return T(__half2float(value));
+}
+template <typename T>
+__device__ __forceinline__ T entry_of(uint16_t value) {
+  return T(__uint_as_float(uint32_t(value) << 16));
+}
+template <typename T>
+__device__ __forceinline__ T entry_of(float value) {
+  return T(value);
+}
+template <typename T>
+__device__ __forceinline__ T entry_of(double value) {
+  return T(value);
+}
+
+// Element `at` of an array.
+template <typename T>
+__device__ __forceinline__ T load(const void* data, DType dtype, int64_t at) {
+  switch (dtype) {
+    case DType::f16: return entry_of<T>(static_cast<const __half*>(data)[at]);
+    case DType::bf16: return entry_of<T>(static_cast<const uint16_t*>(data)[at]);
+    case DType::f32: return entry_of<T>(static_cast<const float*>(data)[at]);
+    default: return entry_of<T>(static_cast<const double*>(data)[at]);
+  }
+}
+
+// Element (i, k) of a layer.
 template <typename T>
 __device__ __forceinline__ T load(const LayerView& layer, int64_t i, int64_t k) {
-  const int64_t at = i * layer.row_stride + k * layer.col_stride;
-  switch (layer.dtype) {
-    case DType::f16: return T(__half2float(static_cast<const __half*>(layer.data)[at]));
-    case DType::bf16: {
-      const uint32_t bits = static_cast<const uint16_t*>(layer.data)[at];
-      return T(__uint_as_float(bits << 16));
-    }
-    case DType::f32: return T(static_cast<const float*>(layer.data)[at]);
-    default: return T(static_cast<const double*>(layer.data)[at]);
-  }
+  return load<T>(layer.data, layer.dtype, i * layer.row_stride + k * layer.col_stride);
 }
 
 // The sum over the warp, in every lane, always in the same order.

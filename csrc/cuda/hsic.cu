@@ -21,10 +21,6 @@ SIMCORE_ELSEWHERE(3)
 
 namespace {
 
-// Blocks of column_sums per multiprocessor: enough loads in flight to fill the memory.
-constexpr int64_t kColumnBlocks = 16;
-constexpr int64_t kLeastChunkRows = 64;
-
 bool in_float64(const HsicProblem& problem) {
   if (problem.kernel == KernelKind::rbf && problem.bandwidth >= kFloat64Bandwidth) return true;
   for (const auto* side : {&problem.x, &problem.y})
@@ -88,9 +84,7 @@ HsicPlan make_plan(const HsicProblem& problem, const Device& device, int64_t max
   plan.float64 = in_float64(problem);
   const bool tensor = problem.variant == Variant::tensor && !plan.float64;
   plan.tile = tensor ? TensorProduct<1>::kTile : PlainProduct<float>::kTile;
-  const int64_t blocks = ceil_div(s.widest, kColumnThreads) * s.layers;
-  plan.column_chunks = std::clamp<int64_t>(kColumnBlocks * device.multiprocessors / blocks, 1,
-                                           ceil_div(s.n, kLeastChunkRows));
+  plan.column_chunks = column_chunks(s.n, s.layers, s.widest, device);
   plan.block_rows = s.padded_n(plan.tile);
   plan_groups(plan, s, device);
   while (true) {

@@ -12,6 +12,7 @@
 
 #include "core/hsic_math.h"
 #include "core/layer_view.h"
+#include "cuda/device.h"
 
 namespace simcore::cuda {
 
@@ -19,14 +20,6 @@ namespace simcore::cuda {
 // float32's own), of 2 (16 bits, at least TensorFloat32's 11), or 1. float64 layers are always
 // computed in float64.
 enum class Precision : int { highest = 0, high = 1, medium = 2 };
-
-// The products: `plain` runs anywhere, `tensor` on tensor cores of compute capability 8.0 or newer.
-enum class Variant : int { plain = 0, tensor = 1 };
-
-struct Device {
-  int64_t multiprocessors = 1;
-  int64_t l2_bytes = 4 << 20;
-};
 
 struct HsicProblem {
   int64_t n = 0;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/hsic_buffers.cuh"
+#include "cuda/layers_run.cuh"
 
 namespace simcore::cuda {
 
@@ -22,21 +23,20 @@ class HsicRun {
         output_(output),
         stream_(stream),
         buffers_(sizes_, plan, output.nonfinite, workspace),
+        table_(describe_layers(problem.x, problem.y)),
         pitch_(sizes_.padded_n(plan.tile)) {
     const int64_t x = sizes_.count_x;
     pairs_ = sizes_.symmetric() ? PairBlock{0, x, 0, x, true}
                                 : PairBlock{0, x, x, sizes_.count_y, false};
     shift_ = sizes_.rbf ? rbf_shift(problem.bandwidth) : 0;
-    describe_layers();
   }
 
   void run() {
-    store_table();
     centre();
-    clear(buffers_.sums, plan_.shares * pairs_.rows * pairs_.columns);
-    if (!sizes_.symmetric()) clear(buffers_.self_sums, kSelfShares * sizes_.layers);
+    clear(buffers_.sums, plan_.shares * pairs_.rows * pairs_.columns, stream_);
+    if (!sizes_.symmetric()) clear(buffers_.self_sums, kSelfShares * sizes_.layers, stream_);
     if (sizes_.rbf) {
-      clear(buffers_.row_sums, sizes_.layers * pitch_);
+      clear(buffers_.row_sums, sizes_.layers * pitch_, stream_);
       find_widths();
     }
     for (int64_t i0 = 0; i0 < sizes_.n; i0 += plan_.block_rows) {
@@ -52,41 +52,10 @@ class HsicRun {
   }
 
  private:
-  void describe_layers() {
-    int64_t column = 0, packed = 0;
-    for (const auto* side : {&problem_.x, &problem_.y})
-      for (const LayerView& view : *side) {
-        const int64_t pitch = round_to(view.width, kPitchUnit);
-        table_.push_back({view, column, packed, pitch});
-        column += view.width;
-        packed += pitch;
-      }
-  }
-
-  void store_table() {
-    for (int64_t first = 0; first < sizes_.layers; first += kLayersPerLaunch) {
-      const int count = int(at_most(kLayersPerLaunch, sizes_.layers - first));
-      LayerBatch batch{};
-      for (int i = 0; i < count; i++) batch.layers[i] = table_[size_t(first + i)];
-      launch("store_layers", store_layers, {}, kLayersPerLaunch, stream_, batch, count,
-             buffers_.layers + first);
-    }
-  }
-
-  template <typename V>
-  void clear(V* values, int64_t count) {
-    check(cudaMemsetAsync(values, 0, size_t(count) * sizeof(V), stream_), "cudaMemsetAsync");
-  }
-
   void centre() {
-    const int64_t chunks = plan_.column_chunks;
-    launch("column_sums", column_sums,
-           {ceil_div(sizes_.widest, kColumnThreads), sizes_.layers, chunks}, kColumnThreads,
-           stream_, buffers_.layers, sizes_.n, ceil_div(sizes_.n, chunks), sizes_.columns,
-           buffers_.column_sums);
-    launch("finish_centring", finish_centring<T>, {sizes_.layers}, kCentringThreads, stream_,
-           buffers_.layers, sizes_.n, chunks, sizes_.columns, buffers_.column_sums,
-           buffers_.centring);
+    store_table(table_, buffers_.layers, stream_);
+    centre_layers(buffers_.layers, sizes_.n, plan_.column_chunks, extent_of(table_),
+                  buffers_.column_sums, buffers_.centring, stream_);
   }
 
   Centring<T> centring_from(int64_t layer) const {
@@ -140,7 +109,7 @@ class HsicRun {
     const Grid per_layer{ceil_div(count, kSelectThreads)};
     launch("start_selection", start_selection, per_layer, kSelectThreads, stream_, rule.first,
            buffers_.selections, count);
-    clear(buffers_.bins, count * kBins);
+    clear(buffers_.bins, count * kBins, stream_);
     for (int to = int(sizeof(T)) * 8; to > 0; to -= kDigitBits) {
       const Digit digit{to > kDigitBits ? to - kDigitBits : 0, to};
       launch("histogram", histogram<T>, shares, kSelectThreads, stream_, buffers_.distances,
@@ -205,10 +174,10 @@ class HsicRun {
   const HsicOutput& output_;
   cudaStream_t stream_;
   HsicBuffers<T> buffers_;
+  std::vector<DeviceLayer> table_;
   int64_t pitch_;  // of norms and row sums
   PairBlock pairs_{};
   double shift_ = 0;
-  std::vector<DeviceLayer> table_;
 };
 
 // Instantiated by one .cu file for each product, since all their kernels come with it.

@@ -23,16 +23,47 @@ struct Grid {
   int64_t x = 1, y = 1, z = 1;
 };
 
+struct DynamicShared {
+  int64_t bytes = 0;
+};
+
+// A kernel's dynamic shared memory; the host run has its own meaning of it.
+#if defined(__CUDACC__)
+#define SIMCORE_DYNAMIC_SHARED(T, name)                                   \
+  extern __shared__ __align__(16) unsigned char simcore_dynamic_shared[]; \
+  T* const name = reinterpret_cast<T*>(simcore_dynamic_shared)
+#else
+#define SIMCORE_DYNAMIC_SHARED(T, name) \
+  T* const name = static_cast<T*>(cuda_host::Machine::get().dynamic_shared())
+#endif
+
 // An empty grid launches nothing.
 template <typename... Formal, typename... Actual>
 void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
-            cudaStream_t stream, Actual... actual) {
+            cudaStream_t stream, DynamicShared shared, Actual... actual) {
+  constexpr int64_t without_asking = 48 << 10;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (shared.bytes > without_asking)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               int(shared.bytes)),
+          name);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(unsigned(grid.x), unsigned(grid.y), unsigned(grid.z));
   config.blockDim = dim3(unsigned(threads));
+  config.dynamicSmemBytes = size_t(shared.bytes);
   config.stream = stream;
   check(cudaLaunchKernelEx(&config, kernel, Formal(actual)...), name);
+}
+
+template <typename... Formal, typename... Actual>
+void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
+            cudaStream_t stream, Actual... actual) {
+  launch(name, kernel, grid, threads, stream, DynamicShared{}, actual...);
+}
+
+template <typename T>
+void clear(T* values, int64_t count, cudaStream_t stream) {
+  check(cudaMemsetAsync(values, 0, size_t(count) * sizeof(T), stream), "cudaMemsetAsync");
 }
 
 }  // namespace simcore::cuda

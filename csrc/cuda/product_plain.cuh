@@ -17,7 +17,15 @@ struct Panel {
   int64_t rows;
 };
 
-template <typename T>
+// What a pair of entries adds to the sum of a product.
+struct Multiply {
+  template <typename T>
+  __device__ static __forceinline__ T add(T sum, T x, T y) {
+    return sum + x * y;
+  }
+};
+
+template <typename T, typename Term = Multiply>
 class PlainProduct {
  public:
   using Value = T;
@@ -43,7 +51,7 @@ class PlainProduct {
 #pragma unroll
         for (int i = 0; i < kRows; i++)
 #pragma unroll
-          for (int j = 0; j < kColumns; j++) sum_[i][j] += x[i] * y[j];
+          for (int j = 0; j < kColumns; j++) sum_[i][j] = Term::add(sum_[i][j], x[i], y[j]);
       }
       __syncthreads();
     }

@@ -11,7 +11,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "cuda/hsic.h"
+#include "cuda/device.h"
 
 namespace simcore {
 
@@ -54,6 +54,19 @@ inline void check_same_device(at::TensorList layers, const char* name, const at:
 
 inline at::Tensor empty_on(const at::Device& device, at::IntArrayRef shape, at::ScalarType type) {
   return at::empty(shape, at::TensorOptions().dtype(type).device(device));
+}
+
+// counts: NaN or infinite entries of every layer, x first. Waits for the kernels that counted them.
+inline void refuse_nonfinite(const at::Tensor& counts, int64_t count_x, at::TensorList x,
+                             at::TensorList y) {
+  const at::Tensor host = counts.to(at::kCPU);
+  const int64_t* bad = host.const_data_ptr<int64_t>();
+  for (int64_t l = 0; l < host.numel(); l++) {
+    const bool in_x = l < count_x;
+    const int64_t index = in_x ? l : l - count_x;
+    TORCH_CHECK_VALUE(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ",
+                      bad[l], " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
+  }
 }
 
 }  // namespace simcore

@@ -8,30 +8,15 @@
 #include <tuple>
 
 #include "cpu/neurons.h"
+#include "torch/neuron_checks.h"
 #include "torch/options.h"
 
 namespace simcore {
 namespace {
 
-cpu::NeuronProblem problem_of(at::TensorList x, at::TensorList y) {
-  cpu::NeuronProblem problem;
-  problem.n = rows_of(x);
-  check_layers(x, "X", problem.n);
-  check_layers(y, "Y", problem.n);
-  problem.x = layer_views(x);
-  problem.y = layer_views(y);
-  return problem;
-}
-
-int64_t total_width(at::TensorList x) {
-  int64_t width = 0;
-  for (const at::Tensor& layer : x) width += layer.size(1);
-  return width;
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
                                                                  bool keep, int64_t max_memory) {
-  const cpu::NeuronProblem problem = problem_of(x, y);
+  const NeuronProblem problem = neuron_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
   const int64_t rows = int64_t(x.size()), columns = int64_t(y.empty() ? x.size() : y.size());
   const int64_t neurons = keep ? total_width(x) : 0;
@@ -49,7 +34,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList 
 
 at::Tensor multiple_correlations_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
   TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
-  const cpu::NeuronProblem problem = problem_of(x, y);
+  const NeuronProblem problem = neuron_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
   try {
     const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);

@@ -53,6 +53,10 @@ TORCH_LIBRARY(simcore, m) {
   // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
   m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
 
+  // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
+  // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
+  m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
+
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
   // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
   // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.

@@ -134,12 +134,17 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
     for axis, ((layer, kind), some) in zip(axes, panels, strict=True):
         methods = [name for name in METHODS if name in set(some["method"])]
         groups = some.groupby("method")["value"]
-        mean, spread = groups.mean()[methods], groups.std()[methods].fillna(0)
-        axis.barh(range(len(methods)), mean, xerr=spread, color=_BLUE, capsize=2, height=0.7)
+        mean, spread = groups.mean()[methods], groups.std()[methods]
+        errors = {} if spread.isna().all() else {"xerr": spread, "capsize": 2}
+        axis.barh(range(len(methods)), mean, color=_BLUE, height=0.7, **errors)
         axis.set_yticks(range(len(methods)), [name.replace("-", " ") for name in methods])
         axis.invert_yaxis()
         if RANDOM_LABELS in methods:
-            axis.axvline(mean[RANDOM_LABELS], color=_ORANGE, linestyle=(0, (5, 3)), linewidth=1.2)
+            chance = mean[RANDOM_LABELS]
+            axis.axvline(
+                chance, color=_ORANGE, linestyle=(0, (5, 3)), linewidth=1.2, label="chance"
+            )
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
         _finish(axis, f"layer {layer}, {what}", f"held-out {some.iloc[0]['measure']}", "")
     return _titled(figure, rows, "B going on from A's states")
@@ -179,5 +184,7 @@ def _finish(axis: Axes, title: str, below: str, side: str) -> None:
 
 def _titled(figure: Figure, rows: pd.DataFrame, title: str) -> Figure:
     first = rows.iloc[0]
-    figure.suptitle(f"{title} · task {first['task']} · {first['kind']} · n = {first['n']:,}")
+    undefined = "\ngrey or missing: a constant layer" if rows["value"].isna().any() else ""
+    about = f"task {first['task']} · {first['kind']} · n = {first['n']:,}"
+    figure.suptitle(f"{title}\n{about}{undefined}", fontsize=10)
     return figure

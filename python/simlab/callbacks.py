@@ -77,7 +77,12 @@ class CKACallback(TrainerCallback):
         max_memory: int = 1 << 30,
         collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
-        if (every is None) == (steps is None) or (every is not None and every < 1):
+        chosen = [value for value in (every, steps) if value is not None]
+        if (
+            len(chosen) != 1
+            or (steps is not None and not len(steps))
+            or (every is not None and every < 1)
+        ):
             raise ValueError(
                 f"wanted either every=K of at least 1 or steps=[...], found {every=} and {steps=}"
             )
@@ -167,9 +172,11 @@ class CKACallback(TrainerCallback):
             for row in self.frame().itertuples()
         ]
 
-    def write(self, path: Path, *, task: str, label: str = "FT", seed: int | None = None) -> None:
+    def write(
+        self, path: str | Path, *, task: str, label: str = "FT", seed: int | None = None
+    ) -> None:
         """Write `result_rows` to results file `path` (.parquet), atomically."""
-        write_results(to_frame(self.result_rows(task=task, label=label, seed=seed)), path)
+        write_results(to_frame(self.result_rows(task=task, label=label, seed=seed)), Path(path))
 
     def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
         """Pooled states of every layer on the CPU, [n, p] float32 each."""

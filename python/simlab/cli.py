@@ -54,7 +54,7 @@ def demo(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     epochs: Epochs = 1.0,
     learning_rate: LearningRate = 1e-4,
     batch_size: BatchSize = 32,
@@ -74,7 +74,7 @@ def demo(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
-    with continues(f"in {out}"):
+    with continues(out):
         run_demo(out, DemoConfig(model, task, options, recipe))
 
 
@@ -105,7 +105,7 @@ def extract(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
     overwrite: Overwrite = False,
@@ -117,7 +117,7 @@ def extract(
     Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
     --out runs/reps/words`
     """
-    from simlab import console, models, representations, tasks
+    from simlab import console, models, representations, splits, tasks
     from simlab import extract as step
 
     task_options = tasks.TaskOptions(
@@ -127,10 +127,11 @@ def extract(
     options = step.ExtractOptions(
         kind, split, max_length, batch_size, random_seed, words=words, limit=limit
     )
-    with continues(f"of {out}"):
-        loaded = tasks.load_task(task, task_options)
+    with continues(out):
+        source = models.resolve(model)
+        loaded = splits.load_task_of([source.path], task, task_options)
         outcome = step.extract(
-            models.resolve(model), loaded, out, options, label=label, seed=seed, replace=overwrite
+            source, loaded, out, options, label=label, seed=seed, replace=overwrite
         )
     console.out.print(
         f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"
@@ -188,7 +189,7 @@ def grid(
         "causal": causal or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with continues(f"of {out}"):
+    with continues(out):
         outcome = grids.write_grid(
             folders, out, comparison, measure, given, joint=joint, replace=overwrite
         )
@@ -209,7 +210,7 @@ def localize(
     """
     from simlab import console, localization
 
-    with continues(f"of {out}"):
+    with continues(out):
         outcome = localization.write_localization(results, out, replace=overwrite)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 

@@ -30,7 +30,8 @@ from simlab.models import ModelSource, resolve
 from simlab.representations import MANIFEST, load_representations
 from simlab.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.runtime import versions
-from simlab.tasks import Task, TaskOptions, load_task
+from simlab.splits import load_task_of
+from simlab.tasks import Task, TaskOptions
 from simlab.truncate import truncation_rows
 
 DEFAULT_FOLDER = Path("runs/demo")
@@ -128,7 +129,8 @@ def run_demo(folder: Path, config: DemoConfig) -> None:
     from filelock import FileLock, Timeout
 
     config.recipe.check()
-    source, task = resolve(config.model), load_task(config.task, config.task_options)
+    source = resolve(config.model)
+    task = load_task_of([source.path], config.task, config.task_options)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):

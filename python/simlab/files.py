@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import WriteError
+from simlab.errors import UserError, WriteError
 
 _BLOCK = 1 << 20
 # What a system answers where the user has to make room or choose another place.
@@ -106,8 +106,17 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text("utf-8"))
+    """Read a JSON file.
+
+    Raises
+    ------
+    UserError
+        It is no JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path}: wanted JSON, found a damaged file ({error})") from error
 
 
 def read_json_lines(path: Path) -> list[Any]:

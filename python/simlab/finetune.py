@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from simlab.jobs import RECORD, Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
 from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
+from simlab.splits import EVALUATION, split_record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from simlab.callbacks import CKACallback
     from simlab.tasks import Examples, Task
 
-EVALUATION = "evaluation.json"
 EVALUATION_BATCH = 64
 CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
@@ -135,14 +135,26 @@ def predict_logits(
     description: str = "evaluating",
 ) -> np.ndarray:
     """Logits of every example in example order, shape [n, labels], float32."""
-    import torch
-
     device = best_device()
     model.to(device).eval()
     encoded = encode(tokenizer, examples, max_length)
-    logits = np.empty((len(examples), model.config.num_labels), np.float32)
-    with torch.inference_mode(), progress(description, len(examples)) as advance:
-        for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, device):
+    with progress(description, len(examples)) as advance:
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
+        return batch_logits(model, fed, len(examples), advance)
+
+
+def batch_logits(
+    model: PreTrainedModel,
+    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
+    count: int,
+    advance: Callable[[int], None] = lambda _: None,
+) -> np.ndarray:
+    """Logits of `count` examples that come as `batches`, in example order, [n, labels] float32."""
+    import torch
+
+    logits = np.empty((count, model.config.num_labels), np.float32)
+    with torch.inference_mode():
+        for rows, batch in fed:
             logits[rows] = model(**batch).logits.cpu().numpy()
             advance(len(rows))
     return logits
@@ -270,6 +282,7 @@ def _write_checkpoint(
         "value": scores[task.metric],
         "scores": scores,
         "n": len(task.heldout),
+        "split": split_record(task),
         "recipe": asdict(recipe),
         "parameters": every,
         "trained_parameters": trained,

@@ -62,9 +62,9 @@ def draw_modes(axis: Axes, rows: pd.DataFrame, names: Mapping[str, str]) -> None
     names
         What the legend calls each comparison, in the order of drawing.
     """
-    models = rows["model_x"].nunique()
     for index, (comparison, name) in enumerate(names.items()):
         curves = rows[rows["comparison"] == comparison]
+        models = curves["model_x"].nunique()
         if curves.empty:
             continue
         table = curves.pivot(index="layer_x", columns="model_x", values="value").sort_index()

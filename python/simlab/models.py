@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from simlab import assets
 from simlab.errors import UserError
 from simlab.families import padding_side, position_limit, random_twin
-from simlab.files import hash_file, hash_json
+from simlab.files import hash_file, hash_json, read_json
 from simlab.runtime import hub_reachable, quiet_libraries
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Task
 
 OFFLINE_MODEL = "minilm"
+CONFIG = "config.json"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
@@ -85,8 +86,22 @@ def resolve(name: str) -> ModelSource:
         _require_model_files(name, folder)
         return ModelSource(name, folder)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
     return ModelSource(name, _from_hub(name))
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """Read a ``config.json`` as it is.
+
+    Raises
+    ------
+    UserError
+        It is damaged.
+    """
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{file}: wanted a JSON object, found {found!r:.40}")
+    return found
 
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
@@ -94,6 +109,8 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     quiet_libraries()
     from transformers import AutoConfig
 
+    if (source.path / CONFIG).is_file():
+        read_config(source.path / CONFIG)  # the library's complaints do not name the file
     with _load_errors(source, "a configuration"):
         return AutoConfig.from_pretrained(source.path, local_files_only=True)
 
@@ -189,7 +206,7 @@ def load_classifier(
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or of "
-            f"another shape, for {', '.join(fresh)}"
+            f"another shape, for {', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
     return model.float().eval()
 
@@ -200,7 +217,8 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
     Raises
     ------
     UserError
-        It is of another kind, or has another number of outputs than the task has labels.
+        It is of another kind, or has another number of outputs than the task has labels, or names
+        other labels or the same in another order.
     """
     kind = "multiple-choice" if task.is_multiple_choice else "classifier"
     found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
@@ -214,6 +232,23 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
             f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
             f"{model.config.num_labels}"
         )
+    if kind == "classifier" and not task.is_regression:
+        _require_labels(model.config, source, task)
+
+
+def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
+    """Refuse a head whose outputs stand for other labels than the task's of the same number.
+
+    A name that is nothing but the number (``LABEL_0``, ``0``) leaves that open.
+    """
+    found = [str(config.id2label.get(index)) for index in range(config.num_labels)]
+    for index, pair in enumerate(zip(task.label_names, found, strict=True)):
+        said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
+        if len(said) > 1:
+            raise UserError(
+                f"model {source.name}: task {task.name} wanted a head with labels "
+                f"{', '.join(task.label_names)}, found {', '.join(found)}"
+            )
 
 
 @contextmanager
@@ -246,20 +281,42 @@ def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
 
 def _load_weights(
     auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
-) -> tuple[PreTrainedModel, list[str]]:
-    """Load a model, and name the weights that the files lack or have in another shape."""
-    model, report = auto_class.from_pretrained(
-        source.path,
-        config=config,
-        local_files_only=True,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        **how,
-    )
-    return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+) -> tuple[PreTrainedModel, dict[str, str]]:
+    """Load a model, and name the weights that the files lack or have in another shape.
+
+    Beside the name of one in another shape stand both shapes, for messages.
+
+    Raises
+    ------
+    UserError
+        Damaged or missing files; or a weight is NaN or infinite, and with it whatever is computed.
+    """
+    _require_weights(source.name, source.path)
+    with _weight_errors(source):
+        model, report = auto_class.from_pretrained(
+            source.path,
+            config=config,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **how,
+        )
+    _require_finite(model, source)
+    shapes = {
+        name: f" (wanted {list(wanted)}, found {list(found)})"
+        for name, found, wanted in report["mismatched_keys"]
+    }
+    return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
 
 
-def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSource) -> None:
+def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
+    for name, weights in model.named_parameters():
+        if not weights.isfinite().all():
+            found = "NaN" if weights.isnan().any() else "infinity"
+            raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
+
+
+def _require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
     """Refuse an encoder of which some weights would be random; a pooler belongs to the head."""
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
@@ -267,25 +324,42 @@ def _require_encoder(model: PreTrainedModel, fresh: list[str], source: ModelSour
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         raise UserError(
             f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found none, or of another shape, for {lost[0]}{more}"
+            f"describes it, found none, or of another shape, for {lost[0]}{fresh[lost[0]]}{more}"
         )
 
 
 @contextmanager
 def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     """Turn the loaders' complaints about the folder's content into one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"model {source.name}: wanted {wanted}, found: {_reason(error)}") from error
+
+
+@contextmanager
+def _weight_errors(source: ModelSource) -> Iterator[None]:
+    """Turn complaints about the files of weights into one line that names the file."""
+    from json import JSONDecodeError
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
 
-    damaged = (SafetensorError, UnpicklingError, EOFError)
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, *damaged) as error:
-        found = str(error).strip().partition("\n")[0] or type(error).__name__
-        if isinstance(error, damaged):
+    except (SafetensorError, UnpicklingError, EOFError, OSError, RuntimeError, ValueError) as error:
+        found = _reason(error)
+        if isinstance(error, RuntimeError) and "PytorchStreamReader" not in found:
+            raise
+        if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
+            raise
+        if not isinstance(error, FileNotFoundError):  # that one says which file
             found = f"damaged weights in {_damaged_file(source.path)}: {found}"
-        raise UserError(f"model {source.name}: wanted {wanted}, found: {found}") from error
+        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _damaged_file(folder: Path) -> Path:
@@ -306,8 +380,12 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _require_model_files(name: str, folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise UserError(f"model {name}: wanted a folder with config.json, found none in it")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found none in it")
+    _require_weights(name, folder)
+
+
+def _require_weights(name: str, folder: Path) -> None:
     if not _has_weights(folder):
         raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
 

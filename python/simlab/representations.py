@@ -135,10 +135,7 @@ def load_representations(folder: Path) -> Representations:
     path = folder / MANIFEST
     if not path.is_file():
         raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found none")
-    try:
-        manifest = read_json(path)
-    except ValueError as error:
-        raise UserError(f"{path}: wanted JSON, found a damaged file ({error})") from None
+    manifest = read_json(path)
     data = _data_file(folder, manifest["kind"])
     if not data.is_file() or hash_file(data) != manifest["data_sha256"]:
         raise UserError(f"{data}: wanted the file that {path} describes, found another or none")

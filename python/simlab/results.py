@@ -242,7 +242,7 @@ def _as_list(paths: Path | Sequence[Path]) -> Sequence[Path]:
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    files = sorted(path.glob("*.parquet"))
+    files = sorted(path.rglob("*.parquet"))
     if not files:
         raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
     return files

@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simlab.batches import batches, encode
 from simlab.errors import UserError
 from simlab.families import family_of
 from simlab.files import write_json
-from simlab.finetune import EVALUATION, predict_logits, predictions_of
+from simlab.finetune import (
+    EVALUATION,
+    EVALUATION_BATCH,
+    batch_logits,
+    predict_logits,
+    predictions_of,
+)
 from simlab.jobs import Outcome, run_job
 from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.runtime import best_device
+from simlab.splits import read_split_record
 from simlab.truncate import TruncationOptions, require_classifier, truncate, tuning_inputs
 
 if TYPE_CHECKING:
@@ -121,6 +130,7 @@ def export(
             "metric": task.metric,
             "value": task.score(predictions_of(logits, task), task.heldout.labels),
             "n": len(task.heldout),
+            "split": read_split_record(checkpoint),
             "layers": layers,
             "mode": mode,
         }
@@ -143,13 +153,19 @@ def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
 
 
 def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
-    """Load a checkpoint folder, run the held-out rows through it and time that."""
+    """Load a checkpoint folder, run the held-out rows through it and time the model alone.
+
+    Tokenising and padding come before: they take as long for a shorter model.
+    """
     source = ModelSource(str(folder), folder)
     model, tokenizer = load_classifier(source), load_tokenizer(source)
-    warm_up = task.heldout.head(min(len(task.heldout), 8))
-    predict_logits(model, tokenizer, warm_up, max_length)
+    device = best_device()
+    model.to(device).eval()
+    encoded = encode(tokenizer, task.heldout, max_length)
+    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device))
+    batch_logits(model, fed[:1], len(encoded))  # the longest texts, which warm up the most
     started = time.perf_counter()
-    logits = predict_logits(model, tokenizer, task.heldout, max_length)
+    logits = batch_logits(model, fed, len(encoded))
     seconds = time.perf_counter() - started
     return Measured(
         layers=len(family_of(model).layers(model)),

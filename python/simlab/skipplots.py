@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-_CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
+_CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES, _MOST_COLUMNS = 0.36, 2.6, 30, 3
 
 
 def plot_skipping(rows: pd.DataFrame) -> Figure:
@@ -31,7 +31,7 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
 
     models = list(rows.groupby("model_x", sort=False))
     layers = int(rows["layer_y"].max())
-    columns = int(np.ceil(np.sqrt(len(models))))
+    columns = min(_MOST_COLUMNS, len(models))
     lines = -(-len(models) // columns)
     side = max(_SMALLEST_PANEL, _CELL_INCHES * layers)
     low, high = rows["value"].min(), rows["value"].max()

@@ -23,15 +23,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.advice import advice_rows, check_tolerance, heldout_metric
+from simlab.baselines import majority_row
 from simlab.batches import batches, encode
 from simlab.console import progress
 from simlab.errors import UserError
 from simlab.families import apply_head, layer_states
-from simlab.files import read_json
 from simlab.finetune import EVALUATION_BATCH, predict_logits, read_evaluation
 from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.jobs import Outcome
-from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head, resolve
+from simlab.models import (
+    CONFIG,
+    ModelSource,
+    load_classifier,
+    load_tokenizer,
+    read_config,
+    require_head,
+    resolve,
+)
 from simlab.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.runtime import best_device, free_memory
 
@@ -194,7 +202,7 @@ def write_truncation(
     seed: int | None = None,
     replace: bool = False,
 ) -> Outcome:
-    """Write `truncation_rows` of a checkpoint folder, in all modes chosen, to results file `path`.
+    """Write `truncation_rows` of a checkpoint folder, and the majority class, to file `path`.
 
     Raises
     ------
@@ -219,7 +227,9 @@ def write_truncation(
     }
 
     def make() -> list[ResultRow]:
-        return truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        majority = majority_row(task)  # the line that the curves' figure shows
+        return rows if majority is None else [*rows, majority]
 
     return ensure_results(path, inputs, make, replace=replace)
 
@@ -265,10 +275,13 @@ def require_classifier(folder: Path) -> None:
     Raises
     ------
     UserError
-        No such folder, or a model without that head (whose head would be a random one).
+        No such folder, a damaged configuration, or a model without that head (whose head would be
+        a random one).
     """
-    config = folder / "config.json"
-    names = read_json(config).get("architectures") or [] if config.is_file() else []
+    if not folder.is_dir():
+        raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
+    config = folder / CONFIG
+    names = read_config(config).get("architectures") or [] if config.is_file() else []
     if not any(name.endswith(_HEADS) for name in names):
         found = ", ".join(names) or "none"
         raise UserError(

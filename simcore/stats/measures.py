@@ -11,6 +11,7 @@ from torch import Tensor
 
 import simcore
 from simcore import _C
+from simcore._devices import check_on_cpu
 from simcore._inputs import Array, Layers, as_layer_pair, check_choice, check_max_memory
 from simcore._progress import counted
 from simcore.basis import Basis, bases, per_layer_truncation
@@ -78,6 +79,7 @@ class GridMeasure:
     ) -> None:
         name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
         x, y, self.from_numpy = as_layer_pair(X, Y, 2, f"resampling of {name}")
+        check_on_cpu(x[0], "X[0]", "resampling")
         self.n, self.dtype = len(x[0]), computed_in(x + y)
         self.x: list[Tensor] | list[Basis] = x
         self.y: list[Tensor] | list[Basis] = y or x

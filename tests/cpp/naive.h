@@ -17,6 +17,7 @@
 
 namespace naive {
 
+using simcore::bytes_of;
 using simcore::cpu::DType;
 using simcore::cpu::LayerView;
 
@@ -49,10 +50,6 @@ inline double store(std::vector<unsigned char>& storage, DType dtype, int64_t in
     case DType::f32: return put(float(value));
     default: return put(value);
   }
-}
-
-inline int64_t bytes_of(DType dtype) {
-  return dtype == DType::f64 ? 8 : dtype == DType::f32 ? 4 : 2;
 }
 
 enum class Order { rows, columns, reversed };  // row-major, column-major, rows last to first

@@ -8,29 +8,13 @@
 #include "check.h"
 #include "cpu/covariance.h"
 #include "cpu/neurons.h"
-#include "naive.h"
+#include "naive_neurons.h"
 
 namespace {
 using namespace simcore::cpu;
-
-// Centred columns [n, p] in double.
-std::vector<double> centred(const naive::Layer& layer) {
-  const int64_t n = layer.n, p = layer.view.width;
-  std::vector<double> x(n * p);
-  for (int64_t k = 0; k < p; k++) {
-    double mean = 0;
-    for (int64_t i = 0; i < n; i++) mean += (layer.at(i, k) - layer.at(0, k)) / double(n);
-    for (int64_t i = 0; i < n; i++) x[i * p + k] = layer.at(i, k) - layer.at(0, k) - mean;
-  }
-  return x;
-}
-
-double product(const std::vector<double>& x, int64_t p, int64_t k, const std::vector<double>& y,
-               int64_t q, int64_t l, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; i++) sum += x[i * p + k] * y[i * q + l];
-  return sum;
-}
+using naive::centred;
+using naive::norm;
+using naive::product;
 
 TEST(covariance_and_projection) {
   for (int64_t n : {2, 33, 300})
@@ -65,10 +49,6 @@ TEST(covariance_and_projection) {
     }
 }
 
-double norm(const std::vector<double>& x, int64_t p, int64_t k, int64_t n) {
-  return std::sqrt(product(x, p, k, x, p, k, n));
-}
-
 constexpr int64_t kRows = 65;
 const std::vector<int64_t> kWidths{1, 33, 50};
 
@@ -78,27 +58,7 @@ TEST(best_partners_match_the_plain_loop) {
   const Plan plan = neuron_plan(problem, 0, 3);
   const Partners got = best_partners(problem, true, plan, naive::threads(3));
   CHECK(got.grid == best_partners(problem, true, plan, Runtime::serial()).grid);
-  const int64_t count = int64_t(layers.size());
-  int64_t row = 0;
-  for (int64_t a = 0; a < count; a++) {
-    const std::vector<double> x = centred(layers[a]);
-    std::vector<double> mean(count);
-    for (int64_t k = 0; k < kWidths[a]; k++, row++)
-      for (int64_t b = 0; b < count; b++) {
-        const std::vector<double> y = centred(layers[b]);
-        double best = -1;
-        int64_t partner = -1;
-        for (int64_t l = 0; l < kWidths[b]; l++) {
-          const double r = std::abs(product(x, kWidths[a], k, y, kWidths[b], l, kRows)) /
-                           norm(x, kWidths[a], k, kRows) / norm(y, kWidths[b], l, kRows);
-          if (r > best) best = r, partner = l;
-        }
-        CHECK_NEAR(got.best[row * count + b], best, 1e-5);
-        CHECK(got.partner[row * count + b] == partner);
-        mean[b] += best / double(kWidths[a]);
-      }
-    for (int64_t b = 0; b < count; b++) CHECK_NEAR(got.grid[a * count + b], mean[b], 1e-5);
-  }
+  naive::check_partners(layers, layers, got.grid, got.best, got.partner, 1e-5);
 }
 
 TEST(multiple_correlations_with_one_direction_are_correlations) {

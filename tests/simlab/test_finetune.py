@@ -98,6 +98,24 @@ def test_a_run_broken_off_after_its_last_step_trains_no_more(
     assert read_evaluation(out)["seconds_per_step"] > 0
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_ctrl_c_says_what_is_kept_only_if_something_is(
+    tmp_path, simcore, tiny_bert, reviews, monkeypatch, several
+):
+    seeds = ("--seeds", "1,2") if several else ()
+    out = tmp_path / "ft"
+    command = ("finetune", tiny_bert.path, reviews, *COLUMNS, *seeds, "--out", out)
+    break_at(1, monkeypatch)
+    code, _, errors = simcore(*command)
+    assert code == 130
+    assert errors[-1].startswith("interrupted: nothing was finished; start again with `simcore")
+    monkeypatch.undo()
+    monkeypatch.setattr("simlab.finetune.predict_logits", interrupt)  # after training
+    code, _, errors = simcore(*command)
+    assert code == 130
+    assert errors[-1].startswith(f"interrupted: finished steps of {out} are kept; continue with")
+
+
 def interrupt(*_arguments, **_options):
     raise KeyboardInterrupt
 

@@ -83,10 +83,66 @@ def test_an_encoder_that_the_files_lack_is_not_drawn_at_random(checkpoint, load)
 
 def test_an_encoder_of_another_width_is_refused(folder, review_task):
     change_config(folder, intermediate_size=16)
-    with pytest.raises(UserError, match="of another shape, for encoder"):
+    shapes = r"\(wanted \[16\], found \[32\]\)"
+    with pytest.raises(
+        UserError, match=rf"of another shape, for encoder.*bias {shapes} and 8 more"
+    ):
         load_encoder(resolve(str(folder)))
     with pytest.raises(UserError, match=r"of another shape, for bert\.encoder"):
         load_classifier(resolve(str(folder)), review_task)
+
+
+def test_the_shapes_of_a_head_that_its_configuration_does_not_describe(checkpoint):
+    names = ("bad", "fair", "good")
+    change_config(
+        checkpoint, id2label=dict(enumerate(names)), label2id={n: i for i, n in enumerate(names)}
+    )
+    with pytest.raises(UserError) as raised:
+        load_classifier(resolve(str(checkpoint)))
+    assert str(raised.value).endswith(
+        "for classifier.bias (wanted [3], found [2]), classifier.weight (wanted [3, 24], found "
+        "[2, 24])"
+    )
+
+
+@pytest.mark.parametrize("command", ["truncate", "skip", "extract"])
+def test_a_damaged_configuration_is_named(tmp_path, simcore, checkpoint, reviews, command):
+    for text, found in (("{", "found a damaged file"), ("[]", "a JSON object, found []")):
+        (checkpoint / "config.json").write_text(text)
+        result = simcore(command, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+        check_refused(result, f"error: {checkpoint / 'config.json'}: wanted", found)
+
+
+def test_a_folder_that_is_not_there_and_one_without_weights(tmp_path, simcore, checkpoint, reviews):
+    options = (reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+    result = simcore("truncate", tmp_path / "nowhere", *options)
+    check_refused(result, f"{tmp_path / 'nowhere'}: wanted a checkpoint folder, found no such")
+    weights = checkpoint / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:5000])
+    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", str(weights))
+    weights.unlink()
+    (checkpoint / "pytorch_model.bin").write_bytes(b"PK\3\4" + bytes(500))  # cut short
+    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", "model.bin")
+    (checkpoint / "pytorch_model.bin").unlink()
+    check_refused(simcore("skip", checkpoint, *options), "wanted *.safetensors or pytorch_model")
+
+
+@pytest.mark.parametrize(("number", "word"), [(float("nan"), "NaN"), (float("inf"), "infinity")])
+def test_weights_that_are_not_finite_are_refused(
+    tmp_path, simcore, checkpoint, reviews, number, word
+):
+    name = "bert.encoder.layer.1.output.dense.bias"
+
+    def spoil(weights):
+        weights[name][3] = number
+        return weights
+
+    change_weights(checkpoint, spoil)
+    for command in ("truncate", "skip", "extract"):
+        result = simcore(command, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
+        found = f"found {word} in {name.removeprefix('bert.') if command == 'extract' else name}"
+        check_refused(result, f"{checkpoint}: wanted finite weights, {found}")
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_a_checkpoint_without_a_head_is_refused(tmp_path, simcore, folder, checkpoint, reviews):
@@ -216,3 +272,33 @@ def test_tasks_prints_every_task(simcore):
     for spec in TASKS.values():
         for word in (*spec.columns, *spec.labels, *spec.metrics, spec.heldout, spec.hub, spec.kind):
             assert word in lines[spec.name]
+
+
+@pytest.mark.parametrize(
+    ("names", "fits"),
+    [
+        (("bad", "good"), True),
+        (("Bad", "GOOD"), True),
+        (("LABEL_0", "LABEL_1"), True),
+        (("0", "1"), True),
+        (("good", "bad"), False),
+        (("NEGATIVE", "POSITIVE"), False),
+        (("1", "0"), False),
+    ],
+)
+def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, names, fits):
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["id2label"] = dict(enumerate(names))
+    config["label2id"] = {name: index for index, name in enumerate(names)}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    source = resolve(str(checkpoint))
+    model = load_classifier(source)
+    if fits:
+        require_head(model, source, review_task)
+        return
+    with pytest.raises(UserError) as raised:
+        require_head(model, source, review_task)
+    assert str(raised.value) == (
+        f"model {source.name}: task reviews wanted a head with labels bad, good, found "
+        f"{', '.join(names)}"
+    )

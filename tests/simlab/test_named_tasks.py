@@ -325,7 +325,12 @@ def test_empty_missing_and_damaged_splits_are_refused(tmp_path, folders):
     empty = dict(published("cola"))
     empty["validation"] = empty["validation"].select([])
     folder = write_published(tmp_path / "empty", "cola", empty)
-    with pytest.raises(UserError, match="task cola: wanted rows in the held-out split, found none"):
+    with pytest.raises(UserError, match=r"validation\S*: wanted rows, found none"):
+        from_folder(folder, "cola")
+    for file in folder.glob("validation*"):
+        file.unlink()
+    (folder / "validation.jsonl").write_text("")  # not even columns
+    with pytest.raises(UserError, match=r"empty/validation\.jsonl: wanted rows, found none"):
         from_folder(folder, "cola")
     missing = {"train": published("cola")["train"]}
     folder = write_published(tmp_path / "missing", "cola", missing)

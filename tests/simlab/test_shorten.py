@@ -1,5 +1,6 @@
 """Exported first layers: ordinary checkpoints with the logits of the truncated model."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +9,13 @@ from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
 from tolerance import BATCHED_STATES
 
+from simlab import batches
 from simlab.advice import advice_rows, describe_advice, fewest_layers
 from simlab.finetune import predict_logits
 from simlab.heads import HeadRecipe
 from simlab.models import load_classifier, load_tokenizer, resolve
 from simlab.results import to_frame
-from simlab.shorten import export
+from simlab.shorten import export, measure_checkpoint
 from simlab.truncate import TruncationOptions, truncate
 
 KEPT = 2
@@ -132,3 +134,20 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert describe_advice(to_frame(none)) == [
         "FT, tuned: no number of layers is within 0.1 of the whole model"
     ]
+
+
+def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    quick = batches.per_example
+
+    def slow(columns):
+        time.sleep(5)
+        return quick(columns)
+
+    monkeypatch.setattr(batches, "per_example", slow)
+    found = measure_checkpoint(source.path, review_task, 64)
+    assert 0 < found.ms_per_example * len(review_task.heldout) < 4000
+    logits = predict_logits(
+        load_classifier(source), load_tokenizer(source), review_task.heldout, 64
+    )
+    assert found.value == review_task.score(logits.argmax(axis=1), review_task.heldout.labels)

@@ -198,7 +198,8 @@ def test_a_damaged_model_is_refused(tmp_path, simcore, reviews):
     folder = save_tiny_model(tmp_path / "model")
     (folder / "model.safetensors").write_bytes(b"not weights")
     out = tmp_path / "reps"
-    check_refused(simcore("extract", folder, reviews, *COLUMNS, "--out", out), "model", "encoder")
+    result = simcore("extract", folder, reviews, *COLUMNS, "--out", out)
+    check_refused(result, "wanted whole weights", str(folder / "model.safetensors"))
     assert not list(tmp_path.glob("reps*"))
 
 

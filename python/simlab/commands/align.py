@@ -63,7 +63,7 @@ def inject(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     overwrite: Overwrite = False,
 ) -> None:
@@ -73,7 +73,7 @@ def inject(
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
-    from simlab import console, models, tasks
+    from simlab import console, models, splits, tasks
     from simlab import inject as step
 
     task_options = tasks.TaskOptions(
@@ -81,12 +81,13 @@ def inject(
     )
     methods = tuple(method) if method else None
     options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
-    with continues(f"of {out}"):
+    with continues(out):
         options.check()
-        loaded = tasks.load_task(task, task_options)
+        source_a, source_b = models.resolve(a), models.resolve(b)
+        loaded = splits.load_task_of([source_b.path, source_a.path], task, task_options)
         outcome = step.write_injection(
-            models.resolve(a),
-            models.resolve(b),
+            source_a,
+            source_b,
             loaded,
             out,
             options,
@@ -143,7 +144,7 @@ def align_study(
     options = step.StudyOptions(
         name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal
     )
-    with continues(f"in {out}"):
+    with continues(out):
         outcomes = step.write_study(folders, out, options, replace=overwrite)
     seconds = sum(outcome.seconds for outcome in outcomes)
     skipped = all(outcome.skipped for outcome in outcomes)

@@ -43,7 +43,7 @@ def blocks(
     from simlab import console
     from simlab.results import read_results, results_files
 
-    with continues("are written" if out is None else f"of {out}"):
+    with continues(out):
         files = [f for f in results_files(results) if out is None or f.resolve() != out.resolve()]
         found = list(step.block_rows(read_results(files), clusters))
         if out is not None:

@@ -72,7 +72,7 @@ def finetune(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     epochs: Epochs = None,
     max_steps: MaxSteps = None,
     learning_rate: LearningRate = None,
@@ -101,7 +101,7 @@ def finetune(
     --recipe wu2020 --freeze bottom:6 --seeds 0..4 --out runs/mine`
     """
     from simlab import finetune as step
-    from simlab import models, recipes, tasks
+    from simlab import models, recipes, splits, tasks
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -122,10 +122,10 @@ def finetune(
     if seed is not None and seeds is not None:
         raise UserError("--seeds: wanted this or --seed, found both")
     folders = seed_folders(out, seed, seeds)
-    with continues(f"of {out}"):
-        loaded = tasks.load_task(task, options)
-        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
+    with continues(out):
         source = models.resolve(model)
+        loaded = splits.load_task_of([source.path], task, options)
+        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
         outcomes = step.finetune_seeds(
             source, loaded, recipe, folders, replace=overwrite, cka_every=cka_every
         )

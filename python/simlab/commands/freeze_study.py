@@ -57,7 +57,7 @@ def freeze_study(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     epochs: Epochs = None,
     max_steps: MaxSteps = None,
     learning_rate: LearningRate = None,
@@ -74,7 +74,7 @@ def freeze_study(
     Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
     --out runs/freezing`
     """
-    from simlab import console, models, plots, recipes, tasks
+    from simlab import console, models, plots, recipes, splits, tasks
     from simlab import freeze_study as study
     from simlab.results import read_results
 
@@ -93,10 +93,10 @@ def freeze_study(
         "group_by_length": group_by_length,
     }
     freezes, numbers = study.ways(bottom or (), top or ()), recipes.parse_seeds(seeds)
-    with continues(f"in {out}"):
-        loaded = tasks.load_task(task, options)
-        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
+    with continues(out):
         source = models.resolve(model)
+        loaded = splits.load_task_of([source.path], task, options)
+        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
         for outcome in study.run_study(
             source, loaded, recipe, freezes, numbers, out, replace=overwrite
         ):

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,9 +26,16 @@ TaskArgument = Annotated[
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
 TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
-TrainSize = Annotated[int | None, typer.Option(min=1, help="Training rows (rt: 4000).")]
-HeldoutSize = Annotated[int | None, typer.Option(min=1, help="Held-out rows (rt: 1000).")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Seed of the shuffle that splits the rows.")]
+_SPLIT_HELP = "default: as a fine-tuned model's own"
+TrainSize = Annotated[
+    int | None, typer.Option(min=1, help=f"Training rows; {_SPLIT_HELP} (rt: 4000).")
+]
+HeldoutSize = Annotated[
+    int | None, typer.Option(min=1, help=f"Held-out rows; {_SPLIT_HELP} (rt: 1000).")
+]
+SplitSeed = Annotated[
+    int | None, typer.Option(min=0, help=f"Seed that splits the rows; {_SPLIT_HELP}, or 0.")
+]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
 LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
 BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
@@ -36,17 +44,31 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out o
 
 
 @contextmanager
-def continues(where: str) -> Iterator[None]:
-    """On Ctrl-C, say how to go on, and exit with the code that shells expect."""
+def continues(*places: Path | None) -> Iterator[None]:
+    """On Ctrl-C, say what of `places` is kept and how to go on, and exit as shells expect."""
     try:
         yield
     except KeyboardInterrupt:
         command = " ".join(["simcore", *map(shlex.quote, sys.argv[1:])])
-        print(
-            f"\ninterrupted: finished steps {where} are kept; continue with `{command}`",
-            file=sys.stderr,
+        kept = ", ".join(str(place) for place in places if place and _holds_work(place))
+        end = (
+            f"finished steps of {kept} are kept; continue with `{command}`"
+            if kept
+            else f"nothing was finished; start again with `{command}`"
         )
+        print(f"\ninterrupted: {end}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _holds_work(place: Path) -> bool:
+    """Whether a results file, a finished step or one that can be resumed is there."""
+    from simlab.jobs import PARTIAL_SUFFIX, RECORD
+
+    if place.is_file():
+        return True
+    both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
+    files = (file for folder in both for file in folder.rglob("*"))
+    return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
 
 
 def when(skipped: bool, seconds: float) -> str:

@@ -38,7 +38,7 @@ def skip(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     max_memory: Annotated[
         float | None,
@@ -50,14 +50,14 @@ def skip(
 
     Example: `simcore skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet`
     """
-    from simlab import console, tasks
+    from simlab import console, splits, tasks
     from simlab import skip as step
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(f"of {out}"):
-        loaded = tasks.load_task(task, options)
+    with continues(out):
+        loaded = splits.load_task_of([checkpoint], task, options)
         outcome = step.write_skip(
             checkpoint,
             loaded,

@@ -57,7 +57,7 @@ def truncate(
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = 0,
+    split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     overwrite: Overwrite = False,
 ) -> None:
@@ -73,7 +73,7 @@ def truncate(
 
     Example: `simcore truncate runs/ft-1 rt --export 4 runs/ft-1-short`
     """
-    from simlab import console, tasks
+    from simlab import console, splits, tasks
     from simlab import truncate as step
     from simlab.advice import describe_advice
     from simlab.errors import UserError
@@ -86,8 +86,8 @@ def truncate(
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(f"of {out or export[1]}"):
-        loaded = tasks.load_task(task, task_options)
+    with continues(out, export and export[1]):
+        loaded = splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
             outcome = step.write_truncation(
                 checkpoint,

@@ -43,6 +43,13 @@ def read_table(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
 
 
+def require_rows(frame: pd.DataFrame, where: Path) -> pd.DataFrame:
+    """Refuse a table without rows, which may not even have columns to look for."""
+    if len(frame) == 0:
+        raise UserError(f"{where}: wanted rows, found none")
+    return frame
+
+
 def split_names(folder: Path, config: str = "") -> list[str]:
     """Names of the splits that `folder` holds, as far as its files' names tell."""
     if (folder / _SAVED).is_file():
@@ -60,7 +67,7 @@ def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
     Raises
     ------
     UserError
-        No such split, or a file that cannot be read.
+        No such split, a file that cannot be read, or no rows.
     """
     import pandas as pd
 
@@ -72,7 +79,7 @@ def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
         if files:
             kind = files[0].suffix
             tables = [read_table(path) for path in files if path.suffix == kind]
-            return pd.concat(tables, ignore_index=True)
+            return require_rows(pd.concat(tables, ignore_index=True), files[0])
     raise UserError(
         f"{folder}: wanted a file {split}.parquet (or {', '.join(FILE_SUFFIXES[:-1])}), found "
         f"{_listed(split_names(folder, config))}"
@@ -89,7 +96,7 @@ def _read_saved(folder: Path, split: str) -> pd.DataFrame:
         raise UserError(f"{folder}: wanted a saved data set, found: {reason}") from error
     if split not in saved:
         raise UserError(f"{folder}: wanted a split {split!r}, found {_listed(sorted(saved))}")
-    return saved[split].to_pandas()
+    return require_rows(saved[split].to_pandas(), folder / split)
 
 
 def _places(folder: Path, config: str) -> list[Path]:

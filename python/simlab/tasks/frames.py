@@ -50,7 +50,8 @@ def build_task(
     require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
     heldout = _take(heldout, options.heldout_size, "--heldout-size", name)
     train = _take(train, options.train_size, "--train-size", name)
-    task = Task(name, _examples(train), _examples(heldout), tuple(label_names), tuple(metrics))
+    splits = (_examples(train), _examples(heldout))
+    task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
     if task.metric in CORRELATIONS:
         require_varied(task.heldout.labels, f"task {name}, held-out split")
     return task
@@ -82,7 +83,7 @@ def split_frame(
             f"{where}: --heldout-size wanted 1 to {len(frame) - 1} of {len(frame)} different "
             f"texts, found {size}"
         )
-    rng = np.random.default_rng(options.split_seed)
+    rng = np.random.default_rng(options.seed)
     if GROUP not in frame.columns:
         order = rng.permutation(len(frame))
         return frame.iloc[order[size:]], frame.iloc[order[:size]]

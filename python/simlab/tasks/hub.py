@@ -49,8 +49,8 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
         train, heldout = frames.split_frame(train, options, f"task {name}")
     else:
         heldout = _frame(splits.table(heldout_split), name, heldout_split, options, class_names)
-        train = train.sample(frac=1.0, random_state=options.split_seed)
-        heldout = heldout.sample(frac=1.0, random_state=options.split_seed)
+        train = train.sample(frac=1.0, random_state=options.seed)
+        heldout = heldout.sample(frac=1.0, random_state=options.seed)
     if not class_names:
         train, heldout, class_names = _code_labels(train, heldout, name)
     title = folder.name if folder.is_dir() else name.removeprefix(HUB_PREFIX)

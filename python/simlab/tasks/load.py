@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.tasks import frames, hub
-from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table
+from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
@@ -80,9 +80,9 @@ def _combine(
     heldout = frames.spec_frame(read(spec.heldout), spec, f"{where}, {spec.heldout}", spec.heldout)
     if len(train):
         frames.require_varied(train["label"], f"{where}, {spec.train}: column {spec.label!r}")
-    train = frames.shuffled(train, options.split_seed)
+    train = frames.shuffled(train, options.seed)
     if spec.heldout_shuffled:
-        heldout = frames.shuffled(heldout, options.split_seed)
+        heldout = frames.shuffled(heldout, options.seed)
     return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
 
 
@@ -97,9 +97,7 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"task {name}: wanted a data file, found no such file")
-    frame = frames.standard_frame(read_table(path), str(path), options)
-    if frame.empty:
-        raise UserError(f"{path}: wanted rows, found none")
+    frame = frames.standard_frame(require_rows(read_table(path), path), str(path), options)
     labels, label_names = frames.encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
     train, heldout = frames.split_frame(frame, options, str(path))

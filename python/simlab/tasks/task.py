@@ -23,7 +23,12 @@ class TaskOptions:
     label_column: str | None = None
     train_size: int | None = None
     heldout_size: int | None = None
-    split_seed: int = 0
+    split_seed: int | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the shuffle that splits the rows."""
+        return self.split_seed or 0
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class Task:
     """A named task with its two splits; `label_names` is empty for regression.
 
     `metrics` are names of `METRICS`, the first of them the one that results tables hold; empty
-    means accuracy, or Spearman correlation for regression.
+    means accuracy, or Spearman correlation for regression. `split_seed` shuffled the rows.
     """
 
     name: str
@@ -102,6 +107,7 @@ class Task:
     heldout: Examples
     label_names: tuple[str, ...] = field(default=())
     metrics: tuple[str, ...] = field(default=())
+    split_seed: int = 0
 
     @property
     def is_pair(self) -> bool:

@@ -79,6 +79,8 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
+inline float __log2f(float x) { return log2f(x); }
+
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
@@ -92,6 +94,13 @@ inline const char* cudaGetErrorString(cudaError_t error) {
 inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) {
   std::memset(at, value, bytes);
   return cudaSuccess;
+}
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+// What a block of compute capability 8.0 may have; that of 9.0 is larger.
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
+  return bytes <= 163 << 10 ? cudaSuccess : cudaErrorInvalidConfiguration;
 }
 
 struct cudaLaunchConfig_t {
@@ -108,6 +117,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
       uint64_t(block.x) * block.y * block.z > 1024)
     return cudaErrorInvalidConfiguration;
+  cuda_host::Machine::get().set_dynamic_shared(config->dynamicSmemBytes);
   const std::tuple<Formal...> arguments(std::forward<Actual>(actual)...);
   cuda_host::Machine::get().run(grid, block, [&] { std::apply(kernel, arguments); });
   return cudaSuccess;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -117,6 +118,14 @@ class Machine {
       run_block();
     }
   }
+
+  // Dynamic shared memory of exactly that size, so that AddressSanitizer sees its end. What it
+  // holds at first is a nan.
+  void set_dynamic_shared(size_t bytes) {
+    dynamic_.reset(bytes > 0 ? new unsigned char[bytes] : nullptr);
+    if (bytes > 0) std::memset(dynamic_.get(), 0xff, bytes);
+  }
+  void* dynamic_shared() { return dynamic_.get(); }
 
   // All living threads of the block, or of the warp.
   CUDA_HOST_UNSEEN void wait(Barrier& barrier, bool orders_memory) {
@@ -247,6 +256,7 @@ class Machine {
   const std::function<void()>* kernel_ = nullptr;
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<std::unique_ptr<Warp>> warps_;
+  std::unique_ptr<unsigned char[]> dynamic_;
   Barrier block_barrier_;
   ucontext_t host_{};
   const void* host_stack_ = nullptr;

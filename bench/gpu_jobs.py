@@ -1,0 +1,142 @@
+"""What bench.gpu measures beside CKA: SVCCA, couplings, attention, training many networks at once.
+
+Every job is data of a size, contestants on it, and the bytes or flops of its floor. The same code
+runs on the CPU at the sizes of `tiny`, which is how it is tested without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from bench import attention_formulas, coupling_formulas, measure_formulas
+
+Function = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Contestants by name, and what the fastest of them could not do without."""
+
+    name: str
+    contestants: dict[str, Function]
+    floor_bytes: float = 0
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int = 200) -> Job:
+    """Layers of which 99 % of the variance lies in about `kept` directions; all pairs.
+
+    The loop is that of one layer against all others, its bases computed beforehand: `pairs` says
+    how many, against which ours computes ``layers (layers - 1) / 2`` and the bases too.
+    """
+    from simcore import bases, svcca_grid
+
+    generator = torch.Generator(device).manual_seed(0)
+    decay = torch.exp(-torch.arange(p, device=device) * (2.3 / kept))
+    shared = torch.randn(n, p, device=device, generator=generator)
+    noise = torch.randn(layers, n, p, device=device, generator=generator)
+    x = (shared + 0.5 * noise) * decay
+
+    def loop() -> Tensor:
+        held = [measure_formulas.basis(c, 0.99)[0] for c in measure_formulas.centred(x[:64])]
+        width = min(basis.shape[1] for basis in held)
+        products = torch.stack([held[0][:, :width].T @ basis[:, :width] for basis in held])
+        return torch.linalg.svdvals(products).sum(-1)
+
+    count = [len(basis.vectors[0]) for basis in bases(x[:2], truncation=0.99)]
+    pairs = layers * (layers - 1) // 2
+    return Job(
+        f"svcca{layers}",
+        {"ours": lambda: svcca_grid(x), "torch svdvals, one layer against 64": loop},
+        floor_bytes=x.nbytes,
+        notes={"pairs": pairs, "components": count},
+    )
+
+
+def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
+    """Forward and backward; whole rows of torch's formula, the changing half of ours."""
+    from simcore._ops import affine_coupling
+
+    batch, n, d = shape
+    half = torch.randn(batch, n, d // 2, device=device)
+    rows, params = (torch.randn(shape, device=device) for _ in range(2))
+    grad_log_det = torch.randn(batch, n, device=device)
+
+    def both(function: Callable[..., tuple[Tensor, Tensor]], x: Tensor) -> Function:
+        def run() -> object:
+            inputs = [t.detach().requires_grad_() for t in (x, params)]
+            y, log_det = function(*inputs)
+            return torch.autograd.grad((y, log_det), inputs, (torch.ones_like(y), grad_log_det))
+
+        return run
+
+    ones = {
+        "ours": both(lambda x, p: affine_coupling(x, p, 1.0, False), half),
+        "torch half": both(coupling_formulas.on_half, half),
+        "torch rows": both(coupling_formulas.on_rows, rows),
+        "compiled half": both(torch.compile(coupling_formulas.on_half, dynamic=False), half),
+    }
+    # Forward reads 3 halves and writes 1; backward reads 3, writes 3.
+    return Job("coupling", ones, floor_bytes=10 * half.nbytes)
+
+
+def attention(device: str, layers: int = 12, sentences: int = 1000, words: int = 64) -> Job:
+    """Heads of all layers by their Jensen-Shannon divergence."""
+    from simcore import attention_grid
+
+    x = torch.randn(layers, sentences, 12, words, words, device=device).softmax(-1)
+    return Job(
+        "js",
+        {
+            "ours": lambda: attention_grid(x),
+            "torch entropies": lambda: attention_formulas.js_entropies(x),
+            "torch broadcast": lambda: attention_formulas.js_broadcast(x),
+        },
+        floor_bytes=x.nbytes,
+    )
+
+
+def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
+    """One optimiser step of as many invertible networks as there are pairs, in one batch."""
+    from simcore.nn import CouplingINN
+
+    network = CouplingINN(d, blocks, d, batch=pairs, reversible=True).to(device)
+    optimizer = torch.optim.Adam(network.parameters())
+    x, y = (torch.randn(pairs, n, d, device=device) for _ in range(2))
+
+    def step() -> object:
+        optimizer.zero_grad()
+        loss = (network(x)[0] - y).square().mean((1, 2)).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return Job("inn", {"ours": step}, notes={"pairs": pairs, "blocks": blocks})
+
+
+JOBS: dict[str, Callable[[str], Job]] = {
+    "svcca": svcca,
+    "coupling": coupling,
+    "attention": attention,
+    "training": training,
+}
+TINY: dict[str, Callable[[str], Job]] = {
+    "svcca": lambda device: svcca(device, 66, 60, 12, 4),
+    "coupling": lambda device: coupling(device, (2, 9, 8)),
+    "attention": lambda device: attention(device, 2, 3, 5),
+    "training": lambda device: training(device, 3, 20, 6),
+}
+
+
+def matrix_product_share(function: Function) -> float:
+    """The share of device time that goes into matrix products."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        function()
+        torch.cuda.synchronize()
+    times = {event.key: event.self_device_time_total for event in profile.key_averages()}
+    products = [key for key in times if any(name in key for name in ("gemm", "cutlass", "nvjet"))]
+    return sum(times[key] for key in products) / max(sum(times.values()), 1)

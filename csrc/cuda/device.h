@@ -1,0 +1,16 @@
+// What plans need to know of a device.
+#pragma once
+
+#include <cstdint>
+
+namespace simcore::cuda {
+
+// The products: `plain` runs anywhere, `tensor` on tensor cores of compute capability 8.0 or newer.
+enum class Variant : int { plain = 0, tensor = 1 };
+
+struct Device {
+  int64_t multiprocessors = 1;
+  int64_t l2_bytes = 4 << 20;
+};
+
+}  // namespace simcore::cuda

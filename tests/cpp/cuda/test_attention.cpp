@@ -1,0 +1,152 @@
+// attention_similarity of csrc/cuda on the host against plain double loops, also under the address
+// and thread sanitizers.
+//
+// Mutations of a scratch copy that these tests were seen to catch
+//   by wrong values     the first barrier of self_terms, the barrier of layer_grid, the zeros at
+//   the
+//                       end of a chunk
+//   ThreadSanitizer     the second barrier of self_terms
+//   UBSan               the check of the chunk's rows in pack_heads
+// Not caught: the check of heads in self_terms, beyond which zeros are added within the workspace.
+#include "cuda/attention.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "../check.h"
+#include "../naive_attention.h"
+#include "cuda_runtime.h"
+
+using naive::Attention;
+using naive::DType;
+using naive::kFloat32;
+using naive::kFloat64;
+using naive::kMeasures;
+using naive::make_attention;
+using naive::problem_of;
+using simcore::AttentionMeasure;
+using simcore::AttentionProblem;
+using simcore::cuda::AttentionPlan;
+using simcore::cuda::AttentionTables;
+using simcore::cuda::Device;
+using simcore::cuda::make_plan;
+
+namespace {
+
+constexpr int64_t kPlenty = int64_t(1) << 40;
+
+struct Result {
+  std::vector<double> grid;
+  std::vector<unsigned long long> bad;
+  AttentionPlan plan;
+};
+
+// What the kernels leave untouched is nan, which no comparison passes.
+Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l2_bytes = 1 << 20) {
+  problem.max_memory = max_memory;
+  const AttentionTables tables(problem);
+  Result r{{}, {}, make_plan(problem, tables, Device{3, l2_bytes})};
+  const size_t columns = problem.y.empty() ? problem.x.size() : problem.y.size();
+  r.grid.assign(problem.x.size() * columns, std::numeric_limits<double>::quiet_NaN());
+  r.bad.assign(2 * (problem.x.size() + problem.y.size()), 99);
+  void* workspace = std::aligned_alloc(256, size_t(r.plan.workspace_bytes));
+  std::memset(workspace, 0xff, size_t(r.plan.workspace_bytes));  // nan, too
+  attention_similarity(
+      problem, tables,
+      {tables.views.data(), tables.rows.data(), tables.heads.data(), tables.first_head.data()},
+      r.plan, workspace, {r.grid.data(), r.bad.data()}, nullptr);
+  std::free(workspace);
+  return r;
+}
+
+void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
+                         double tolerance, int64_t l2_bytes = 1 << 20) {
+  for (const AttentionMeasure measure : kMeasures)
+    for (const bool causal : {false, true}) {
+      const Result got = compute(problem_of(x, y, measure, causal), kPlenty, l2_bytes);
+      const std::vector<Attention>& columns = y.empty() ? x : y;
+      for (size_t a = 0; a < x.size(); a++)
+        for (size_t b = 0; b < columns.size(); b++) {
+          check::context = "measure " + std::to_string(int(measure)) + ", causal " +
+                           std::to_string(causal) + ", layers " + std::to_string(a) + " and " +
+                           std::to_string(b);
+          CHECK_NEAR(got.grid[a * columns.size() + b],
+                     naive::similarity(x[a], columns[b], measure, causal), tolerance);
+        }
+      for (const unsigned long long count : got.bad) CHECK(count == 0);
+    }
+}
+
+}  // namespace
+
+TEST(grids_match_plain_loops) {
+  const std::vector<int64_t> words = {5, 1, 9};
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const double tolerance = dtype == DType::f64 ? kFloat64 : kFloat32;
+    const bool wide = dtype == DType::f64 || dtype == DType::f32;
+    std::vector<Attention> x, y;  // filled by moves: views point into the storage
+    x.push_back(make_attention(words, 3, dtype, 3, true));
+    x.push_back(make_attention(words, 1, dtype, 1));
+    y.push_back(make_attention(words, 4, dtype, 7));
+    if (wide) check_against_loops(x, {}, tolerance);
+    // An emulated block of threads takes long whatever it does: one measure is enough for halves.
+    if (wide) check_against_loops(x, y, tolerance);
+    if (!wide)
+      CHECK_NEAR(compute(problem_of(x, y, AttentionMeasure::js)).grid[0],
+                 naive::similarity(x[0], y[0], AttentionMeasure::js, false), tolerance);
+  }
+}
+
+// More heads than a tile holds, and so little L2 that every sentence takes several chunks.
+TEST(several_tiles_chunks_and_shares) {
+  std::vector<Attention> x;
+  for (const int64_t heads : {40, 33})
+    x.push_back(make_attention({3, 9}, heads, DType::f32, unsigned(heads)));
+  for (const AttentionMeasure measure : kMeasures) {
+    check::context = "measure " + std::to_string(int(measure));
+    // 40 kB: 64 weights of every head at a time; then all at once, in several shares.
+    const Result narrow = compute(problem_of(x, {}, measure), kPlenty, 40000);
+    const Result wide = compute(problem_of({x[0]}, {x[1]}, measure));
+    CHECK(narrow.plan.entries < 90 && wide.plan.entries >= 90);
+    CHECK_NEAR(narrow.grid[1], naive::similarity(x[0], x[1], measure, false), kFloat32);
+    CHECK_NEAR(wide.grid[0], naive::similarity(x[0], x[1], measure, false), kFloat32);
+  }
+}
+
+TEST(equal_heads_are_equal_exactly) {
+  const Attention x = make_attention({9, 20}, 5, DType::f32, 3);
+  check::context = "js";
+  CHECK(compute(problem_of({x}, {}, AttentionMeasure::js)).grid[0] == 1);
+  CHECK(compute(problem_of({x}, {x}, AttentionMeasure::js)).grid[0] == 1);
+}
+
+TEST(memory_and_the_order_of_blocks_leave_the_result_alone) {
+  std::vector<Attention> x;
+  for (const int64_t heads : {3, 12}) x.push_back(make_attention({9, 3}, heads, DType::f32, 5));
+  for (const AttentionMeasure measure : kMeasures) {
+    check::context = "measure " + std::to_string(int(measure));
+    const AttentionProblem problem = problem_of(x, {}, measure);
+    const Result want = compute(problem);
+    cuda_host::Machine::get().backwards = true;
+    CHECK(compute(problem).grid == want.grid);
+    cuda_host::Machine::get().backwards = false;
+    const std::string message = check::message_of([&] { compute(problem, 1); });
+    CHECK(message.find("max_memory: wanted at least ") == 0);
+    const Result narrow = compute(problem, std::stoll(message.substr(message.find("least ") + 6)));
+    CHECK(narrow.plan.workspace_bytes < want.plan.workspace_bytes);
+    for (size_t i = 0; i < want.grid.size(); i++)
+      CHECK_NEAR(narrow.grid[i], want.grid[i], kFloat32);
+  }
+}
+
+TEST(bad_weights_are_counted_by_layer) {
+  std::vector<Attention> x;
+  for (int i = 0; i < 2; i++) x.push_back(make_attention({4, 5}, 2, DType::f64, 6));
+  reinterpret_cast<double*>(x[1].storage[0].data())[0] = -1;
+  for (int k = 0; k < 3; k++) reinterpret_cast<double*>(x[1].storage[1].data())[k] = std::nan("");
+  const Result r = compute(problem_of({x[0]}, {x[1]}, AttentionMeasure::frobenius));
+  CHECK(r.bad == (std::vector<unsigned long long>{0, 0, 3, 1}));
+}
+
+int main() { return check::main(); }

@@ -1,0 +1,99 @@
+"""A fine-tuned checkpoint's split is taken up, so that its training rows are never held out."""
+
+import pytest
+from commandline import check_refused
+from tinymodels import COLUMNS
+
+from simlab.finetune import read_evaluation
+from simlab.representations import load_representations
+from simlab.results import read_results
+from simlab.splits import load_task_of
+from simlab.tasks import TaskOptions, load_task
+
+OPTIONS = TaskOptions("body", None, "verdict")
+SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)
+STEP = ("--max-steps", 1, "--max-length", 16)
+
+
+@pytest.fixture
+def checkpoint(tmp_path, simcore, tiny_bert, reviews):
+    """A checkpoint that was fine-tuned on 40 of the reviews, with 20 held out."""
+    out = tmp_path / "ft"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, *SPLIT, *STEP)
+    code, _, errors = simcore("finetune", *arguments, "--out", out)
+    assert (code, errors) == (0, [])
+    return out
+
+
+def test_the_checkpoint_notes_its_split(checkpoint):
+    split = read_evaluation(checkpoint)["split"]
+    assert (split["train_size"], split["heldout_size"], split["split_seed"]) == (40, 20, 3)
+
+
+@pytest.mark.parametrize("command", ["truncate", "skip", "inject"])
+def test_a_score_is_of_the_rows_that_were_held_out(simcore, checkpoint, reviews, tmp_path, command):
+    out = tmp_path / "results.parquet"
+    models = (checkpoint, checkpoint) if command == "inject" else (checkpoint,)
+    extra = ("--method", "itself") if command == "inject" else ()
+    whole = (command, *models, reviews, *COLUMNS, "--max-length", 16, "--out", out, *extra)
+    code, _, errors = simcore(*whole)
+    assert (code, errors) == (0, [])
+    assert set(read_results(out)["n"]) == {20}
+    check_refused(
+        simcore(*whole, "--heldout-size", 60, "--overwrite"),
+        f"wanted held-out rows that {checkpoint} was not trained on",
+        "--train-size 40 --heldout-size 20 --split-seed 3",
+        "found 40 of 60",
+    )
+
+
+def test_extraction_takes_the_same_rows_of_either_split(simcore, checkpoint, reviews, tmp_path):
+    own = load_task(str(reviews), TaskOptions("body", None, "verdict", 40, 20, 3))
+    for split, examples in (("heldout", own.heldout), ("train", own.train)):
+        out = tmp_path / split
+        code, _, _ = simcore(
+            "extract", checkpoint, reviews, *COLUMNS, "--split", split, "--out", out
+        )
+        assert code == 0
+        assert load_representations(out).ids == list(examples.ids)
+
+
+def test_options_win_where_nothing_leaks(checkpoint, reviews):
+    fewer = TaskOptions("body", None, "verdict", train_size=10, heldout_size=8)
+    task = load_task_of([checkpoint], str(reviews), fewer)
+    own = load_task_of([checkpoint], str(reviews), OPTIONS)
+    assert len(task.train) == 10
+    assert task.heldout.ids == own.heldout.ids[:8]
+
+
+def test_other_data_are_split_as_without_the_checkpoint(checkpoint, tmp_path):
+    other = tmp_path / "reviews.csv"  # the same name, other rows
+    other.write_text("body,verdict\n" + "".join(f"the film {i},{i % 2}\n" for i in range(80)))
+    task = load_task_of([checkpoint], str(other), OPTIONS)
+    plain = load_task(str(other), OPTIONS)
+    assert (task.train.ids, task.heldout.ids) == (plain.train.ids, plain.heldout.ids)
+
+
+def test_an_exported_checkpoint_keeps_the_split(simcore, checkpoint, reviews, tmp_path):
+    short = tmp_path / "short"
+    code, _, _ = simcore("truncate", checkpoint, reviews, *COLUMNS, "--export", 2, short)
+    assert code == 0
+    assert read_evaluation(short)["split"] == read_evaluation(checkpoint)["split"]
+
+
+def test_models_with_different_splits_are_refused_together(
+    simcore, checkpoint, tiny_bert, reviews, tmp_path
+):
+    other = tmp_path / "other"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--split-seed", 4, *STEP)
+    assert simcore("finetune", *arguments, "--out", other)[0] == 0
+    outcome = simcore(
+        "inject", other, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "injection.parquet"
+    )
+    check_refused(outcome, f"that {other} was not trained on", "--split-seed 4")
+
+
+def test_fine_tuning_a_checkpoint_further_keeps_its_split(simcore, checkpoint, reviews, tmp_path):
+    again = tmp_path / "again"
+    assert simcore("finetune", checkpoint, reviews, *COLUMNS, *STEP, "--out", again)[0] == 0
+    assert read_evaluation(again)["split"] == read_evaluation(checkpoint)["split"]
