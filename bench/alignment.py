@@ -21,6 +21,13 @@ from bench.peak import ROOT
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
 SENTENCES = 4000  # of the training rows, half of which the maps are judged on
+# Of all figures, those that README shows.
+FIGURES = (
+    "alignment-cls-methods",
+    "alignment-cls-layers-linear",
+    "alignment-attention-layers-linear",
+    "injection",
+)
 ATTENDED = 200  # sentences of attention: every pair of words is a row
 
 
@@ -75,8 +82,9 @@ def collect(folder: Path) -> None:
     table = table.dropna(axis="columns", how="all")
     table.to_csv(ROOT / "bench" / "results" / f"alignment-{TASK}.csv", index=False)
     simcore("plot", everything, "--out", folder / "figures")
-    for figure in sorted((folder / "figures").glob("*.png")):
-        shutil.copy(figure, ROOT / "docs" / "figures" / f"alignment-{figure.name}")
+    for name in FIGURES:
+        target = ROOT / "docs" / "figures" / f"{TASK}-{name}.png"
+        shutil.copy(folder / "figures" / f"{TASK}-{name}.png", target)
 
 
 if __name__ == "__main__":
