@@ -1,0 +1,97 @@
+"""Alignment and injection on a real model, as a user runs them: MiniLM-L6 and rt, three seeds.
+
+    python -m bench.functional --task rt       # first: its fine-tuned models are aligned here
+    python -m bench.alignment                  # interrupt it and run it again
+
+Ren et al. 2023: held-out alignment error of every pair of fine-tuned models, and of the pretrained
+one with each of them, layer by layer, of hidden states and of attention (figures 2, 3 and 5); every
+method on pairs of real models (table 4); injection at the last layer (table 5). Their table 3 is
+``bench.align``. Results land in ``bench/results/alignment-rt.csv``, figures in ``docs/figures``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from bench.functional import MODEL, SEEDS, simcore
+from bench.peak import ROOT
+
+TASK = "rt"
+METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
+SENTENCES = 4000  # of the training rows, half of which the maps are judged on
+# Of all figures, those that README shows.
+FIGURES = (
+    "alignment-cls-methods",
+    "alignment-cls-layers-linear",
+    "alignment-attention-layers-linear",
+    "injection",
+)
+ATTENDED = 200  # sentences of attention: every pair of words is a row
+
+
+def with_options(name: str, values: tuple[str, ...]) -> list[str]:
+    return [part for value in values for part in (name, value)]
+
+
+def run(models: Path, folder: Path) -> None:
+    """All steps; each continues where it was."""
+    checkpoints = {f"FT[{seed}]": models / f"none-seed-{seed}" for seed in SEEDS}
+    states, attention, results = (folder / name for name in ("states", "attention", "results"))
+    for label, model in {"ORIG": MODEL, **checkpoints}.items():
+        place = label.replace("[", "-").rstrip("]").lower()
+        common = ("extract", model, TASK, "--label", label, "--split", "train")
+        simcore(*common, "--limit", SENTENCES, "--out", states / place)
+        simcore(*common, "--kind", "attention", "--limit", ATTENDED, "--out", attention / place)
+    tuned = [f"ft-{seed}" for seed in SEEDS]
+    for kind, source in (("states", states), ("attention", attention)):
+        methods = METHODS if kind == "states" else ("linear", "inn")
+        within = ["--within"] if kind == "states" else []
+        simcore(
+            *("align-study", *(source / name for name in tuned), "--name", "fine-tuned"),
+            *with_options("--method", methods),
+            *("--out", results / f"{kind}-tuned"),
+        )
+        simcore(
+            *("align-study", *(source / name for name in ("orig", *tuned))),
+            *("--name", "with the pretrained one", "--method", "linear", *within),
+            *("--out", results / f"{kind}-all"),
+        )
+    first, second = (checkpoints[f"FT[{seed}]"] for seed in SEEDS[:2])
+    simcore(
+        *("inject", first, second, TASK, "--label-a", "FT[1]", "--label-b", "FT[2]"),
+        *("--out", results / "injection.parquet"),
+    )
+    collect(folder)
+
+
+def collect(folder: Path) -> None:
+    """One table of all results, and the figures of it."""
+    import pandas as pd
+
+    from simlab.results import read_results
+
+    everything = folder / "all"
+    shutil.rmtree(everything, ignore_errors=True)
+    everything.mkdir()
+    for path in sorted((folder / "results").rglob("*.parquet")):
+        parts = path.relative_to(folder / "results").parts
+        shutil.copy(path, everything / "-".join(parts))
+    table = pd.concat([read_results(path) for path in sorted(everything.glob("*.parquet"))])
+    table = table.dropna(axis="columns", how="all")
+    table.to_csv(ROOT / "bench" / "results" / f"alignment-{TASK}.csv", index=False)
+    simcore("plot", everything, "--out", folder / "figures")
+    for name in FIGURES:
+        target = ROOT / "docs" / "figures" / f"{TASK}-{name}.png"
+        shutil.copy(folder / "figures" / f"{TASK}-{name}.png", target)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--models", type=Path, default=Path("runs/functional/rt/freezing/checkpoints")
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/alignment"))
+    options = parser.parse_args()
+    run(options.models, options.out)
