@@ -12,7 +12,7 @@ from tinymodels import COLUMNS, save_tiny_model
 from simlab.kinds import KINDS
 from simlab.measures import MEASURES
 from simlab.representations import load_representations
-from simlab.results import as_xarray, read_results
+from simlab.results import MAJORITY, as_xarray, read_results
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
 COMMANDS += ("skip", "plot")
@@ -144,7 +144,9 @@ def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, revie
     arguments = (checkpoint, reviews, *COLUMNS, "--out", results / "t.parquet")
     assert simcore("truncate", *arguments)[0] == 0
     assert "done before" in simcore("truncate", *arguments)[1]
-    assert read_results(results)["layer_x"].tolist() == [0, 1, 2, 3]
+    rows = read_results(results)
+    assert rows["layer_x"].dropna().tolist() == [0, 1, 2, 3]
+    assert rows.loc[rows["layer_x"].isna(), "model_x"].tolist() == [MAJORITY]
     code, printed, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000
