@@ -42,7 +42,8 @@ def tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
     from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer, resolve
+    from simlab.models import load_encoder, load_tokenizer
+    from simlab.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")
@@ -59,7 +60,8 @@ def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 def _model_layers(top: int, count: int) -> Tensor:
     from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer, resolve
+    from simlab.models import load_encoder, load_tokenizer
+    from simlab.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")

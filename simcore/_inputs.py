@@ -14,6 +14,7 @@ from simcore._devices import check_device
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 BLOCK_ENTRIES = 2**16  # of a layer that are looked at, or copied, at a time
+DEVICE_BLOCK_ENTRIES = 2**22  # on a device, where every look is a launch
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
@@ -161,15 +162,22 @@ def check_max_memory(max_memory: int | None) -> int:
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
     """Views of some rows at a time: what is made of one is small beside any layer."""
-    return layer.split(max(1, BLOCK_ENTRIES // layer.shape[1]))
+    entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
+    return layer.split(max(1, entries // layer.shape[1]))
 
 
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
     """A ValueError naming the first layer that holds NaN or infinity, and how many."""
-    for i, layer in enumerate(layers):
-        finite = sum(int(torch.isfinite(block).sum()) for block in row_blocks(layer))
+    finite_of_layers = [_finite_entries(layer) for layer in layers]
+    # One synchronisation with a device, not one a layer.
+    counts = torch.stack(finite_of_layers).tolist() if layers else []
+    for i, (layer, finite) in enumerate(zip(layers, counts, strict=True)):
         if finite < layer.numel():
             raise ValueError(
                 f"{name}[{i}]: wanted finite values, got {layer.numel() - finite} NaN or infinite "
                 f"of {layer.numel()}"
             )
+
+
+def _finite_entries(layer: Tensor) -> Tensor:
+    return torch.stack([torch.isfinite(block).sum() for block in row_blocks(layer)]).sum()

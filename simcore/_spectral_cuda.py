@@ -1,8 +1,8 @@
 """The spectral operators on a CUDA device, in batches of torch's own matrix products.
 
 Nothing here is particular to a device: the tests run these functions on CPU tensors against the
-CPU's operators. Singular values of thousands of small matrices are what GPUs are slow at:
-float32 nuclear norms come from a polar decomposition by matrix products alone (`polar_steps`).
+CPU's operators. What belongs to one layer is computed once a layer. Pairs are many: layers of one
+width lie in one tensor, and a batch of pairs costs the same few calls however many they are.
 """
 
 from __future__ import annotations
@@ -10,88 +10,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from simcore._devices import memory_bound
 from simcore._inputs import check_finite
+from simcore._polar import nuclear_norms_of
 
-# Of an interval: its least lower end, as a share of the upper, and what is added for rounding.
-CUSHION, SLACK, ROUNDING = 0.05, 0.02, 1e-6
-LOWEST = 1e-8  # singular values, over the Frobenius norm, that the polar iteration brings to 1
 MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
 MAX_BATCH = 4096  # matrices at a time: enough to fill any device
-
-
-@functools.cache
-def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float], ...], float]:
-    """Odd polynomials whose composition is 1 on [lowest, 1], up to an error that is also returned.
-
-    Each ``a x + b x^3 + c x^5`` is the best of its form (Remez) on a little more than the interval
-    [low, high] that the former ones map [lowest, 1] to, but for low below a share of high: the best
-    would come down to nearly 0 in between, from where rounding reaches the other side. It rises
-    from 0 to low, so that the composition stays within [0, 1 + error] on [0, lowest].
-
-    Applied to the singular values of M by ``X <- a X + (b A + c A A) X``, ``A = X X'``, it gives
-    the polar factor P of M: ``|<P, M> - ||M||_*| <= error ||M||_* + lowest * rank`` for singular
-    values in [0, 1].
-
-    References
-    ----------
-    Nakatsukasa & Freund 2016 (compositions of minimax functions for the polar factor); Higham 2008,
-    chapter 8.
-    """
-    steps = []
-    low, high, error = lowest, 1 + SLACK, 1.0
-    while error > np.finfo(np.float32).eps:
-        (a, b, c), error = _best_quintic(max(low, CUSHION * high), high)
-        steps.append((a, b, c))
-        # What lies at an upper end is magnified tenfold by every step, and lost once it is beyond:
-        # rounding must not get it there.
-        slack = SLACK * error + ROUNDING
-        low = min(a * low + b * low**3 + c * low**5, 1 - error) * (1 - slack)
-        high = 1 + error + slack
-    return tuple(steps), error
-
-
-def _best_quintic(low: float, high: float) -> tuple[tuple[float, float, float], float]:
-    """The odd quintic nearest to 1 on [low, high], and its error, by Remez's exchange."""
-    inner = low + (high - low) * np.array([1 / 4, 3 / 4])
-    signs = np.array([1.0, -1.0, 1.0, -1.0])
-    for _ in range(100):
-        points = np.array([low, *inner, high])
-        system = np.stack([points, points**3, points**5, signs], axis=1)
-        a, b, c, error = np.linalg.solve(system, np.ones(4))
-        # Its extrema: a + 3 b x^2 + 5 c x^4 = 0.
-        root = np.sqrt(max(9 * b * b - 20 * a * c, 0.0))
-        extrema = np.sqrt(np.maximum(np.array([-3 * b - root, -3 * b + root]) / (10 * c), 0))
-        moved = np.abs(extrema - inner).max()
-        inner = np.clip(np.sort(extrema), low, high)
-        if moved <= 1e-12 * high:
-            break
-    return (float(a), float(b), float(c)), abs(float(error))
-
-
-def nuclear_norms_of(m: Tensor) -> Tensor:
-    """Nuclear norms of matrices ``[B, k, l]``, float64.
-
-    float64 matrices by their singular values; float32 ones by `polar_steps`, within
-    ``(1e-7 + 1e-8 k) ||M||_F`` and rounding of a few float32 eps of ``||M||_*``.
-    """
-    if m.dtype == torch.float64:
-        return torch.linalg.svdvals(m).sum(-1)
-    if m.shape[1] > m.shape[2]:
-        m = m.mT
-    norms = torch.linalg.vector_norm(m, dim=(1, 2), keepdim=True, dtype=torch.float64)
-    m = (m / norms.clamp_min(torch.finfo(torch.float64).tiny)).to(m.dtype)
-    x = m
-    for a, b, c in polar_steps()[0]:
-        gram = torch.bmm(x, x.mT)
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    traces = (x.double() * m.double()).sum((1, 2))
-    return traces * norms.flatten()
+PADDING = 16  # widths are filled up to a multiple: truncation leaves every layer another width
 
 
 @contextmanager
@@ -177,52 +107,155 @@ def principal_components(
     return u, s, vt
 
 
-def _batches(widths: Sequence[int], members: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Members of equal width together, at most `most` at a time."""
-    by_width: dict[int, list[int]] = {}
-    for j in members:
-        by_width.setdefault(widths[j], []).append(j)
-    for group in by_width.values():
-        for first in range(0, len(group), most):
-            yield group[first : first + most]
+@dataclass(frozen=True)
+class _Stack:
+    """Layers as one tensor ``[B, n, width]``; columns of zeros where a layer is narrower."""
+
+    members: Tensor  # [B] which layers of their side
+    values: Tensor
+    extra: Tensor  # what else an operator needs of each: [B, ...]
 
 
-def _most_matrices(k: int, width: int, n: int, entry: int, bound: int) -> int:
-    """How many products [k, width] fit, with what is made of them and of their layers."""
-    bytes_each = entry * (4 * k * width + 3 * min(k, width) ** 2 + 2 * n * width)
+@dataclass(frozen=True)
+class _Side:
+    """The layers of one side of a grid, and how some of them become a stack."""
+
+    widths: list[int]  # of the stack that a layer goes to
+    bytes_each: list[int]  # of a layer in its stack
+    stack: Callable[[list[int]], _Stack]
+
+    def chunks(self, bound: int) -> list[list[list[int]]]:
+        """Layers of one stack together, as many stacks together as take `bound` bytes."""
+        chunks: list[list[list[int]]] = []
+        room = 0
+        for i in sorted(range(len(self.widths)), key=lambda i: self.widths[i]):
+            room -= self.bytes_each[i]
+            if room < 0 or not chunks:
+                room = bound - self.bytes_each[i]
+                chunks.append([[i]])
+            elif self.widths[i] == self.widths[chunks[-1][-1][0]]:
+                chunks[-1][-1].append(i)
+            else:
+                chunks[-1].append([i])
+        return chunks
+
+
+def _padded(width: int) -> int:
+    return -(-width // PADDING) * PADDING
+
+
+def _fill(parts: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Matrices in the corners of zeros ``[len(parts), *shape]``."""
+    filled = parts[0].new_zeros(len(parts), *shape, dtype=dtype)
+    for zeros, part in zip(filled, parts, strict=True):
+        zeros[: part.shape[0], : part.shape[1]] = part
+    return filled
+
+
+def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack, _Stack]]:
+    """All pairs of stacks, or one of (a, b) and (b, a) where `y` is None, in `bound` bytes."""
+    if y is None:
+        chunks = x.chunks(bound // 2)
+        for at, rows in enumerate(chunks):
+            left = [x.stack(members) for members in rows]
+            yield from ((a, b) for first, a in enumerate(left) for b in left[first:])
+            for columns in chunks[at + 1 :]:
+                right = [x.stack(members) for members in columns]
+                yield from ((a, b) for a in left for b in right)
+        return
+    for rows in x.chunks(bound // 2):
+        left = [x.stack(members) for members in rows]
+        for columns in y.chunks(bound // 2):
+            right = [y.stack(members) for members in columns]
+            yield from ((a, b) for a in left for b in right)
+
+
+def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tuple[int, int, int]]]:
+    """Pairs as runs (row, first column, end), `most` pairs at a time; those with column >= row."""
+    runs: list[tuple[int, int, int]] = []
+    room = most
+    for row in range(rows):
+        first = row if upper else 0
+        while first < columns:
+            end = min(columns, first + room)
+            runs.append((row, first, end))
+            room -= end - first
+            first = end
+            if room == 0:
+                yield runs
+                runs, room = [], most
+    if runs:
+        yield runs
+
+
+def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """``a_i' b_j`` ``[B, k, l]`` of all pairs, once each where a is b, and the i and j in them."""
+    k, l = a.values.shape[2], b.values.shape[2]
+    for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
+        rows = torch.cat([torch.full((end - first,), row) for row, first, end in runs])
+        columns = torch.cat([torch.arange(first, end) for _, first, end in runs])
+        products = a.values.new_empty(len(rows), k, l)
+        at = 0
+        for row, first, end in runs:
+            part = b.values[first:end]
+            left = a.values[row].mT.expand(len(part), -1, -1)
+            torch.bmm(left, part, out=products[at : at + len(part)])
+            at += len(part)
+        yield rows.to(products.device), columns.to(products.device), products
+
+
+def _most_matrices(bytes_each: int, bound: int) -> int:
     return max(1, min(MAX_BATCH, bound // bytes_each))
+
+
+def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
+    """Centred layers in `dtype`; extra: their norms and the powers of two they were divided by."""
+    n, device = len(layers[0]), layers[0].device
+    widths = [_padded(layer.shape[1]) for layer in layers]
+
+    def stack(members: list[int]) -> _Stack:
+        values = torch.zeros((len(members), n, widths[members[0]]), dtype=dtype, device=device)
+        extra = torch.empty((len(members), 2), dtype=torch.float64, device=device)
+        for at, i in enumerate(members):
+            part, power = _centred(layers[i])
+            values[at, :, : part.shape[1]] = part
+            extra[at, 0], extra[at, 1] = part.norm() * power, power
+        return _Stack(torch.tensor(members, device=device), values, extra)
+
+    return _Side(widths, [n * width * dtype.itemsize for width in widths], stack)
 
 
 def nuclear_norms(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``simcore::nuclear_norms``: a row of pairs at a time, layers of one width together."""
+    """``simcore::nuclear_norms``: layers are centred once, or once a chunk of what fits."""
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in (*x, *y)) else torch.float32
     check_finite(x, "X")
     check_finite(y, "Y")
-    columns = y or x
     bound = memory_bound(max_memory, x[0])
-    xy = torch.full((len(x), len(columns)), float("nan"), dtype=torch.float64, device=x[0].device)
-    norm_x, norm_y = (
-        torch.stack([part.norm() * power for part, power in map(_centred, side)])
-        for side in (x, columns)
-    )
-    widths = [layer.shape[1] for layer in columns]
-    for i, layer in enumerate(x):
-        left, power = _centred(layer)
-        left = left.to(dtype)
-        n, k = left.shape
-        most = _most_matrices(k, max(widths), n, left.element_size(), bound)
-        for members in _batches(widths, range(0 if y else i, len(columns)), most):
-            parts = [_centred(columns[j]) for j in members]
-            right = torch.stack([part.to(dtype) for part, _ in parts])
-            powers = torch.stack([power for _, power in parts]) * power
-            products = torch.matmul(left.mT, right)
-            xy[i, members] = nuclear_norms_of(products) * powers
+    grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)
+    norm_x, norm_y = torch.empty_like(grid[:, 0]), torch.empty_like(grid[0])
+    sides = _centred_side(x, dtype), _centred_side(y, dtype) if y else None
+    for a, b in _stack_pairs(*sides, bound // 2):
+        norm_x[a.members], norm_y[b.members] = a.extra[:, 0], b.extra[:, 0]
+        k, l = a.values.shape[2], b.values.shape[2]
+        most = _most_matrices(dtype.itemsize * (4 * k * l + 2 * min(k, l) ** 2), bound // 2)
+        for rows, columns, products in _products(a, b, most):
+            values = nuclear_norms_of(products) * a.extra[rows, 1] * b.extra[columns, 1]
+            grid[a.members[rows], b.members[columns]] = values
             if not y:
-                xy[members, i] = xy[i, members]
+                grid[b.members[columns], a.members[rows]] = values
+    norm_y = norm_y if y else norm_x
     undefined = (norm_x == 0)[:, None] | (norm_y == 0)[None, :]
-    return xy.masked_fill(undefined, float("nan")), norm_x, norm_y
+    return grid.masked_fill(undefined, float("nan")), norm_x, norm_y
+
+
+def _takes_jacobi(layers: Sequence[Tensor]) -> bool:
+    """Whether our own kernel decomposes the products of these bases."""
+    return all(
+        t.is_cuda and t.dtype == torch.float32 and _padded(t.shape[1]) <= MOST_JACOBI
+        for t in layers
+    )
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -236,32 +269,66 @@ def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return u, s, v.mT
 
 
-def _weighted_means(directions: Tensor, rho: Tensor, weighted: Tensor) -> Tensor:
+def _weighted_means(directions: Tensor, rho: Tensor, count: Tensor, weighted: Tensor) -> Tensor:
+    """``sum(a rho) / sum(a)`` over the first `count` directions, rows of ``[B, r, k]``."""
     a = (directions @ weighted).abs().sum(-1).double()
+    a = a.masked_fill(torch.arange(a.shape[1], device=a.device) >= count[:, None], 0.0)
     return (a * rho).sum(-1) / a.sum(-1)  # 0 / 0: no variance
+
+
+def _basis_side(
+    u: Sequence[Tensor], weighted: Sequence[Tensor], dtype: torch.dtype, pad: bool
+) -> _Side:
+    """Bases; extra: weighted components ``[B, width, p]``, of which there may be none."""
+    n = len(u[0])
+    widths = [_padded(basis.shape[1]) if pad else basis.shape[1] for basis in u]
+    p = max((w.shape[1] for w in weighted), default=0)
+
+    def stack(members: list[int]) -> _Stack:
+        width = widths[members[0]]
+        values = _fill([u[i] for i in members], (n, width), dtype)
+        extra = values[:, :0]
+        if weighted:
+            extra = _fill([weighted[i] for i in members], (width, p), dtype)
+        return _Stack(torch.tensor(members, device=values.device), values, extra)
+
+    return _Side(widths, [(n + p) * width * dtype.itemsize for width in widths], stack)
 
 
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
-    """``simcore::pwcca`` by batches of singular value decompositions."""
-    columns = u_y or u_x
+    """``simcore::pwcca`` by batches of singular value decompositions.
+
+    LAPACK may turn vectors of the filled-up columns into others without correlation, which count;
+    our own kernel never does (columns of zeros are not rotated). So only with it widths are filled.
+    """
+    everything = [*u_x, *weighted_x, *u_y]
+    dtype = functools.reduce(torch.promote_types, [t.dtype for t in everything])
+    pad = _takes_jacobi([*u_x, *u_y])
     bound = memory_bound(max_memory, u_x[0])
-    grid = torch.ones((len(u_x), len(columns)), dtype=torch.float64, device=u_x[0].device)
-    widths = [basis.shape[1] for basis in columns]
-    for i, basis in enumerate(u_x):
-        most = _most_matrices(basis.shape[1], max(widths), len(basis), 8, bound)
-        for members in _batches(widths, range(0 if u_y else i + 1, len(columns)), most):
-            right = torch.stack([columns[j] for j in members])
-            dtype = torch.promote_types(basis.dtype, right.dtype)
-            products = torch.matmul(basis.to(dtype).mT, right.to(dtype))
-            p, rho, rt = singular_systems(products)
+    grid = torch.ones((len(u_x), len(u_y or u_x)), dtype=torch.float64, device=u_x[0].device)
+    counts_x, counts_y = (
+        torch.tensor([basis.shape[1] for basis in side], device=grid.device)
+        for side in (u_x, u_y or u_x)
+    )
+    sides = (
+        _basis_side(u_x, weighted_x, dtype, pad),
+        _basis_side(u_y, [], dtype, pad) if u_y else None,
+    )
+    for a, b in _stack_pairs(*sides, bound // 2):
+        (k, l), p = (a.values.shape[2], b.values.shape[2]), a.extra.shape[2]
+        bytes_each = dtype.itemsize * (4 * k * l + 3 * min(k, l) ** 2 + 2 * (k + l) * p)
+        for rows, columns, products in _products(a, b, _most_matrices(bytes_each, bound // 2)):
+            left, rho, right = singular_systems(products)
             rho = rho.double().clamp_max(1)
-            grid[i, members] = _weighted_means(p.mT, rho, weighted_x[i].to(dtype))
-            if u_y:
-                continue
-            for at, j in enumerate(members):  # components of different layers differ in width
-                grid[j, i] = _weighted_means(rt[at], rho[at], weighted_x[j].to(dtype))
+            i, j = a.members[rows], b.members[columns]
+            count = torch.minimum(counts_x[i], counts_y[j])
+            grid[i, j] = _weighted_means(left.mT, rho, count, a.extra[rows])
+            if not u_y:
+                grid[j, i] = _weighted_means(right, rho, count, b.extra[columns])
+    if not u_y:
+        grid.fill_diagonal_(1.0)
     return grid
 
 

@@ -10,7 +10,7 @@ from cases import DTYPES, Case
 import simcore.basis
 import simcore.cca
 from simcore import _spectral_cuda
-from simcore._spectral_cuda import nuclear_norms_of, polar_steps
+from simcore._polar import nuclear_norms_of, polar_steps
 
 FAMILY = {"cca_grid", "svcca_grid", "pwcca_grid", "linreg_grid", "procrustes_grid", "mixedsim_grid"}
 JOBS = [job for job in test_measures_accuracy.JOBS if job[0].function in FAMILY]
@@ -55,7 +55,7 @@ def test_nuclear_norms_by_products_alone(shape, magnitude):
     generator = torch.Generator().manual_seed(0)
     m = torch.randn(shape, generator=generator) * magnitude
     want = torch.linalg.svdvals(m.double()).sum(-1)
-    torch.testing.assert_close(nuclear_norms_of(m), want, rtol=2e-6, atol=0)
+    torch.testing.assert_close(nuclear_norms_of(m), want, rtol=tolerance.POLAR_RELATIVE, atol=0)
 
 
 def test_spectra_that_decay_fall_short_by_what_is_stated():
@@ -64,19 +64,74 @@ def test_spectra_that_decay_fall_short_by_what_is_stated():
     for s in (torch.logspace(0, -12, 100), torch.eye(100)[0], torch.ones(100)):
         m = (u * s) @ v.mT
         error = nuclear_norms_of(m[None])[0] - torch.linalg.svdvals(m.double()).sum()
-        assert abs(float(error)) < 2e-6 * float(s.sum())
+        assert abs(float(error)) < tolerance.POLAR_RELATIVE * float(s.sum())
 
 
 def test_zeros_have_norm_zero():
     assert nuclear_norms_of(torch.zeros(2, 3, 4)).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.usefixtures("device_operators")
-def test_memory_only_cuts_batches():
-    x = torch.randn(5, 60, 12, generator=torch.Generator().manual_seed(0))
-    want = simcore.svcca_grid(x)
-    got = simcore.svcca_grid(x, max_memory=400_000)
-    torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
+WIDTHS = (12, 40, 3, 12, 17, 1, 33, 40)  # several to a stack, several stacks
+
+
+def layers_of(widths, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    # Rows for two layers beside each other: no space is shared, no two correlations are equal.
+    return [torch.randn(120, width, generator=generator) for width in widths]
+
+
+def vectors_of(widths, seed=0):
+    return [torch.linalg.qr(layer - layer.mean(0)).Q for layer in layers_of(widths, seed)]
+
+
+@pytest.mark.parametrize("bound", [1, 20_000, 10**9])
+@pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
+def test_memory_only_cuts_batches(bound, against):
+    x, y = layers_of(WIDTHS), layers_of(against, seed=1)
+    got, *_ = _spectral_cuda.OPERATORS["nuclear_norms"](x, y, bound)
+    want = [[torch.linalg.svdvals((a - a.mean(0)).mT @ (b - b.mean(0))) for b in y or x] for a in x]
+    want = torch.tensor([[float(values.double().sum()) for values in row] for row in want])
+    torch.testing.assert_close(got, want.double(), rtol=tolerance.POLAR_RELATIVE, atol=0)
+
+
+@pytest.mark.parametrize("bound", [1, 20_000, 10**9])
+@pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
+@pytest.mark.parametrize("filled", [False, True], ids=["own-widths", "filled-widths"])
+def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
+    # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
+    monkeypatch.setattr(_spectral_cuda, "_takes_jacobi", lambda bases: filled)
+    x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
+    weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
+    got = _spectral_cuda.OPERATORS["pwcca"](x, weighted, y, bound)
+    want = torch.ops.simcore.pwcca(x, weighted, y, 10**9)
+    torch.testing.assert_close(got, want, rtol=0, atol=tolerance.FLOAT32_CLOSE_CORRELATIONS)
+
+
+@pytest.mark.parametrize("most", [1, 4, 100])
+@pytest.mark.parametrize("upper", [False, True])
+def test_runs_hold_every_pair_once_and_no_more_than_asked(most, upper):
+    batches = list(_spectral_cuda._runs(5, 5, most, upper))
+    pairs = [[(i, j) for i, first, end in runs for j in range(first, end)] for runs in batches]
+    assert all(len(batch) == most for batch in pairs[:-1])
+    assert 0 < len(pairs[-1]) <= most
+    wanted = [(i, j) for i in range(5) for j in range(i if upper else 0, 5)]
+    assert [pair for batch in pairs for pair in batch] == wanted
+
+
+def test_chunks_hold_every_layer_once_and_no_more_than_asked():
+    side = _spectral_cuda._Side([16, 48, 16, 16, 48], [10, 30, 10, 10, 30], lambda members: None)
+    assert side.chunks(1000) == [[[0, 2, 3], [1, 4]]]
+    assert side.chunks(50) == [[[0, 2, 3]], [[1]], [[4]]]
+    assert side.chunks(60) == [[[0, 2, 3], [1]], [[4]]]
+    assert side.chunks(1) == [[[0]], [[2]], [[3]], [[1]], [[4]]]
+
+
+def test_every_layer_is_centred_once(monkeypatch):
+    centred = []
+    of_one = _spectral_cuda._centred
+    monkeypatch.setattr(_spectral_cuda, "_centred", lambda x: centred.append(x) or of_one(x))
+    _spectral_cuda.OPERATORS["nuclear_norms"](layers_of(WIDTHS), [], 10**9)
+    assert len(centred) == len(WIDTHS)
 
 
 def test_precision_of_the_caller_is_left_alone():

@@ -44,6 +44,8 @@ STANDARD_ERRORS = 5
 PEARSON3_TAIL = 0.03
 GAMMA_TAIL = 1e-8  # two libraries' incomplete gamma functions
 FLOAT32_MOMENTS = 1e-3  # relative, of standard deviation and skewness
+# Nuclear norms of float32 matrices by products alone.
+POLAR_RELATIVE = 2e-6
 # What users are promised for the other measures of float32 layers of ordinary scale.
 FLOAT32_MEASURE = 1e-4
 # A float32 layer compared with itself, where the measure says 1.

@@ -27,16 +27,17 @@ SIMCORE_HD inline Rotation<T> jacobi_rotation(T a, T b, T c, T eps) {
   return {cosine, cosine * t, true};
 }
 
-// Pair `pair` of round `round` of a tournament in which each of `players` (even) meets each other
-// in players - 1 rounds: player 0 stays, the others go round.
-struct Match2 {
+struct ColumnPair {
   int first, second;
 };
-SIMCORE_HD inline Match2 tournament_pair(int players, int round, int pair) {
+
+// Pair `pair` of round `round` of a tournament in which each of `players` (even) meets each other
+// in players - 1 rounds: player 0 stays, the others go round.
+SIMCORE_HD inline ColumnPair tournament_pair(int players, int round, int pair) {
   const int others = players - 1;
   const int a = pair == 0 ? 0 : 1 + (round + pair) % others;
   const int b = 1 + (round + others - pair) % others;
-  return a < b ? Match2{a, b} : Match2{b, a};
+  return a < b ? ColumnPair{a, b} : ColumnPair{b, a};
 }
 
 }  // namespace simcore

@@ -34,7 +34,7 @@ __device__ __forceinline__ void rotate(float* u, float* v, int64_t rows, const R
 
 // Whether the pair had to be rotated; the same in every lane.
 __device__ __forceinline__ bool rotate_pair(float* m, float* v, int64_t rows, int64_t columns,
-                                            Match2 pair) {
+                                            ColumnPair pair) {
   float* first = m + pair.first * rows;
   float* second = m + pair.second * rows;
   float a = 0, b = 0, c = 0;
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallS
     bool any = false;
     for (int round = 0; round < players - 1; round++) {
       for (int k = warp_of_thread(); k < players / 2; k += kJacobiWarps) {
-        const Match2 pair = tournament_pair(players, round, k);
+        const ColumnPair pair = tournament_pair(players, round, k);
         if (pair.second < columns) any |= rotate_pair(m, v, p.rows, p.columns, pair);
       }
       __syncthreads();

@@ -1,48 +1,47 @@
-// simcore::affine_coupling and its backward on a CUDA device: checks, and the calls into csrc/cuda
-// on the current stream.
+// simcore::affine_coupling and its backward on a CUDA device: the calls into csrc/cuda on the
+// current stream.
 #include <torch/library.h>
 
 #include "cuda/coupling.h"
-#include "torch/coupling_checks.h"
+#include "torch/coupling_op.h"
 #include "torch/cuda_options.h"
 
 namespace simcore {
 namespace {
 
-void check_on(const at::Tensor& tensor, const char* name, const at::Device& device) {
-  TORCH_CHECK_VALUE(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
-                    tensor.device());
-}
+class OnCuda {
+ public:
+  explicit OnCuda(const at::Tensor& x) : guard_(x.device()) {}
 
-template <typename T>
-void run_forward(const Coupling& coupling, at::Tensor& y, at::Tensor& log_det) {
-  cuda::couple(coupling, y.mutable_data_ptr<T>(), log_det.mutable_data_ptr<T>(),
-               c10::cuda::getCurrentCUDAStream());
-}
+  void check(const at::Tensor& tensor, const char* name) const {
+    const at::Device device = guard_.current_device();
+    TORCH_CHECK_VALUE(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
+                      tensor.device());
+  }
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) const {
+    return empty_on(guard_.current_device(), shape, dtype);
+  }
+  template <typename T>
+  void couple(const Coupling& coupling, T* y, T* log_det) const {
+    cuda::couple(coupling, y, log_det, c10::cuda::getCurrentCUDAStream());
+  }
+  template <typename T>
+  void couple_gradients(const Coupling& coupling, const RowsView& grad,
+                        const RowsView& grad_log_det, T* grad_x, T* grad_params) const {
+    cuda::couple_gradients(coupling, grad, grad_log_det, grad_x, grad_params,
+                           c10::cuda::getCurrentCUDAStream());
+  }
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+};
 
 std::tuple<at::Tensor, at::Tensor> affine_coupling_cuda(const at::Tensor& x,
                                                         const at::Tensor& params, double clamp,
                                                         bool inverse) {
-  const Coupling coupling = coupling_of(x, params, clamp, inverse);
-  const at::Device device = x.device();
-  check_on(params, "params", device);
-  const c10::cuda::CUDAGuard guard(device);
-  const at::ScalarType dtype = coupling_type(x, params);
-  at::Tensor y = empty_on(device, x.sizes(), dtype);
-  at::Tensor log_det = empty_on(device, x.sizes().slice(0, x.dim() - 1), dtype);
-  if (dtype == at::kDouble)
-    run_forward<double>(coupling, y, log_det);
-  else
-    run_forward<float>(coupling, y, log_det);
-  return {y, log_det};
-}
-
-template <typename T>
-void run_backward(const Coupling& coupling, const at::Tensor& grad, const at::Tensor& grad_log_det,
-                  at::Tensor& grad_x, at::Tensor& grad_params) {
-  cuda::couple_gradients(coupling, rows_view(grad), rows_view(grad_log_det),
-                         grad_x.mutable_data_ptr<T>(), grad_params.mutable_data_ptr<T>(),
-                         c10::cuda::getCurrentCUDAStream());
+  const OnCuda backend(x);
+  backend.check(params, "params");
+  return couple_on(backend, x, params, clamp, inverse);
 }
 
 std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tensor& grad,
@@ -50,22 +49,11 @@ std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tenso
                                                                  const at::Tensor& kept,
                                                                  const at::Tensor& params,
                                                                  double clamp, bool inverse) {
-  const Coupling coupling = coupling_of(kept, params, clamp, inverse);
-  check_coupling_gradients(grad, grad_log_det, kept);
-  const at::Device device = kept.device();
-  check_on(params, "params", device);
-  check_on(grad, "grad", device);
-  check_on(grad_log_det, "grad_log_det", device);
-  const c10::cuda::CUDAGuard guard(device);
-  const at::ScalarType dtype = coupling_type(kept, params);
-  at::Tensor grad_x = empty_on(device, kept.sizes(), dtype);
-  at::Tensor grad_params = empty_on(device, params.sizes(), dtype);
-  const at::Tensor of_rows = grad_log_det.unsqueeze(-1);
-  if (dtype == at::kDouble)
-    run_backward<double>(coupling, grad, of_rows, grad_x, grad_params);
-  else
-    run_backward<float>(coupling, grad, of_rows, grad_x, grad_params);
-  return {grad_x, grad_params};
+  const OnCuda backend(kept);
+  backend.check(params, "params");
+  backend.check(grad, "grad");
+  backend.check(grad_log_det, "grad_log_det");
+  return couple_gradients_on(backend, grad, grad_log_det, kept, params, clamp, inverse);
 }
 
 }  // namespace

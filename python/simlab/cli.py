@@ -117,7 +117,7 @@ def extract(
     Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
     --out runs/reps/words`
     """
-    from simlab import console, models, representations, splits, tasks
+    from simlab import console, representations, sources, splits, tasks
     from simlab import extract as step
 
     task_options = tasks.TaskOptions(
@@ -128,7 +128,7 @@ def extract(
         kind, split, max_length, batch_size, random_seed, words=words, limit=limit
     )
     with continues(out):
-        source = models.resolve(model)
+        source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, task_options)
         outcome = step.extract(
             source, loaded, out, options, label=label, seed=seed, replace=overwrite

@@ -26,10 +26,10 @@ from simlab.jobs import Outcome
 from simlab.kinds import ATTENTION
 from simlab.localization import NEEDED, write_localization
 from simlab.measures import MEASURES, settings
-from simlab.models import ModelSource, resolve
 from simlab.representations import MANIFEST, load_representations
 from simlab.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.runtime import versions
+from simlab.sources import ModelSource, resolve
 from simlab.splits import load_task_of
 from simlab.tasks import Task, TaskOptions
 from simlab.truncate import truncation_rows

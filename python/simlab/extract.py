@@ -27,9 +27,10 @@ from simlab.kinds import (
     pool_attention,
     pool_states,
 )
-from simlab.models import ModelSource, load_config, load_encoder, load_tokenizer
+from simlab.models import load_config, load_encoder, load_tokenizer
 from simlab.representations import LayerWriter
 from simlab.runtime import best_device
+from simlab.sources import ModelSource
 from simlab.words import WORD_SOURCES
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from simlab.errors import UserError
 from simlab.files import read_json, write_json
 from simlab.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.jobs import RECORD, Outcome, run_job
-from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.models import load_classifier, load_tokenizer
 from simlab.recipes import Recipe
 from simlab.runtime import best_device, quiet_libraries
+from simlab.sources import ModelSource
 from simlab.splits import EVALUATION, split_record
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from simlab.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simlab.models import ModelSource
     from simlab.recipes import Recipe
+    from simlab.sources import ModelSource
     from simlab.tasks import Task
 
 CHECKPOINTS, RESULTS = "checkpoints", Path("results") / f"{FREEZING}.parquet"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
 
-    from simlab.models import ModelSource
+    from simlab.sources import ModelSource
     from simlab.tasks import Task
 
 NONE, BOTTOM, TOP = "none", "bottom", "top"

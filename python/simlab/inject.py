@@ -25,15 +25,10 @@ from simlab.families import family_of, layer_states
 from simlab.files import hash_json
 from simlab.finetune import EVALUATION_BATCH, predictions_of
 from simlab.jobs import Outcome
-from simlab.models import (
-    ModelSource,
-    load_classifier,
-    load_encoder,
-    load_tokenizer,
-    require_head,
-)
+from simlab.models import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.results import INJECTION, ResultRow, ensure_results
 from simlab.runtime import best_device
+from simlab.sources import ModelSource
 
 if TYPE_CHECKING:
     import torch

@@ -1,93 +1,22 @@
-"""Hugging Face models by name or folder, and their randomly initialised twins."""
+"""Hugging Face models loaded from where they are, and their randomly initialised twins."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab import assets
 from simlab.errors import UserError
 from simlab.families import padding_side, position_limit, random_twin
-from simlab.files import hash_file, hash_json, read_json
-from simlab.runtime import hub_reachable, quiet_libraries
+from simlab.files import read_json
+from simlab.runtime import quiet_libraries
+from simlab.sources import CONFIG, ModelSource, require_weights, weight_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Task
-
-OFFLINE_MODEL = "minilm"
-CONFIG = "config.json"
-_BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
-_WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
-_OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """A model that is on this machine: the name the user gave and the folder it is in."""
-
-    name: str
-    path: Path
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 over the configuration, tokenizer and weight files."""
-        patterns = (*_WEIGHT_PATTERNS, "*.json", "vocab.txt", "*.model")
-        files = sorted({file for pattern in patterns for file in self.path.glob(pattern)})
-        ours = {"job.json", "evaluation.json"}  # written beside a checkpoint, no part of it
-        return hash_json({file.name: hash_file(file) for file in files if file.name not in ours})
-
-
-def expand_names(names: Sequence[str]) -> list[str]:
-    """Names of models, with ``{0..24}`` and ``{a,b}`` written out as a shell does.
-
-    >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
-    'google/multiberts-seed_2'
-    """
-    return [one for name in names for one in _expand(name)]
-
-
-def _expand(name: str) -> list[str]:
-    pattern = _BRACES.search(name)
-    if pattern is None:
-        return [name]
-    if pattern["words"] is not None:
-        middles = pattern["words"].split(",")
-    else:
-        first, last = int(pattern["first"]), int(pattern["last"])
-        step = 1 if first <= last else -1
-        middles = [str(number) for number in range(first, last + step, step)]
-    start, end = name[: pattern.start()], name[pattern.end() :]
-    return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
-
-
-def resolve(name: str) -> ModelSource:
-    """Find model `name` and return the local folder that holds it.
-
-    `name` is ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a
-    model of the hub, which is downloaded to the hub's own cache if it is not there.
-
-    Raises
-    ------
-    UserError
-        The folder is not a model, or the hub does not know the name or cannot be reached.
-    """
-    if name == OFFLINE_MODEL:
-        return ModelSource(name, assets.fetch("minilm"))
-    folder = Path(name).expanduser()
-    if len(several := _expand(name)) > 1 and not folder.exists():
-        raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)}")
-    if folder.is_dir():
-        _require_model_files(name, folder)
-        return ModelSource(name, folder)
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
-    return ModelSource(name, _from_hub(name))
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -291,7 +220,7 @@ def _load_weights(
     UserError
         Damaged or missing files; or a weight is NaN or infinite, and with it whatever is computed.
     """
-    _require_weights(source.name, source.path)
+    require_weights(source.name, source.path)
     with _weight_errors(source):
         model, report = auto_class.from_pretrained(
             source.path,
@@ -340,94 +269,46 @@ def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
 @contextmanager
 def _weight_errors(source: ModelSource) -> Iterator[None]:
     """Turn complaints about the files of weights into one line that names the file."""
-    from json import JSONDecodeError
-    from pickle import UnpicklingError
-
-    from safetensors import SafetensorError
-
     try:
         yield
-    except (SafetensorError, UnpicklingError, EOFError, OSError, RuntimeError, ValueError) as error:
+    except FileNotFoundError as error:  # says which
         found = _reason(error)
-        if isinstance(error, RuntimeError) and "PytorchStreamReader" not in found:
-            raise
-        if isinstance(error, ValueError) and not isinstance(error, JSONDecodeError):
-            raise
-        if not isinstance(error, FileNotFoundError):  # that one says which file
-            found = f"damaged weights in {_damaged_file(source.path)}: {found}"
         raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+    except Exception as error:
+        # What readers of damaged files raise is of any type: whether one is damaged decides.
+        damaged = _damaged_file(source.path)
+        if damaged is None:
+            raise
+        file, found = damaged
+        raise UserError(
+            f"model {source.name}: wanted whole weights, found: damaged weights in {file}: {found}"
+        ) from error
+
+
+def _damaged_file(folder: Path) -> tuple[Path, str] | None:
+    """The first file of weights that cannot be opened, and why."""
+    for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
+        try:
+            _open_weights(file)
+        except Exception as error:
+            return file, _reason(error)
+    return None
+
+
+def _open_weights(file: Path) -> None:
+    import json
+
+    import torch
+    from safetensors import safe_open
+
+    if file.suffix == ".json":
+        json.loads(file.read_text())
+    elif file.suffix == ".bin":
+        torch.load(file, map_location="meta", weights_only=True)
+    else:
+        with safe_open(file, "pt"):
+            pass
 
 
 def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _damaged_file(folder: Path) -> Path:
-    """The first file of weights that cannot be opened, or the folder if its files are no such."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in sorted(folder.glob(_WEIGHT_PATTERNS[0])):
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError:
-            return file
-    return next(folder.glob(_WEIGHT_PATTERNS[1]), folder)
-
-
-def _has_weights(folder: Path) -> bool:
-    return any(next(folder.glob(pattern), None) for pattern in _WEIGHT_PATTERNS)
-
-
-def _require_model_files(name: str, folder: Path) -> None:
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found none in it")
-    _require_weights(name, folder)
-
-
-def _require_weights(name: str, folder: Path) -> None:
-    if not _has_weights(folder):
-        raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
-
-    try:
-        cached = Path(snapshot_download(name, local_files_only=True))
-        if _has_weights(cached):
-            return cached
-    except HFValidationError as error:
-        raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
-    except LocalEntryNotFoundError:
-        pass  # not in the cache: ask the hub
-    if not hub_reachable():
-        raise UserError(
-            f"model {name}: wanted {OFFLINE_MODEL!r}, a local folder or a reachable hub; found no "
-            "such folder, nothing in the hub's cache, and the hub does not answer"
-        )
-    try:
-        return _download(name)
-    except GatedRepoError as error:
-        raise UserError(f"model {name}: the hub wants you to accept its terms first") from error
-    except RepositoryNotFoundError as error:
-        raise UserError(f"model {name}: no such folder and no such model on the hub") from error
-    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-        raise UserError(f"model {name}: the hub failed to deliver it: {error}") from error
-
-
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[0]]))
-    if not _has_weights(path):  # an old model without a safetensors file
-        path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[1]]))
-    _require_model_files(name, path)
-    return path

@@ -21,8 +21,9 @@ from simlab.finetune import (
     predictions_of,
 )
 from simlab.jobs import Outcome, run_job
-from simlab.models import ModelSource, load_classifier, load_tokenizer
+from simlab.models import load_classifier, load_tokenizer
 from simlab.runtime import best_device
+from simlab.sources import ModelSource
 from simlab.splits import read_split_record
 from simlab.truncate import TruncationOptions, require_classifier, truncate, tuning_inputs
 

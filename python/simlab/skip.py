@@ -36,9 +36,10 @@ from simlab.errors import UserError
 from simlab.families import family_of
 from simlab.finetune import EVALUATION_BATCH
 from simlab.jobs import Outcome
-from simlab.models import ModelSource, load_classifier, load_tokenizer, require_head
+from simlab.models import load_classifier, load_tokenizer, require_head
 from simlab.results import SKIPPING, ResultRow, ensure_results
 from simlab.runtime import best_device, free_memory
+from simlab.sources import ModelSource
 from simlab.truncate import require_classifier
 
 if TYPE_CHECKING:

@@ -31,17 +31,10 @@ from simlab.families import apply_head, layer_states
 from simlab.finetune import EVALUATION_BATCH, predict_logits, read_evaluation
 from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.jobs import Outcome
-from simlab.models import (
-    CONFIG,
-    ModelSource,
-    load_classifier,
-    load_tokenizer,
-    read_config,
-    require_head,
-    resolve,
-)
+from simlab.models import load_classifier, load_tokenizer, read_config, require_head
 from simlab.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.runtime import best_device, free_memory
+from simlab.sources import CONFIG, ModelSource, resolve
 
 if TYPE_CHECKING:
     import torch

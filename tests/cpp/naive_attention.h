@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "check.h"
 #include "core/attention_view.h"
 #include "naive.h"
 
@@ -131,6 +133,26 @@ inline AttentionProblem problem_of(const std::vector<Attention>& x, const std::v
   problem.measure = measure;
   problem.causal = causal;
   return problem;
+}
+
+// compute(problem): the grid, row by row.
+template <typename Compute>
+void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
+                         double tolerance, const Compute& compute) {
+  const std::vector<Attention>& columns = y.empty() ? x : y;
+  for (const AttentionMeasure measure : kMeasures)
+    for (const bool causal : {false, true}) {
+      const std::vector<double> got = compute(problem_of(x, y, measure, causal));
+      CHECK(got.size() == x.size() * columns.size());
+      for (size_t a = 0; a < x.size(); a++)
+        for (size_t b = 0; b < columns.size(); b++) {
+          check::context = "measure " + std::to_string(int(measure)) + ", causal " +
+                           std::to_string(causal) + ", layers " + std::to_string(a) + " and " +
+                           std::to_string(b);
+          CHECK_NEAR(got[a * columns.size() + b], similarity(x[a], columns[b], measure, causal),
+                     tolerance);
+        }
+    }
 }
 
 }  // namespace naive

@@ -20,20 +20,9 @@ namespace {
 
 void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
                          double tolerance) {
-  for (const AttentionMeasure measure : kMeasures)
-    for (const bool causal : {false, true}) {
-      const auto got = attention_similarity(problem_of(x, y, measure, causal), Runtime::serial());
-      const std::vector<Attention>& columns = y.empty() ? x : y;
-      CHECK(got.size() == x.size() * columns.size());
-      for (size_t a = 0; a < x.size(); a++)
-        for (size_t b = 0; b < columns.size(); b++) {
-          check::context = "measure " + std::to_string(int(measure)) + ", causal " +
-                           std::to_string(causal) + ", layers " + std::to_string(a) + " and " +
-                           std::to_string(b);
-          CHECK_NEAR(got[a * columns.size() + b],
-                     naive::similarity(x[a], columns[b], measure, causal), tolerance);
-        }
-    }
+  naive::check_against_loops(x, y, tolerance, [](const AttentionProblem& problem) {
+    return attention_similarity(problem, Runtime::serial());
+  });
 }
 
 }  // namespace

@@ -9,8 +9,9 @@ from tolerance import FLOAT32_CKA_ABSOLUTE
 from simcore import reference
 from simlab import CKACallback
 from simlab.batches import batches, encode
-from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
 from simlab.results import TRAINING_CKA, read_results
+from simlab.sources import resolve
 
 STEPS = 6
 

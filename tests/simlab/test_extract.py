@@ -8,8 +8,9 @@ from tolerance import ATTENTION_ROW_SUM, BATCHED_STATES
 from simlab.batches import encode
 from simlab.errors import UserError
 from simlab.extract import ExtractOptions, extract
-from simlab.models import load_encoder, load_tokenizer, resolve
+from simlab.models import load_encoder, load_tokenizer
 from simlab.representations import load_representations, require_same_examples
+from simlab.sources import resolve
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 
 CLOSE = {"rtol": 0, "atol": BATCHED_STATES}

@@ -20,15 +20,9 @@ from simlab.families import (
     random_twin,
 )
 from simlab.finetune import predict_logits
-from simlab.models import (
-    ModelSource,
-    load_classifier,
-    load_config,
-    load_encoder,
-    load_tokenizer,
-    resolve,
-)
+from simlab.models import load_classifier, load_config, load_encoder, load_tokenizer
 from simlab.representations import load_representations
+from simlab.sources import ModelSource, resolve
 from simlab.tasks import Examples, Task
 
 NORM_FOLLOWS = ("gpt2", "modernbert")

@@ -9,8 +9,9 @@ from simlab.errors import UserError
 from simlab.families import family_of, layer_states
 from simlab.finetune import Recipe, finetune, read_evaluation
 from simlab.freezing import freeze_layers, parameter_counts, parse_freeze
-from simlab.models import load_classifier, resolve
+from simlab.models import load_classifier
 from simlab.results import FREEZING, read_results
+from simlab.sources import resolve
 
 OWN_WEIGHTS = [name for name in ARCHITECTURES if name != "albert"]
 BATCH = {"input_ids": torch.tensor([[2, 7, 9, 3], [2, 12, 8, 3]])}

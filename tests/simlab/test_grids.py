@@ -13,9 +13,9 @@ from simlab.extract import ExtractOptions, extract
 from simlab.files import read_json, write_json
 from simlab.grids import write_grid
 from simlab.measures import MEASURES
-from simlab.models import resolve
 from simlab.representations import load_representations
 from simlab.results import joint_table, read_results
+from simlab.sources import resolve
 
 EPS = {"eps": float(np.finfo(np.float32).eps)}
 TWINS = {

@@ -19,8 +19,9 @@ from simlab.inject import (
     replaced_states,
     write_injection,
 )
-from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
 from simlab.results import read_results
+from simlab.sources import resolve
 from simlab.tasks import Examples, Task
 
 # One architecture of each way to pass states: keyword or position, tuple or tensor, shared

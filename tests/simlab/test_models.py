@@ -11,15 +11,8 @@ from simlab.batches import encode
 from simlab.errors import UserError
 from simlab.families import FAMILIES
 from simlab.kinds import find_rows
-from simlab.models import (
-    expand_names,
-    load_classifier,
-    load_config,
-    load_encoder,
-    load_tokenizer,
-    require_head,
-    resolve,
-)
+from simlab.models import load_classifier, load_config, load_encoder, load_tokenizer, require_head
+from simlab.sources import expand_names, resolve
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
 from simlab.truncate import TruncationOptions, truncate
 

@@ -15,8 +15,9 @@ from simlab.baselines import majority_row, tfidf_row
 from simlab.batches import batches, collator, encode
 from simlab.errors import UserError
 from simlab.finetune import Recipe, finetune, predict_logits, predictions_of, read_evaluation
-from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
 from simlab.representations import load_representations
+from simlab.sources import resolve
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
 from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
 from simlab.truncate import TruncationOptions, truncate

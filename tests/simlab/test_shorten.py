@@ -13,9 +13,10 @@ from simlab import batches
 from simlab.advice import advice_rows, describe_advice, fewest_layers
 from simlab.finetune import predict_logits
 from simlab.heads import HeadRecipe
-from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
 from simlab.results import to_frame
 from simlab.shorten import export, measure_checkpoint
+from simlab.sources import resolve
 from simlab.truncate import TruncationOptions, truncate
 
 KEPT = 2

@@ -185,10 +185,10 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
 def test_unknown_names_fail_in_seconds_without_a_hub(
     tmp_path, simcore, monkeypatch, arguments, words
 ):
-    from simlab import models
+    from simlab import sources
     from simlab.tasks import hub
 
-    for module in (hub, models):
+    for module in (hub, sources):
         monkeypatch.setattr(module, "hub_reachable", lambda: False)
     started = time.monotonic()
     check_refused(simcore("finetune", *arguments, "--out", tmp_path / "ft"), *words)
@@ -196,12 +196,15 @@ def test_unknown_names_fail_in_seconds_without_a_hub(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_model_is_refused(tmp_path, simcore, reviews):
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("content", [b"not weights", b"abc", b""])
+def test_a_damaged_model_is_refused(tmp_path, simcore, reviews, file, content):
     folder = save_tiny_model(tmp_path / "model")
-    (folder / "model.safetensors").write_bytes(b"not weights")
+    (folder / "model.safetensors").unlink()
+    (folder / file).write_bytes(content)
     out = tmp_path / "reps"
     result = simcore("extract", folder, reviews, *COLUMNS, "--out", out)
-    check_refused(result, "wanted whole weights", str(folder / "model.safetensors"))
+    check_refused(result, "wanted whole weights", str(folder / file))
     assert not list(tmp_path.glob("reps*"))
 
 

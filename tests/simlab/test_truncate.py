@@ -13,9 +13,10 @@ from simlab.families import apply_head
 from simlab.files import write_json
 from simlab.finetune import EVALUATION, predict_logits
 from simlab.heads import HeadRecipe
-from simlab.models import load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
 from simlab.plots import plot_results, plot_truncation
 from simlab.results import TRUNCATIONS, read_results
+from simlab.sources import resolve
 from simlab.tasks import TaskOptions, load_task
 from simlab.truncate import (
     MODES,

@@ -8,7 +8,8 @@ import numpy as np
 from tinymodels import save_tiny_model
 
 from simlab.batches import encode, pad
-from simlab.models import ModelSource, load_classifier, load_tokenizer, resolve
+from simlab.models import load_classifier, load_tokenizer
+from simlab.sources import ModelSource, resolve
 from simlab.tasks import Examples, Task
 
 # Freshly drawn weights are so small that a layer more or less hardly shows.

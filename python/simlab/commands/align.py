@@ -73,7 +73,7 @@ def inject(
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
-    from simlab import console, models, splits, tasks
+    from simlab import console, sources, splits, tasks
     from simlab import inject as step
 
     task_options = tasks.TaskOptions(
@@ -83,7 +83,7 @@ def inject(
     options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
     with continues(out):
         options.check()
-        source_a, source_b = models.resolve(a), models.resolve(b)
+        source_a, source_b = sources.resolve(a), sources.resolve(b)
         loaded = splits.load_task_of([source_b.path, source_a.path], task, task_options)
         outcome = step.write_injection(
             source_a,

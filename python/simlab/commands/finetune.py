@@ -101,7 +101,7 @@ def finetune(
     --recipe wu2020 --freeze bottom:6 --seeds 0..4 --out runs/mine`
     """
     from simlab import finetune as step
-    from simlab import models, recipes, splits, tasks
+    from simlab import recipes, sources, splits, tasks
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -123,7 +123,7 @@ def finetune(
         raise UserError("--seeds: wanted this or --seed, found both")
     folders = seed_folders(out, seed, seeds)
     with continues(out):
-        source = models.resolve(model)
+        source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
         recipe = recipes.make_recipe(recipe_name, loaded.name, given)
         outcomes = step.finetune_seeds(

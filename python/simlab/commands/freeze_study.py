@@ -74,7 +74,7 @@ def freeze_study(
     Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
     --out runs/freezing`
     """
-    from simlab import console, models, plots, recipes, splits, tasks
+    from simlab import console, plots, recipes, sources, splits, tasks
     from simlab import freeze_study as study
     from simlab.results import read_results
 
@@ -94,7 +94,7 @@ def freeze_study(
     }
     freezes, numbers = study.ways(bottom or (), top or ()), recipes.parse_seeds(seeds)
     with continues(out):
-        source = models.resolve(model)
+        source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
         recipe = recipes.make_recipe(recipe_name, loaded.name, given)
         for outcome in study.run_study(

@@ -83,7 +83,8 @@ def _families() -> Rows:
 
 def _found_models(names: Sequence[str]) -> Rows:
     from simlab.families import classifier_token
-    from simlab.models import expand_names, load_config, resolve
+    from simlab.models import load_config
+    from simlab.sources import expand_names, resolve
 
     rows = []
     for name in expand_names(names):

@@ -3,8 +3,7 @@
 //
 // Mutations of a scratch copy that these tests were seen to catch
 //   by wrong values     the first barrier of self_terms, the barrier of layer_grid, the zeros at
-//   the
-//                       end of a chunk
+//                       the end of a chunk
 //   ThreadSanitizer     the second barrier of self_terms
 //   UBSan               the check of the chunk's rows in pack_heads
 // Not caught: the check of heads in self_terms, beyond which zeros are added within the workspace.
@@ -61,21 +60,12 @@ Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l
 }
 
 void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
-                         double tolerance, int64_t l2_bytes = 1 << 20) {
-  for (const AttentionMeasure measure : kMeasures)
-    for (const bool causal : {false, true}) {
-      const Result got = compute(problem_of(x, y, measure, causal), kPlenty, l2_bytes);
-      const std::vector<Attention>& columns = y.empty() ? x : y;
-      for (size_t a = 0; a < x.size(); a++)
-        for (size_t b = 0; b < columns.size(); b++) {
-          check::context = "measure " + std::to_string(int(measure)) + ", causal " +
-                           std::to_string(causal) + ", layers " + std::to_string(a) + " and " +
-                           std::to_string(b);
-          CHECK_NEAR(got.grid[a * columns.size() + b],
-                     naive::similarity(x[a], columns[b], measure, causal), tolerance);
-        }
-      for (const unsigned long long count : got.bad) CHECK(count == 0);
-    }
+                         double tolerance) {
+  naive::check_against_loops(x, y, tolerance, [](const AttentionProblem& problem) {
+    const Result got = compute(problem);
+    for (const unsigned long long count : got.bad) CHECK(count == 0);
+    return got.grid;
+  });
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "core/jacobi_math.h"
 #include "cuda_runtime.h"
 
-using simcore::Match2;
+using simcore::ColumnPair;
 using simcore::cuda::SmallSvd;
 
 namespace {
@@ -102,13 +102,33 @@ TEST(ranks_that_are_not_full_and_lengths_far_apart) {
   for (const float u : zero.u) CHECK(u == 0);
 }
 
+// What simcore/_spectral_cuda.py:pwcca relies on.
+TEST(rows_and_columns_of_zeros_stay_apart) {
+  constexpr int64_t kRows = 9, kColumns = 6, kSide = 16;
+  const std::vector<float> small = random_matrices(1, kRows, kColumns);
+  std::vector<float> m(kSide * kSide, 0.0f);
+  for (int64_t i = 0; i < kRows; i++)
+    for (int64_t k = 0; k < kColumns; k++)
+      m[size_t(i * kSide + k)] = small[size_t(i * kColumns + k)];
+  const Result r = compute(m, 1, kSide, kSide), alone = compute(small, 1, kRows, kColumns);
+  for (int64_t k = 0; k < kSide; k++) {
+    check::context = "singular value " + std::to_string(k);
+    CHECK_NEAR(r.s[size_t(k)], k < kColumns ? alone.s[size_t(k)] : 0.0, 1e-6);
+    for (int64_t i = 0; i < kSide; i++) {
+      const bool u_inside = i < kRows && k < kColumns, v_inside = (i < kColumns) == (k < kColumns);
+      if (!u_inside) CHECK(r.u[size_t(i * kSide + k)] == 0);
+      if (!v_inside) CHECK(r.v[size_t(i * kSide + k)] == 0);
+    }
+  }
+}
+
 TEST(a_tournament_is_complete) {
   for (const int players : {2, 4, 10, 128}) {
     std::vector<int> met(size_t(players * players));
     for (int round = 0; round < players - 1; round++) {
       std::vector<int> busy(size_t(players), 0);
       for (int pair = 0; pair < players / 2; pair++) {
-        const Match2 p = simcore::tournament_pair(players, round, pair);
+        const ColumnPair p = simcore::tournament_pair(players, round, pair);
         CHECK(0 <= p.first && p.first < p.second && p.second < players);
         CHECK(busy[size_t(p.first)]++ == 0 && busy[size_t(p.second)]++ == 0);
         met[size_t(p.first * players + p.second)]++;
