@@ -12,11 +12,9 @@ method on pairs of real models (table 4); injection at the last layer (table 5).
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
-from bench.functional import MODEL, SEEDS, simcore
-from bench.peak import ROOT
+from bench.functional import MODEL, SEEDS, publish, simcore
 
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
@@ -63,28 +61,8 @@ def run(models: Path, folder: Path) -> None:
         *("inject", first, second, TASK, "--label-a", "FT[1]", "--label-b", "FT[2]"),
         *("--out", results / "injection.parquet"),
     )
-    collect(folder)
-
-
-def collect(folder: Path) -> None:
-    """One table of all results, and the figures of it."""
-    import pandas as pd
-
-    from simlab.results import read_results
-
-    everything = folder / "all"
-    shutil.rmtree(everything, ignore_errors=True)
-    everything.mkdir()
-    for path in sorted((folder / "results").rglob("*.parquet")):
-        parts = path.relative_to(folder / "results").parts
-        shutil.copy(path, everything / "-".join(parts))
-    table = pd.concat([read_results(path) for path in sorted(everything.glob("*.parquet"))])
-    table = table.dropna(axis="columns", how="all")
-    table.to_csv(ROOT / "bench" / "results" / f"alignment-{TASK}.csv", index=False)
-    simcore("plot", everything, "--out", folder / "figures")
-    for name in FIGURES:
-        target = ROOT / "docs" / "figures" / f"{TASK}-{name}.png"
-        shutil.copy(folder / "figures" / f"{TASK}-{name}.png", target)
+    figures = {name: name for name in (f"{TASK}-{figure}.png" for figure in FIGURES)}
+    publish([results], folder / "figures", f"alignment-{TASK}.csv", figures)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from pathlib import Path
 from bench.peak import ROOT
 
 MODEL, TASKS, SEEDS = "minilm", ("rt", "stsb"), (1, 2, 3)
+# Of all figures, those that README shows.
+FIGURES = ("truncation", "skipping", "freezing", "cka-biased")
 FREEZING = ("--bottom", 2, "--bottom", 4, "--top", 2, "--top", 4)
 MODES = ("--mode", "untuned", "--mode", "tuned", "--mode", "tuned-orig")
 
@@ -51,29 +53,38 @@ def run(task: str, folder: Path) -> None:
         *("grid", layers[1], layers[2], "--comparison", "FT[1]-FT[2]"),
         *("--out", results / "ft-1-ft-2.parquet"),
     )
-    simcore("blocks", results, "--out", folder / "blocks.parquet", "--overwrite")
-    collect(task, folder)
+    blocks = folder / "blocks.parquet"
+    simcore("blocks", results, "--out", blocks, "--overwrite")
+    figures = {f"{task}-{name}.png": f"functional-{task}-{name}.png" for name in FIGURES}
+    publish(
+        [results, blocks, folder / "freezing" / "results"],
+        folder / "figures",
+        f"functional-{task}.csv",
+        figures,
+    )
 
 
-def collect(task: str, folder: Path) -> None:
-    """One table of all results, and the figures of it."""
-    import pandas as pd
+def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str]) -> None:
+    """Put results as one table under ``bench/results``, and figures of them under ``docs``.
 
+    Parameters
+    ----------
+    results
+        Results files, or folders of them.
+    drawn
+        Folder for all figures.
+    table
+        Name of the table.
+    figures
+        Names of figures, and what they are to be called in ``docs/figures``.
+    """
     from simlab.results import read_results
 
-    everything = folder / "all"
-    shutil.rmtree(everything, ignore_errors=True)
-    everything.mkdir()
-    found = [*(folder / "results").glob("*.parquet"), folder / "blocks.parquet"]
-    found += (folder / "freezing" / "results").glob("*.parquet")
-    for path in found:
-        shutil.copy(path, everything)
-    table = pd.concat([read_results(path) for path in sorted(everything.glob("*.parquet"))])
-    table = table.dropna(axis="columns", how="all")
-    table.to_csv(ROOT / "bench" / "results" / f"functional-{task}.csv", index=False)
-    simcore("plot", everything, "--out", folder / "figures")
-    for figure in sorted((folder / "figures").glob("*.png")):
-        shutil.copy(figure, ROOT / "docs" / "figures" / f"functional-{figure.name}")
+    frame = read_results(results).dropna(axis="columns", how="all")
+    frame.to_csv(ROOT / "bench" / "results" / table, index=False)
+    simcore("plot", *results, "--out", drawn)
+    for name, called in figures.items():
+        shutil.copy(drawn / name, ROOT / "docs" / "figures" / called)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,9 @@ class Job:
 
 
 def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int = 200) -> Job:
-    """Layers of which 99 % of the variance lies in about `kept` directions; all pairs.
+    """Layers of which 99 % of the variance lies in about `kept` directions; bases and all pairs.
 
-    The loop is that of one layer against all others, its bases computed beforehand: `pairs` says
-    how many, against which ours computes ``layers (layers - 1) / 2`` and the bases too.
+    The loop's times count once for every so many pairs: all would take it minutes.
     """
     from simcore import bases, svcca_grid
 
@@ -40,20 +39,24 @@ def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int
     shared = torch.randn(n, p, device=device, generator=generator)
     noise = torch.randn(layers, n, p, device=device, generator=generator)
     x = (shared + 0.5 * noise) * decay
+    sample = min(layers, 64)
 
     def loop() -> Tensor:
-        held = [measure_formulas.basis(c, 0.99)[0] for c in measure_formulas.centred(x[:64])]
+        held = [measure_formulas.basis(c, 0.99)[0] for c in measure_formulas.centred(x[:sample])]
         width = min(basis.shape[1] for basis in held)
         products = torch.stack([held[0][:, :width].T @ basis[:, :width] for basis in held])
         return torch.linalg.svdvals(products).sum(-1)
 
     count = [len(basis.vectors[0]) for basis in bases(x[:2], truncation=0.99)]
-    pairs = layers * (layers - 1) // 2
+    pairs = layers * (layers + 1) // 2
     return Job(
         f"svcca{layers}",
-        {"ours": lambda: svcca_grid(x), "torch svdvals, one layer against 64": loop},
+        {
+            f"ours, {pairs} pairs": lambda: svcca_grid(x),
+            f"torch bases and svdvals, {sample} pairs": loop,
+        },
         floor_bytes=x.nbytes,
-        notes={"pairs": pairs, "components": count},
+        notes={"components": count},
     )
 
 
@@ -74,14 +77,14 @@ def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
 
         return run
 
-    ones = {
+    contestants = {
         "ours": both(lambda x, p: affine_coupling(x, p, 1.0, False), half),
         "torch half": both(coupling_formulas.on_half, half),
         "torch rows": both(coupling_formulas.on_rows, rows),
         "compiled half": both(torch.compile(coupling_formulas.on_half, dynamic=False), half),
     }
     # Forward reads 3 halves and writes 1; backward reads 3, writes 3.
-    return Job("coupling", ones, floor_bytes=10 * half.nbytes)
+    return Job("coupling", contestants, floor_bytes=10 * half.nbytes)
 
 
 def attention(device: str, layers: int = 12, sentences: int = 1000, words: int = 64) -> Job:
@@ -100,7 +103,7 @@ def attention(device: str, layers: int = 12, sentences: int = 1000, words: int =
     )
 
 
-def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
+def _training_step(device: str, pairs: int, n: int, d: int, blocks: int) -> Function:
     """One optimiser step of as many invertible networks as there are pairs, in one batch."""
     from simcore.nn import CouplingINN
 
@@ -115,7 +118,23 @@ def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks:
         optimizer.step()
         return loss.detach()
 
+    return step
+
+
+def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
+    """One step of training many pairs' networks: how much of it is matrix products."""
+    step = _training_step(device, pairs, n, d, blocks)
     return Job("inn", {"ours": step}, notes={"pairs": pairs, "blocks": blocks})
+
+
+def together(device: str, pairs: int = 16, n: int = 1600, d: int = 384, blocks: int = 4) -> Job:
+    """One step of a few pairs' networks, in one batch and one after another."""
+    alone = [_training_step(device, 1, n, d, blocks) for _ in range(pairs)]
+    contestants = {
+        "ours, one batch": _training_step(device, pairs, n, d, blocks),
+        "ours, one after another": lambda: [step() for step in alone],
+    }
+    return Job(f"inn{pairs}", contestants, notes={"pairs": pairs, "blocks": blocks})
 
 
 JOBS: dict[str, Callable[[str], Job]] = {
@@ -123,12 +142,14 @@ JOBS: dict[str, Callable[[str], Job]] = {
     "coupling": coupling,
     "attention": attention,
     "training": training,
+    "together": together,
 }
 TINY: dict[str, Callable[[str], Job]] = {
     "svcca": lambda device: svcca(device, 66, 60, 12, 4),
     "coupling": lambda device: coupling(device, (2, 9, 8)),
     "attention": lambda device: attention(device, 2, 3, 5),
     "training": lambda device: training(device, 3, 20, 6),
+    "together": lambda device: together(device, 2, 20, 6),
 }
 
 

@@ -24,3 +24,7 @@ def test_contestants_run(name):
             torch.testing.assert_close(got, want)
     if name == "training":
         assert math.isfinite(float(results["ours"]))
+    if name == "together":
+        losses = results["ours, one after another"]
+        assert len(losses) == 2
+        assert all(math.isfinite(float(loss)) for loss in losses)

@@ -77,12 +77,9 @@ class CKACallback(TrainerCallback):
         max_memory: int = 1 << 30,
         collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
-        chosen = [value for value in (every, steps) if value is not None]
-        if (
-            len(chosen) != 1
-            or (steps is not None and not len(steps))
-            or (every is not None and every < 1)
-        ):
+        both_or_neither = (every is None) == (steps is None)
+        never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
+        if both_or_neither or never:
             raise ValueError(
                 f"wanted either every=K of at least 1 or steps=[...], found {every=} and {steps=}"
             )
