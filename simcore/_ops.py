@@ -229,18 +229,7 @@ def _fake_affine_coupling_backward(
     return kept.new_empty(kept.shape, dtype=dtype), params.new_empty(params.shape, dtype=dtype)
 
 
-def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, params, ctx.clamp, ctx.inverse = inputs
-    ctx.save_for_backward(output[0] if ctx.inverse else x, params)
-
-
-def _backward_affine_coupling(ctx: Any, grad_y: Tensor, grad_log_det: Tensor) -> Any:
-    kept, params = ctx.saved_tensors
-    grads = affine_coupling_backward(grad_y, grad_log_det, kept, params, ctx.clamp, ctx.inverse)
-    return *grads, None, None
-
-
-def _keep_for_coupling_twice(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.clamp, ctx.inverse = inputs
     ctx.save_for_backward(*tensors)
 
@@ -248,7 +237,7 @@ def _keep_for_coupling_twice(ctx: Any, inputs: tuple[Any, ...], output: Any) -> 
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
     """The second derivative, in differentiable operations.
 
-    The first is ``(v e, (v x e + l) w, v)``, or inverse ``(v e, -(v y + l) w, -v e)``, as functions
+    The first (csrc/torch/coupling_autograd.cpp) is ``(v e, (v x e + l) w, v)``, or inverse ``(v e, -(v y + l) w, -v e)``, as functions
     of ``v = grad_y``, ``l = grad_log_det``, what was kept and ``s_raw``; ``e = exp(s)``, inverse
     ``exp(-s)``, and ``w = ds / ds_raw``. ``(a, b, c)`` are the cotangents of these three.
     """
@@ -273,12 +262,9 @@ def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor)
 
 
 torch.library.register_autograd(
-    "simcore::affine_coupling", _backward_affine_coupling, setup_context=_keep_for_coupling
-)
-torch.library.register_autograd(
     "simcore::affine_coupling_backward",
     _backward_affine_coupling_backward,
-    setup_context=_keep_for_coupling_twice,
+    setup_context=_keep_for_coupling,
 )
 
 
