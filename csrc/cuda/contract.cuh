@@ -28,21 +28,24 @@ SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : 
 // of pairs, shares of the entries in chunks of `chunk`, after each of which sums go to float64.
 template <typename Product>
 __global__ void __launch_bounds__(Product::kThreads, 1)
-    contract(const typename Product::Value* rows, int64_t entries, int64_t chunk, PairBlock pairs,
+    contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;
   const Place place = pairs.place(blockIdx.x, side);
   const int64_t a0 = place.row * side, b0 = place.column * side;
-  const Panel<typename Product::Value> a{rows + (pairs.row0 + a0) * entries, entries,
-                                         at_most(side, pairs.rows - a0)};
-  const Panel<typename Product::Value> b{rows + (pairs.column0 + b0) * entries, entries,
-                                         at_most(side, pairs.columns - b0)};
+  const int64_t stride = entries * Product::Rows::kPlanes;
+  const Panel<typename Product::Stored> a{rows + (pairs.row0 + a0) * stride, entries,
+                                          at_most(side, pairs.rows - a0)};
+  const Panel<typename Product::Stored> b{rows + (pairs.column0 + b0) * stride, entries,
+                                          at_most(side, pairs.columns - b0)};
   double* out = sums + blockIdx.y * pairs.rows * pairs.columns + a0 * pairs.columns + b0;
   for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
     Product product;
     product.add(a, b, k, at_most(entries, k + chunk));
-    product.visit([&](int r, int c, auto value) {
-      if (r < a.rows && c < b.rows) out[r * pairs.columns + c] += double(value);
+    product.visit([&](int r, int c, const auto& values) {
+#pragma unroll
+      for (int e = 0; e < Product::kRun; e++)
+        if (r < a.rows && c + e < b.rows) out[r * pairs.columns + c + e] += double(values[e]);
     });
   }
 }

@@ -7,17 +7,20 @@
 
 namespace simcore::cuda {
 
-template <typename T>
+template <typename Rows>
 struct HsicBuffers {
+  using T = typename Rows::Value;
+  using Stored = typename Rows::Stored;
   DeviceLayer* layers;
   Centring<T> centring;
   double *norms, *row_sums, *gammas;  // [L][pitch] twice, [L]
   double *sums, *self_sums;           // [shares][La][Lb], [kSelfShares][L]
   ColumnSums* column_sums;
-  T *rows, *columns;  // packed; columns == rows where all examples are packed at once
-  T* gram;
+  Stored *rows, *columns;  // packed; columns == rows where all examples are packed at once
+  Stored* gram;
   // The median's, before rows, columns and gram are needed:
-  T *median_rows, *distances;
+  Stored* median_rows;
+  T* distances;
   double* median_norms;
   Selection* selections;
   unsigned* bins;
@@ -44,7 +47,7 @@ struct HsicBuffers {
     if (s.rbf) {
       arena.rewind(mark);
       const int64_t m = round_to(MedianRule(s.n).rows, tile);
-      median_rows = arena.take<T>(plan.median_layers * m * s.widest_pitch);
+      median_rows = arena.take<Stored>(Rows::kPlanes * plan.median_layers * m * s.widest_pitch);
       median_norms = arena.take<double>(plan.median_layers * m);
       distances = arena.take<T>(plan.median_layers * triangle_size(m / tile) * tile * tile);
       selections = arena.take<Selection>(plan.median_layers);
@@ -52,9 +55,10 @@ struct HsicBuffers {
       bytes = arena.used() > bytes ? arena.used() : bytes;
     }
     arena.rewind(mark);
-    rows = arena.take<T>(plan.block_rows * s.pitches);
-    columns = plan.block_rows >= s.n ? rows : arena.take<T>(plan.block_rows * s.pitches);
-    gram = arena.take<T>(s.layers * plan.group_tiles * tile * tile);
+    const int64_t packed = Rows::kPlanes * plan.block_rows * s.pitches;
+    rows = arena.take<Stored>(packed);
+    columns = plan.block_rows >= s.n ? rows : arena.take<Stored>(packed);
+    gram = arena.take<Stored>(Rows::kPlanes * s.layers * plan.group_tiles * tile * tile);
     bytes = arena.used() > bytes ? arena.used() : bytes;
   }
 };

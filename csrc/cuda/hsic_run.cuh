@@ -12,7 +12,9 @@ namespace simcore::cuda {
 template <typename Product>
 class HsicRun {
  public:
+  using Rows = typename Product::Rows;
   using T = typename Product::Value;
+  static constexpr DynamicShared kShared{Product::kSharedBytes};
   static constexpr int64_t kSide = Product::kTile;
 
   HsicRun(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
@@ -65,12 +67,12 @@ class HsicRun {
   }
 
   // Rows of all layers from example `first` on; returns how many, padding included.
-  int64_t pack(int64_t first, T* packed) {
+  int64_t pack(int64_t first, typename Rows::Stored* packed) {
     const int64_t valid = at_most(plan_.block_rows, sizes_.n - first);
     const PackedRows which{first, 1, valid, round_to(valid, kSide)};
-    launch("pack_rows", pack_rows<T>, {ceil_div(which.rows, kPackThreads / kWarp), sizes_.layers},
-           kPackThreads, stream_, buffers_.layers, buffers_.centring, which, int64_t(0), packed,
-           buffers_.norms, pitch_);
+    launch("pack_rows", pack_rows<Rows>,
+           {ceil_div(which.rows, kPackThreads / kWarp), sizes_.layers}, kPackThreads, stream_,
+           buffers_.layers, buffers_.centring, which, int64_t(0), packed, buffers_.norms, pitch_);
     return which.rows;
   }
 
@@ -83,23 +85,23 @@ class HsicRun {
     for (int64_t l = 0; l < sizes_.layers; l += plan_.median_layers) {
       const int64_t count = at_most(plan_.median_layers, sizes_.layers - l);
       const int64_t origin = table_[size_t(l)].packed_column;
-      launch("pack_rows", pack_rows<T>, {ceil_div(rows, kPackThreads / kWarp), count}, kPackThreads,
-             stream_, buffers_.layers + l, centring_from(l),
+      launch("pack_rows", pack_rows<Rows>, {ceil_div(rows, kPackThreads / kWarp), count},
+             kPackThreads, stream_, buffers_.layers + l, centring_from(l),
              PackedRows{0, rule.step, rule.rows, rows}, origin, buffers_.median_rows,
              buffers_.median_norms, rows);
-      const GramArguments<T> g{buffers_.layers + l,
-                               origin,
-                               rule.rows,
-                               block,
-                               0,
-                               buffers_.median_rows,
-                               buffers_.median_rows,
-                               buffers_.median_norms,
-                               rows,
-                               nullptr,
-                               T(0)};
+      const GramArguments<Rows> g{buffers_.layers + l,
+                                  origin,
+                                  rule.rows,
+                                  block,
+                                  0,
+                                  buffers_.median_rows,
+                                  buffers_.median_rows,
+                                  buffers_.median_norms,
+                                  rows,
+                                  nullptr,
+                                  T(0)};
       launch("gram_tiles", gram_tiles<Product, Entry::distance>, {tiles, count}, Product::kThreads,
-             stream_, g, buffers_.distances);
+             stream_, kShared, g, buffers_.distances);
       select(rule, entries, count, buffers_.gammas + l);
     }
   }
@@ -125,32 +127,33 @@ class HsicRun {
 
   // Tiles [first, first + tiles) of a block: Grams of all layers, then everything summed over them.
   void group(const TileBlock& block, int64_t first, int64_t tiles) {
-    const GramArguments<T> g{buffers_.layers,
-                             0,
-                             sizes_.n,
-                             block,
-                             first,
-                             buffers_.rows,
-                             block.diagonal ? buffers_.rows : buffers_.columns,
-                             buffers_.norms,
-                             pitch_,
-                             buffers_.gammas,
-                             T(shift_)};
+    const GramArguments<Rows> g{buffers_.layers,
+                                0,
+                                sizes_.n,
+                                block,
+                                first,
+                                buffers_.rows,
+                                block.diagonal ? buffers_.rows : buffers_.columns,
+                                buffers_.norms,
+                                pitch_,
+                                buffers_.gammas,
+                                T(shift_)};
     const auto kernel =
         sizes_.rbf ? gram_tiles<Product, Entry::rbf> : gram_tiles<Product, Entry::linear>;
-    launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, g,
+    launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, kShared, g,
            buffers_.gram);
     const int64_t entries = tiles * kSide * kSide;
     const int64_t chunk =
         at_most(kContractDepth, round_to(ceil_div(entries, plan_.shares), Product::kDepth));
     launch("contract", contract<Product>,
            {pairs_.tiles(kSide), at_most(plan_.shares, ceil_div(entries, chunk))},
-           Product::kThreads, stream_, buffers_.gram, entries, chunk, pairs_, buffers_.sums);
+           Product::kThreads, stream_, kShared, buffers_.gram, entries, chunk, pairs_,
+           buffers_.sums);
     if (!sizes_.symmetric())
-      launch("add_self_sums", add_self_sums<T>, {kSelfShares, sizes_.layers}, kSumThreads, stream_,
-             buffers_.gram, entries, buffers_.self_sums);
+      launch("add_self_sums", add_self_sums<Rows>, {kSelfShares, sizes_.layers}, kSumThreads,
+             stream_, buffers_.gram, entries, buffers_.self_sums);
     if (sizes_.rbf)
-      launch("add_row_sums", add_row_sums<T, int(kSide)>, {pitch_ / kSide, sizes_.layers},
+      launch("add_row_sums", add_row_sums<Rows, int(kSide)>, {pitch_ / kSide, sizes_.layers},
              int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
   }
 
@@ -173,7 +176,7 @@ class HsicRun {
   HsicSizes sizes_;
   const HsicOutput& output_;
   cudaStream_t stream_;
-  HsicBuffers<T> buffers_;
+  HsicBuffers<Rows> buffers_;
   std::vector<DeviceLayer> table_;
   int64_t pitch_;  // of norms and row sums
   PairBlock pairs_{};

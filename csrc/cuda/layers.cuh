@@ -11,7 +11,7 @@
 
 #include "core/centring_math.h"
 #include "core/index_math.h"
-#include "cuda/device_math.cuh"
+#include "cuda/rows.cuh"
 
 namespace simcore::cuda {
 
@@ -131,24 +131,27 @@ struct PackedRows {
   int64_t first, step, valid, rows;
 };
 
-// packed: layer l from packed_column * rows on, [rows][pitch]. norms: squared lengths of the rows,
-// [layers][norm_pitch], from `first` on (with a step: from 0 on). Blocks: rows, layers.
-template <typename T>
-__global__ void pack_rows(const DeviceLayer* layers, Centring<T> centring, PackedRows which,
-                          int64_t packed_origin, T* packed, double* norms, int64_t norm_pitch) {
+// packed: layer l from packed_column * rows on, [rows][planes][pitch]. norms: squared lengths of
+// the rows, [layers][norm_pitch], from `first` on (with a step: from 0 on). Blocks: rows, layers.
+template <typename Rows>
+__global__ void pack_rows(const DeviceLayer* layers, Centring<typename Rows::Value> centring,
+                          PackedRows which, int64_t packed_origin, typename Rows::Stored* packed,
+                          double* norms, int64_t norm_pitch) {
+  using T = typename Rows::Value;
   const DeviceLayer layer = layers[blockIdx.y];
   const int64_t r = int64_t(blockIdx.x) * (kPackThreads / kWarp) + warp_of_thread();
   const T scale = T(scalbn(1.0, -centring.exponent[blockIdx.y]));
   const T* hi = centring.mean_hi + layer.column;
   const T* lo = centring.mean_lo + layer.column;
-  T* row = packed + (layer.packed_column - packed_origin) * which.rows + r * layer.pitch;
+  auto* row = packed + Rows::kPlanes *
+                           ((layer.packed_column - packed_origin) * which.rows + r * layer.pitch);
   double square = 0;
   for (int64_t k = lane_of_thread(); k < layer.pitch; k += kWarp) {
-    T value = 0;
+    T value[1] = {0};
     if (r < which.valid && k < layer.view.width)
-      value = (load<T>(layer.view, which.first + r * which.step, k) * scale - hi[k]) - lo[k];
-    row[k] = value;
-    square += double(value) * double(value);
+      value[0] = (load<T>(layer.view, which.first + r * which.step, k) * scale - hi[k]) - lo[k];
+    Rows::put(row, layer.pitch, k, value);
+    square += double(value[0]) * double(value[0]);
   }
   square = warp_sum(square);
   if (lane_of_thread() == 0 && r < which.valid)

@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
       product.add(left, {m.b.row(b, c0), m.b.pitch, at_most(side, width - c0)}, 0, m.a.pitch);
 #pragma unroll 1
       for (int s = 0; s < side; s += kStrip) {
-        product.visit([&](int r, int c, T value) {
-          if (c >= s && c < s + kStrip) strip[r][c - s] = value;
+        product.visit([&](int r, int c, const T(&values)[1]) {
+          if (c >= s && c < s + kStrip) strip[r][c - s] = values[0];
         });
         __syncthreads();
         if (mine) {

@@ -1,18 +1,19 @@
 // C = A B' of one tile, rows of A and B contiguous: the plain variant, in float or double.
 //
-// Every variant of a product has the same face: Value, kTile, kThreads, kDepth, add() and visit().
+// Every variant of a product has the same face: Rows, Value, Stored, kTile, kThreads, kDepth, kRun,
+// kSharedBytes (dynamic shared memory of a kernel that uses it), add() and visit().
 // Grams contract features, the grid of sums contracts Gram entries; both are this product.
 #pragma once
 
-#include "cuda/device_math.cuh"
+#include "cuda/rows.cuh"
 
 namespace simcore::cuda {
 
-// Rows of a matrix, row r from data + r * pitch on; those from `rows` on count as zeros. Rows start
-// at multiples of 16 bytes.
-template <typename T>
+// Rows of a matrix as a product's Rows lie; those from `rows` on count as zeros. Rows start at
+// multiples of 16 bytes.
+template <typename Stored>
 struct Panel {
-  const T* data;
+  const Stored* data;
   int64_t pitch;
   int64_t rows;
 };
@@ -28,10 +29,14 @@ struct Multiply {
 template <typename T, typename Term = Multiply>
 class PlainProduct {
  public:
+  using Rows = PlainRows<T>;
   using Value = T;
+  using Stored = T;
   static constexpr int kTile = 64;  // rows and columns of C
   static constexpr int kThreads = 128;
   static constexpr int kDepth = 32;  // entries of a row that are staged at once
+  static constexpr int kRun = 1;     // neighbours in a row of C that visit() gives at once
+  static constexpr int64_t kSharedBytes = 0;
 
   // C += the product over entries [begin, end) of the rows, whole multiples of kDepth.
   __device__ void add(const Panel<T>& a, const Panel<T>& b, int64_t begin, int64_t end) {
@@ -57,14 +62,17 @@ class PlainProduct {
     }
   }
 
-  // f(row, column, value) of every entry that this thread holds.
+  // f(row, column, values[kRun]) of all entries that this thread holds.
   template <typename F>
   __device__ void visit(F f) const {
     const int row = int(threadIdx.x) / kAcross, column = int(threadIdx.x) % kAcross;
 #pragma unroll
     for (int i = 0; i < kRows; i++)
 #pragma unroll
-      for (int j = 0; j < kColumns; j++) f(row + i * kDown, column + j * kAcross, sum_[i][j]);
+      for (int j = 0; j < kColumns; j++) {
+        const T run[kRun] = {sum_[i][j]};
+        f(row + i * kDown, column + j * kAcross, run);
+      }
   }
 
  private:

@@ -1,10 +1,12 @@
 // C = A B' of one tile on tensor cores: float32 operands as sums of bfloat16 numbers.
 //
-// Math      x = x_1 + x_2 + x_3, every x_p the bfloat16 nearest to what the former ones leave; so
-//           a b = sum_{p + q <= parts + 1} a_p b_q up to 2^(-8 parts): 1, 3 or 6 products. With
-//           three parts nothing of float32's 24 bits is lost.
-// Plan      8 warps of 64 x 32 entries. Rows are read ahead into registers, split while they are
-//           stored to shared memory, and multiplied from there.
+// Math      a b = sum_{p + q <= parts + 1} a_p b_q up to 2^(-8 parts): 1, 3 or 6 products. With
+//           three parts nothing of float32's 24 bits is lost (rows.cuh).
+// Shapes    rows as SplitRows<parts> has them
+// Plan      8 warps of 64 x 32 entries. kDepth entries of all rows and planes are a stage in shared
+//           memory; kStages - 1 of them are on their way (cp.async) while one is multiplied. Rows
+//           of a stage are 64 bytes; their four pieces of 16 are exchanged so that eight rows that
+//           ldmatrix reads lie in all 32 banks.
 // Numerics  float32 accumulators; the caller bounds the depth.
 #pragma once
 
@@ -13,40 +15,42 @@
 
 namespace simcore::cuda {
 
-// The nearest bfloat16, ties to even, as its bits; x is left with the rest.
-__device__ __forceinline__ uint32_t take_bfloat16(float& x) {
-  const uint32_t bits = __float_as_uint(x);
-  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  x -= __uint_as_float(rounded << 16);
-  return rounded;
-}
-
 template <int parts>
 class TensorProduct {
  public:
+  using Rows = SplitRows<parts>;
   using Value = float;
+  using Stored = uint16_t;
   static constexpr int kTile = 128;
   static constexpr int kThreads = 256;
-  static constexpr int kDepth = parts == 3 ? 16 : 32;  // what static shared memory has room for
+  static constexpr int kDepth = 32;
+  static constexpr int kRun = 2;
+  static constexpr int kStages = parts == 3 ? 3 : 4;  // what a multiprocessor of 8.0 has room for
+  static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
 
   // As PlainProduct's.
-  __device__ void add(const Panel<float>& a, const Panel<float>& b, int64_t begin, int64_t end) {
-    alignas(16) __shared__ uint16_t left[parts][kTile][kPitch], right[parts][kTile][kPitch];
-    float4 next_left[kLoads], next_right[kLoads];
-    fetch(a, begin, next_left);
-    fetch(b, begin, next_right);
-    for (int64_t k = begin; k < end; k += kDepth) {
-      split(next_left, left);
-      split(next_right, right);
-      __syncthreads();
-      if (k + kDepth < end) {
-        fetch(a, k + kDepth, next_left);
-        fetch(b, k + kDepth, next_right);
+  __device__ void add(const Panel<Stored>& a, const Panel<Stored>& b, int64_t begin, int64_t end) {
+    SIMCORE_DYNAMIC_SHARED(Stage, stages);
+    const Source left(a), right(b);
+    const auto fetch = [&](int64_t step) {
+      const int64_t k = begin + step * kDepth;
+      if (k < end) {
+        Stage& stage = stages[step % kStages];
+        left.copy(k, stage.left);
+        right.copy(k, stage.right);
       }
+      commit_copies();  // an empty group, too: waiting counts groups
+    };
+    for (int step = 0; step < kStages - 1; step++) fetch(step);
+    for (int64_t step = 0; begin + step * kDepth < end; step++) {
+      wait_for_copies<kStages - 2>();
+      __syncthreads();  // everybody's copies are here, and the stage before this is read
+      fetch(step + kStages - 1);
+      const Stage& stage = stages[step % kStages];
 #pragma unroll
-      for (int d = 0; d < kDepth; d += kStep) multiply(left, right, d);
-      __syncthreads();
+      for (int d = 0; d < kDepth; d += kStep) multiply(stage, d);
     }
+    __syncthreads();  // the stages may be filled again
   }
 
   template <typename F>
@@ -57,50 +61,64 @@ class TensorProduct {
 #pragma unroll
       for (int j = 0; j < kColumnsOf; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-          f(row0() + i * 16 + group + e / 2 * 8, column0() + j * 8 + pair + e % 2, sum_[i][j][e]);
+        for (int e = 0; e < 2; e++) {
+          const float run[kRun] = {sum_[i][j][2 * e], sum_[i][j][2 * e + 1]};
+          f(row0() + i * 16 + group + e * 8, column0() + j * 8 + pair, run);
+        }
   }
 
  private:
-  static constexpr int kStep = 16;           // depth of one instruction
-  static constexpr int kPitch = kDepth + 8;  // eight rows of a matrix then lie in all 32 banks
+  static constexpr int kStep = 16;  // depth of one instruction
   static constexpr int kWarpRows = 64, kWarpColumns = 32;
   static constexpr int kRowsOf = kWarpRows / 16, kColumnsOf = kWarpColumns / 8;
-  static constexpr int kQuads = kDepth / 4;  // float4 of a row
-  static constexpr int kLoads = kTile * kQuads / kThreads;
-  using Staged = uint16_t[parts][kTile][kPitch];
+  static constexpr int kPiece = 8;  // entries that are copied at once, 16 bytes
+  static constexpr int kPieces = kDepth / kPiece;
+  static constexpr int kRowsAtOnce = kThreads / kPieces;  // whose pieces the threads copy at once
+  using Planes = Stored[parts][kTile][kDepth];
+  struct Stage {
+    Planes left, right;
+  };
+  static_assert(kSharedBytes == int64_t(kStages * sizeof(Stage)));
 
   __device__ static int row0() { return warp_of_thread() % (kTile / kWarpRows) * kWarpRows; }
   __device__ static int column0() { return warp_of_thread() / (kTile / kWarpRows) * kWarpColumns; }
 
-  __device__ static void fetch(const Panel<float>& panel, int64_t k, float4 (&values)[kLoads]) {
-#pragma unroll
-    for (int i = 0; i < kLoads; i++) {
-      const int at = int(threadIdx.x) + i * kThreads, r = at / kQuads, c = at % kQuads * 4;
-      values[i] = r < panel.rows
-                      ? *reinterpret_cast<const float4*>(panel.data + r * panel.pitch + k + c)
-                      : make_float4(0, 0, 0, 0);
-    }
-  }
+  // Where a piece of a row lies in its stage.
+  __device__ static int place_of(int row, int piece) { return (piece ^ (row / 2 % 4)) * kPiece; }
 
-  __device__ static void split(float4 (&values)[kLoads], Staged& staged) {
+  // What this thread copies of a panel: a piece of every kRowsAtOnce-th row, of every plane.
+  class Source {
+   public:
+    __device__ explicit Source(const Panel<Stored>& panel)
+        : panel_(panel),
+          row_(int(threadIdx.x) / kPieces),
+          piece_(int(threadIdx.x) % kPieces),
+          first_(panel.data + row_ * panel.pitch * parts + piece_ * kPiece) {}
+
+    __device__ void copy(int64_t k, Planes& planes) const {
 #pragma unroll
-    for (int i = 0; i < kLoads; i++) {
-      const int at = int(threadIdx.x) + i * kThreads, r = at / kQuads, c = at % kQuads * 4;
-      float4 v = values[i];
+      for (int i = 0; i < kTile / kRowsAtOnce; i++) {
+        const int row = row_ + i * kRowsAtOnce;
+        const bool exists = row < panel_.rows;
 #pragma unroll
-      for (int p = 0; p < parts; p++) {
-        uint2 words;
-        words.x = take_bfloat16(v.x);
-        words.x |= take_bfloat16(v.y) << 16;
-        words.y = take_bfloat16(v.z);
-        words.y |= take_bfloat16(v.w) << 16;
-        *reinterpret_cast<uint2*>(&staged[p][r][c]) = words;
+        for (int p = 0; p < parts; p++) {
+          const Stored* from = first_ + (int64_t(i) * kRowsAtOnce * parts + p) * panel_.pitch + k;
+          copy_or_clear(&planes[p][row][place_of(row, piece_)], exists ? from : first_, exists);
+        }
       }
     }
+
+   private:
+    const Panel<Stored>& panel_;
+    int row_, piece_;
+    const Stored* first_;
+  };
+
+  __device__ static const Stored* piece_at(const Planes& planes, int plane, int row, int depth) {
+    return &planes[plane][row][place_of(row, depth / kPiece)];
   }
 
-  __device__ void multiply(const Staged& left, const Staged& right, int d) {
+  __device__ void multiply(const Stage& stage, int d) {
     const int lane = lane_of_thread();
     // B: matrices of rows 0-7 and 8-15, each at depths 0-7 and 8-15.
     uint32_t b[parts][kColumnsOf / 2][4];
@@ -108,15 +126,16 @@ class TensorProduct {
     for (int p = 0; p < parts; p++)
 #pragma unroll
       for (int j = 0; j < kColumnsOf / 2; j++)
-        load_matrices(
-            b[p][j],
-            &right[p][column0() + j * 16 + lane / 16 * 8 + lane % 8][d + lane / 8 % 2 * 8]);
+        load_matrices(b[p][j],
+                      piece_at(stage.right, p, column0() + j * 16 + lane / 16 * 8 + lane % 8,
+                               d + lane / 8 % 2 * 8));
 #pragma unroll
     for (int p = parts - 1; p >= 0; p--) {
       uint32_t a[kRowsOf][4];
 #pragma unroll
       for (int i = 0; i < kRowsOf; i++)
-        load_matrices(a[i], &left[p][row0() + i * 16 + lane % 16][d + lane / 16 * 8]);
+        load_matrices(a[i],
+                      piece_at(stage.left, p, row0() + i * 16 + lane % 16, d + lane / 16 * 8));
       // From the smallest products to the largest.
 #pragma unroll
       for (int q = parts - 1 - p; q >= 0; q--)

@@ -3,10 +3,11 @@
 //
 // Mutations of a scratch copy that these tests were seen to catch
 //   by wrong values     either barrier of PlainProduct::add; fragments of B exchanged, a product of
-//                       parts left out, the read-ahead of B one step late in TensorProduct
+//                       parts left out, the wait for copies missing or a group short in
+//                       TensorProduct
 //   ThreadSanitizer     either barrier of TensorProduct::add (fibres happen to run in an order that
 //                       hides them from a plain run)
-//   AddressSanitizer    `r < panel.rows` in either loader
+//   AddressSanitizer    `r < panel.rows` in PlainProduct, `row < panel_.rows` in TensorProduct
 #include "cuda/product_tensor.cuh"
 
 #include <algorithm>
@@ -17,32 +18,56 @@
 using simcore::cuda::launch;
 using simcore::cuda::Panel;
 using simcore::cuda::PlainProduct;
+using simcore::cuda::PlainRows;
+using simcore::cuda::SplitRows;
 using simcore::cuda::TensorProduct;
 
 namespace {
 
-template <typename Product, typename T = typename Product::Value>
-void multiply_tile(Panel<T> a, Panel<T> b, int64_t begin, int64_t end, T* c) {
+template <typename Product, typename Stored = typename Product::Stored,
+          typename T = typename Product::Value>
+void multiply_tile(Panel<Stored> a, Panel<Stored> b, int64_t begin, int64_t end, T* c) {
   Product product;
-  product.add(a, b, begin, end);
-  product.visit([&](int row, int column, T value) { c[row * Product::kTile + column] = value; });
+  const int64_t middle = begin + (end - begin) / 2 / Product::kDepth * Product::kDepth;
+  product.add(a, b, begin, middle);
+  product.add(a, b, middle, end);
+  product.visit([&](int row, int column, const T(&values)[Product::kRun]) {
+    for (int e = 0; e < Product::kRun; e++) c[row * Product::kTile + column + e] = values[e];
+  });
+}
+
+// Rows as the product wants them: exactly as many as there are, so that AddressSanitizer sees one
+// too many.
+template <typename Rows>
+std::vector<typename Rows::Stored> store(const std::vector<typename Rows::Value>& values,
+                                         int64_t pitch) {
+  std::vector<typename Rows::Stored> stored(values.size() * Rows::kPlanes);
+  for (int64_t i = 0; i < int64_t(values.size()); i += 2) {
+    const typename Rows::Value pair[2] = {values[size_t(i)], values[size_t(i + 1)]};
+    typename Rows::Stored* row = &stored[size_t(i / pitch * pitch * Rows::kPlanes)];
+    Rows::put(row, pitch, i % pitch, pair);
+  }
+  return stored;
 }
 
 // The largest error of a tile against float64, over |a| |b| of its row and column.
 template <typename Product>
 double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   using T = typename Product::Value;
+  using Stored = typename Product::Stored;
   constexpr int side = Product::kTile;
   const int64_t pitch = end + Product::kDepth;  // entries that must not be looked at
   std::mt19937 generator(1);
   std::normal_distribution<double> normal;
-  // Exactly as many rows as there are: AddressSanitizer sees one too many.
   std::vector<T> a(size_t(rows_a * pitch)), b(size_t(rows_b * pitch)), c(side * side, T(-99));
   for (auto* values : {&a, &b})
     for (T& x : *values) x = T(normal(generator));
-  launch("multiply_tile", multiply_tile<Product, T>, {}, Product::kThreads, cudaStream_t(nullptr),
-         Panel<T>{a.data(), pitch, rows_a}, Panel<T>{b.data(), pitch, rows_b}, begin, end,
-         c.data());
+  const auto left = store<typename Product::Rows>(a, pitch);
+  const auto right = store<typename Product::Rows>(b, pitch);
+  launch("multiply_tile", multiply_tile<Product>, {}, Product::kThreads, cudaStream_t(nullptr),
+         simcore::cuda::DynamicShared{Product::kSharedBytes},
+         Panel<Stored>{left.data(), pitch, rows_a}, Panel<Stored>{right.data(), pitch, rows_b},
+         begin, end, c.data());
   double worst = 0;
   for (int64_t i = 0; i < side; i++)
     for (int64_t j = 0; j < side; j++) {
@@ -59,15 +84,40 @@ double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   return worst;
 }
 
-// Both a whole tile and one with rows missing; three steps, so that a read-ahead is stored twice.
+// Both a whole tile and one with rows missing; more steps than there are stages, and fewer.
 template <typename Product>
 void check_product(double bound) {
   const int64_t depth = Product::kDepth, side = Product::kTile;
-  CHECK(worst_error<Product>(side, side, 0, 3 * depth) < bound);
-  CHECK(worst_error<Product>(side - 7, 3, depth, 3 * depth) < bound);
+  for (const bool late : {false, true}) {
+    simcore::cuda::copies_arrive_late = late;
+    CHECK(worst_error<Product>(side, side, 0, 6 * depth) < bound);
+    CHECK(worst_error<Product>(side - 7, 3, depth, 3 * depth) < bound);
+    CHECK(worst_error<Product>(3, side - 7, depth, 2 * depth) < bound);
+  }
+}
+
+template <typename Rows>
+void check_rows(double bound) {
+  std::mt19937 generator(2);
+  std::normal_distribution<double> normal;
+  std::vector<typename Rows::Value> values(64);
+  for (auto& x : values) x = typename Rows::Value(normal(generator));
+  const auto stored = store<Rows>(values, 32);
+  for (int64_t i = 0; i < 64; i++) {
+    const auto* row = &stored[size_t(i / 32 * 32 * Rows::kPlanes)];
+    CHECK_NEAR(double(Rows::get(row, 32, i % 32)), double(values[size_t(i)]),
+               bound * std::fabs(double(values[size_t(i)])));
+  }
 }
 
 }  // namespace
+
+TEST(rows_hold_what_was_put) {
+  check_rows<PlainRows<double>>(0);
+  check_rows<SplitRows<3>>(0);  // float32's 24 bits, and nothing lost
+  check_rows<SplitRows<2>>(0x1p-17);
+  check_rows<SplitRows<1>>(0x1p-8);
+}
 
 TEST(plain_products) {
   check_product<PlainProduct<float>>(0x1p-21);

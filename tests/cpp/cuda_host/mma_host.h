@@ -1,10 +1,11 @@
-// The instructions of csrc/cuda/mma.cuh on the host, from the fragment layouts of the PTX manual
-// (sections "ldmatrix" and "Matrix fragments for mma.m16n8k16"), written apart from their use.
+// The instructions of csrc/cuda/mma.cuh on the host, from the PTX manual (sections "ldmatrix",
+// "Matrix fragments for mma.m16n8k16" and "cp.async"), written apart from their use.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -41,6 +42,55 @@ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
       d[e] += x * y;
     }
   }
+}
+
+// Asynchronous copies arrive at any time between their issue and the wait for them. They do so at
+// either end of it, for all copies of a launch alike: a wait that is missing leaves old numbers, a
+// barrier that is missing lets new ones come too early.
+inline bool copies_arrive_late = false;
+
+struct PendingCopy {
+  uint16_t* to;
+  const uint16_t* from;
+  bool exists;
+  bool ends_group;
+
+  void arrive() const {
+    if (to == nullptr) return;
+    for (int e = 0; e < 8; e++) to[e] = exists ? from[e] : uint16_t(0);
+  }
+};
+
+// Of the running thread, in the order of issue; those before `arrived` are here.
+struct PendingCopies {
+  std::vector<PendingCopy> copies;
+  size_t arrived = 0;
+};
+inline PendingCopies& pending_copies() {
+  static std::array<PendingCopies, 1024> of_threads;
+  return of_threads[threadIdx.x];
+}
+
+inline void copy_or_clear(uint16_t* to, const uint16_t* from, bool exists) {
+  if (reinterpret_cast<uint64_t>(to) % 16 != 0 || reinterpret_cast<uint64_t>(from) % 16 != 0)
+    std::abort();
+  const PendingCopy copy{to, from, exists, false};
+  if (copies_arrive_late)
+    pending_copies().copies.push_back(copy);
+  else
+    copy.arrive();
+}
+
+inline void commit_copies() { pending_copies().copies.push_back({nullptr, nullptr, false, true}); }
+
+template <int pending>
+void wait_for_copies() {
+  PendingCopies& mine = pending_copies();
+  int groups = 0;
+  size_t end = mine.copies.size();
+  while (end > mine.arrived && (groups += mine.copies[end - 1].ends_group) <= pending) end--;
+  for (; mine.arrived < end; mine.arrived++) mine.copies[mine.arrived].arrive();
+  if (mine.arrived == mine.copies.size()) mine = {};
 }
 
 }  // namespace simcore::cuda
