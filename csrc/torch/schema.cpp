@@ -1,5 +1,6 @@
 // Every operator of simcore, in one page. Implementations: <name>_cpu.cpp, <name>_cuda.cpp; fake
-// kernels and derivatives: simcore/_ops.py; twins: simcore/reference/.
+// kernels and derivatives: simcore/_ops.py (of a coupling: coupling_autograd.cpp); twins:
+// simcore/reference/.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
