@@ -237,9 +237,10 @@ def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
     """The second derivative, in differentiable operations.
 
-    The first (csrc/torch/coupling_autograd.cpp) is ``(v e, (v x e + l) w, v)``, or inverse ``(v e, -(v y + l) w, -v e)``, as functions
-    of ``v = grad_y``, ``l = grad_log_det``, what was kept and ``s_raw``; ``e = exp(s)``, inverse
-    ``exp(-s)``, and ``w = ds / ds_raw``. ``(a, b, c)`` are the cotangents of these three.
+    The first (csrc/torch/coupling_autograd.cpp) is ``(v e, (v x e + l) w, v)``, or inverse
+    ``(v e, -(v y + l) w, -v e)``, as functions of ``v = grad_y``, ``l = grad_log_det``, what was
+    kept and ``s_raw``; ``e = exp(s)``, inverse ``exp(-s)``, and ``w = ds / ds_raw``. ``(a, b, c)``
+    are the cotangents of these three.
     """
     v, l, kept, params = (t.to(a.dtype) for t in ctx.saved_tensors)
     b, c = grad_params.chunk(2, dim=-1)
