@@ -30,7 +30,7 @@ class Job:
 def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int = 200) -> Job:
     """Layers of which 99 % of the variance lies in about `kept` directions; bases and all pairs.
 
-    The loop's times count once for every so many pairs: all would take it minutes.
+    torch's loop takes the bases of a few layers and as many pairs: all would take it minutes.
     """
     from simcore import bases, svcca_grid
 

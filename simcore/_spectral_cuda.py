@@ -20,6 +20,7 @@ from simcore._inputs import check_finite
 from simcore._polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
+JACOBI_STATIC = 2048  # bytes of shared memory that it takes beside two matrices, and some to spare
 MAX_BATCH = 4096  # matrices at a time: enough to fill any device
 PADDING = 16  # widths are filled up to a multiple: truncation leaves every layer another width
 
@@ -205,7 +206,7 @@ def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor,
 
 
 def _most_matrices(bytes_each: int, bound: int) -> int:
-    return max(1, min(MAX_BATCH, bound // bytes_each))
+    return max(1, min(MAX_BATCH, bound // max(1, bytes_each)))
 
 
 def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
@@ -250,17 +251,18 @@ def nuclear_norms(
     return grid.masked_fill(undefined, float("nan")), norm_x, norm_y
 
 
-def _takes_jacobi(layers: Sequence[Tensor]) -> bool:
-    """Whether our own kernel decomposes the products of these bases."""
-    return all(
-        t.is_cuda and t.dtype == torch.float32 and _padded(t.shape[1]) <= MOST_JACOBI
-        for t in layers
-    )
+def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether our own kernel decomposes matrices ``[rows, columns]``, or their transposes."""
+    if device.type != "cuda" or dtype != torch.float32 or max(rows, columns) > MOST_JACOBI:
+        return False
+    smaller = min(rows, columns)
+    needed = dtype.itemsize * smaller * (rows + columns) + JACOBI_STATIC
+    return needed <= torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Thin SVDs ``[B, k, l]`` as `torch.linalg.svd` gives them; small ones by our own kernel."""
-    if not m.is_cuda or m.dtype != torch.float32 or max(m.shape[1:]) > MOST_JACOBI:
+    if not _takes_jacobi(*m.shape[1:], m.dtype, m.device):
         return torch.linalg.svd(m, full_matrices=False)
     if m.shape[1] < m.shape[2]:
         v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
@@ -305,7 +307,8 @@ def pwcca(
     """
     everything = [*u_x, *weighted_x, *u_y]
     dtype = functools.reduce(torch.promote_types, [t.dtype for t in everything])
-    pad = _takes_jacobi([*u_x, *u_y])
+    widest = _padded(max(basis.shape[1] for basis in (*u_x, *u_y)))
+    pad = _takes_jacobi(widest, widest, dtype, u_x[0].device)
     bound = memory_bound(max_memory, u_x[0])
     grid = torch.ones((len(u_x), len(u_y or u_x)), dtype=torch.float64, device=u_x[0].device)
     counts_x, counts_y = (

@@ -1,10 +1,13 @@
 """The operators of affine couplings as torch sees them: registration, derivatives, compilation."""
 
+import functools
+
 import pytest
 import tolerance
 import torch
 from cases import DTYPES, HALVES
 from couplings import CLAMP, entries, formula
+from torch.utils.checkpoint import checkpoint
 
 from simcore._ops import affine_coupling, affine_coupling_backward
 
@@ -125,3 +128,18 @@ def test_compiles_whole(inverse):
     want, got = (torch.autograd.grad(f(*inputs), inputs) for f in (loss, compiled))
     for one, other in zip(got, want, strict=True):
         tolerance.assert_same(one, other, torch.float32)
+
+
+@DIRECTIONS
+@SHAPES
+def test_checkpointed_activations_are_computed_again(shape, inverse):
+    """Unpacking what was saved runs, and records, the forward pass a second time."""
+
+    def gradients(run):
+        inputs = leaves(shape)
+        y, log_det = run(lambda *t: affine_coupling(*t, CLAMP, inverse), *inputs)
+        return torch.autograd.grad(y.sum() + log_det.sum(), inputs)
+
+    again = gradients(functools.partial(checkpoint, use_reentrant=False))
+    for one, other in zip(again, gradients(lambda f, *t: f(*t)), strict=True):
+        assert torch.equal(one, other)

@@ -1,5 +1,7 @@
 """The spectral operators of a CUDA device on CPU tensors: the CPU tests' jobs and tolerances."""
 
+import functools
+
 import numpy as np
 import pytest
 import test_measures_accuracy
@@ -99,7 +101,9 @@ def test_memory_only_cuts_batches(bound, against):
 @pytest.mark.parametrize("filled", [False, True], ids=["own-widths", "filled-widths"])
 def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
     # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
-    monkeypatch.setattr(_spectral_cuda, "_takes_jacobi", lambda bases: filled)
+    monkeypatch.setattr(_spectral_cuda, "_takes_jacobi", lambda *_: filled)
+    svd = functools.partial(torch.linalg.svd, full_matrices=False)
+    monkeypatch.setattr(_spectral_cuda, "singular_systems", svd)
     x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
     weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
     got = _spectral_cuda.OPERATORS["pwcca"](x, weighted, y, bound)

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;
+  static_assert(side * side % Product::kDepth == 0);
   const Place place = pairs.place(blockIdx.x, side);
   const int64_t a0 = place.row * side, b0 = place.column * side;
   const int64_t stride = entries * Product::Rows::kPlanes;

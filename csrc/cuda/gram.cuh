@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   using T = typename Product::Value;
   using Out = EntryRows<Product, entry>;
   constexpr int64_t side = Product::kTile, planes = Product::Rows::kPlanes;
+  static_assert(kPitchUnit % Product::kDepth == 0 && kContractDepth % Product::kDepth == 0);
   const DeviceLayer layer = g.layers[blockIdx.y];
   const Place place = g.block.place(g.first_tile + blockIdx.x, side);
   const int64_t before = layer.packed_column - g.packed_origin;

@@ -1,14 +1,14 @@
 // Batched one-sided Jacobi in shared memory.
 //
-// Math      core/jacobi_math.h: rotations from the right make the columns of M orthogonal: M V = U
-// S. Shapes    one matrix [rows, columns], both at most kMostJacobi, a block; column by column in
+// Math      core/jacobi_math.h: rotations from the right make the columns of M orthogonal, M V =
+//           U S. Columns of zeros are never rotated.
+// Shapes    one matrix [rows, columns], both at most kMostJacobi, a block; column by column in
 //           shared memory, V below M.
 // Plan      sweeps of a tournament of the columns, a warp a pair; until a sweep rotates nothing,
 //           kMostSweeps at most. Then the columns are ranked by length.
-// Cost      18 rows columns^2 flops a sweep and half as many for V; 6 to 10 sweeps.
-// Numerics  float32; singular values to a few eps of the largest, each vector to a few eps over its
-//           value's distance from the next: one-sided Jacobi keeps small values, too, to eps
-//           relative for matrices whose columns differ in length alone.
+// Cost      18 rows columns^2 flops a sweep and half as many for V.
+// Numerics  float32, lengths in float64; the factors multiply to M within 3e-6 of the largest
+//           singular value (tests).
 // Twin      torch.linalg.svd in float64 (tests)
 #include "cuda/jacobi.h"
 

@@ -25,7 +25,8 @@ class TensorProduct {
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
-  static constexpr int kStages = parts == 3 ? 3 : 4;  // what a multiprocessor of 8.0 has room for
+  // 96, 96 and 64 kB: what a block may have on every device from 8.0 on is 99.
+  static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
 
   // As PlainProduct's.
@@ -103,7 +104,8 @@ class TensorProduct {
 #pragma unroll
         for (int p = 0; p < parts; p++) {
           const Stored* from = first_ + (int64_t(i) * kRowsAtOnce * parts + p) * panel_.pitch + k;
-          copy_or_clear(&planes[p][row][place_of(row, piece_)], exists ? from : first_, exists);
+          copy_or_clear(&planes[p][row][place_of(row, piece_)], exists ? from : panel_.data,
+                        exists);
         }
       }
     }

@@ -22,7 +22,8 @@ struct PlainRows {
   __device__ static __forceinline__ T get(const Stored* row, int64_t, int64_t k) { return row[k]; }
 };
 
-// The nearest bfloat16, ties to even, as its bits; x is left with the rest.
+// The nearest bfloat16, ties to even, as its bits; x is left with the rest. NaN may become 0:
+// layers that hold one are counted while they are centred.
 __device__ __forceinline__ uint32_t take_bfloat16(float& x) {
   const uint32_t bits = __float_as_uint(x);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
@@ -31,7 +32,8 @@ __device__ __forceinline__ uint32_t take_bfloat16(float& x) {
 }
 
 // x = x_1 + x_2 + x_3, every x_p the bfloat16 nearest to what the former ones leave, a plane each.
-// Three hold all of float32's 24 bits. Split when they are stored, once, and not by every product
+// Three hold all of float32's 24 bits (of numbers above
+// 2^-110; layers are scaled). Split when they are stored, once, and not by every product
 // that reads them: that would take longer than the product.
 template <int parts>
 struct SplitRows {

@@ -45,11 +45,12 @@ struct AffineCoupling : torch::autograd::Function<AffineCoupling> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const double clamp = ctx->saved_data["clamp"].toDouble();
     const bool inverse = ctx->saved_data["inverse"].toBool();
+    // Before any guard: a hook that unpacks may compute, and record, the forward pass once more.
+    const variable_list kept = ctx->get_saved_variables();
     // Nobody differentiates the gradients: what would record them need not be asked.
     std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
     if (!at::GradMode::is_enabled()) guard.emplace();
-    const auto [grad_x, grad_params] =
-        call_backward(grads, ctx->get_saved_variables(), clamp, inverse);
+    const auto [grad_x, grad_params] = call_backward(grads, kept, clamp, inverse);
     return {grad_x, grad_params, at::Tensor(), at::Tensor()};
   }
 };

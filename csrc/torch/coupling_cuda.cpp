@@ -9,15 +9,15 @@
 namespace simcore {
 namespace {
 
+void check_on(const at::Tensor& tensor, const char* name, const at::Device& device) {
+  TORCH_CHECK_VALUE(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
+                    tensor.device());
+}
+
 class OnCuda {
  public:
   explicit OnCuda(const at::Tensor& x) : guard_(x.device()) {}
 
-  void check(const at::Tensor& tensor, const char* name) const {
-    const at::Device device = guard_.current_device();
-    TORCH_CHECK_VALUE(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
-                      tensor.device());
-  }
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) const {
     return empty_on(guard_.current_device(), shape, dtype);
   }
@@ -39,9 +39,8 @@ class OnCuda {
 std::tuple<at::Tensor, at::Tensor> affine_coupling_cuda(const at::Tensor& x,
                                                         const at::Tensor& params, double clamp,
                                                         bool inverse) {
-  const OnCuda backend(x);
-  backend.check(params, "params");
-  return couple_on(backend, x, params, clamp, inverse);
+  check_on(params, "params", x.device());  // before a guard, which a CPU has none of
+  return couple_on(OnCuda(x), x, params, clamp, inverse);
 }
 
 std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tensor& grad,
@@ -49,11 +48,10 @@ std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tenso
                                                                  const at::Tensor& kept,
                                                                  const at::Tensor& params,
                                                                  double clamp, bool inverse) {
-  const OnCuda backend(kept);
-  backend.check(params, "params");
-  backend.check(grad, "grad");
-  backend.check(grad_log_det, "grad_log_det");
-  return couple_gradients_on(backend, grad, grad_log_det, kept, params, clamp, inverse);
+  check_on(params, "params", kept.device());
+  check_on(grad, "grad", kept.device());
+  check_on(grad_log_det, "grad_log_det", kept.device());
+  return couple_gradients_on(OnCuda(kept), grad, grad_log_det, kept, params, clamp, inverse);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "../check.h"
 #include "../naive.h"
 #include "cuda_runtime.h"
+#include "mma_host.h"
 
 using naive::DType;
 using simcore::Estimator;
@@ -176,6 +177,7 @@ TEST(the_sequence_with_products_of_tensor_cores) {
   HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
   problem.variant = Variant::tensor;
   problem.precision = Precision::medium;
+  simcore::cuda::copies_arrive_late = true;
   const Result result = compute(problem);
   problem.variant = Variant::plain;
   const Result plain = compute(problem);
