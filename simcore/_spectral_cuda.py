@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -257,12 +258,13 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
         return False
     smaller = min(rows, columns)
     needed = dtype.itemsize * smaller * (rows + columns) + JACOBI_STATIC
-    return needed <= torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks this one:
+    return bool(needed <= properties.shared_memory_per_block_optin)
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Thin SVDs ``[B, k, l]`` as `torch.linalg.svd` gives them; small ones by our own kernel."""
-    if not _takes_jacobi(*m.shape[1:], m.dtype, m.device):
+    if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
         return torch.linalg.svd(m, full_matrices=False)
     if m.shape[1] < m.shape[2]:
         v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
