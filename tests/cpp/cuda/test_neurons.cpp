@@ -2,8 +2,8 @@
 // under the address and thread sanitizers.
 //
 // Mutations of a scratch copy that these tests were seen to catch
-//   by wrong values     the first barrier of match_neurons' strips, the barrier of pack_neurons, the
-//                       check of constant neurons, the check of the layer's width in seek_best
+//   by wrong values     the first barrier of match_neurons' strips, the barrier of pack_neurons,
+//                       the check of constant neurons, that of the layer's width in seek_best
 //   ThreadSanitizer     the second barrier of the strips
 //   AddressSanitizer    the width check of pack_neurons' stores
 #include "cuda/neurons.h"
