@@ -1,7 +1,7 @@
 """Nuclear norms of many small matrices at once, by matrix products alone.
 
-Singular values of thousands of small matrices are what GPUs are slow at. The trace of M with its
-polar factor is the sum of them, and the factor comes from a short polynomial iteration.
+The trace of M with its polar factor is the sum of its singular values, and the factor comes from a
+short polynomial iteration, of which every step is a product for the whole batch.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from simcore._polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes beside two matrices, and some to spare
-MAX_BATCH = 4096  # matrices at a time: enough to fill any device
+MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are filled up to a multiple: truncation leaves every layer another width
 
 
@@ -156,19 +156,14 @@ def _fill(parts: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -
 
 def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack, _Stack]]:
     """All pairs of stacks, or one of (a, b) and (b, a) where `y` is None, in `bound` bytes."""
-    if y is None:
-        chunks = x.chunks(bound // 2)
-        for at, rows in enumerate(chunks):
-            left = [x.stack(members) for members in rows]
-            yield from ((a, b) for first, a in enumerate(left) for b in left[first:])
-            for columns in chunks[at + 1 :]:
-                right = [x.stack(members) for members in columns]
-                yield from ((a, b) for a in left for b in right)
-        return
-    for rows in x.chunks(bound // 2):
+    chunks = x.chunks(bound // 2)
+    for at, rows in enumerate(chunks):
         left = [x.stack(members) for members in rows]
-        for columns in y.chunks(bound // 2):
-            right = [y.stack(members) for members in columns]
+        if y is None:
+            yield from ((a, b) for first, a in enumerate(left) for b in left[first:])
+        other, others = (x, chunks[at + 1 :]) if y is None else (y, y.chunks(bound // 2))
+        for columns in others:
+            right = [other.stack(members) for members in columns]
             yield from ((a, b) for a in left for b in right)
 
 
@@ -258,7 +253,7 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
         return False
     smaller = min(rows, columns)
     needed = dtype.itemsize * smaller * (rows + columns) + JACOBI_STATIC
-    properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks this one:
+    properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the next one
     return bool(needed <= properties.shared_memory_per_block_optin)
 
 

@@ -130,6 +130,22 @@ def test_chunks_hold_every_layer_once_and_no_more_than_asked():
     assert side.chunks(1) == [[[0]], [[2]], [[3]], [[1]], [[4]]]
 
 
+@pytest.mark.parametrize("bound", [1, 50, 1000])
+@pytest.mark.parametrize("others", [None, 3])
+def test_stacks_meet_once(bound, others):
+    def side(widths):
+        return _spectral_cuda._Side(widths, [10] * len(widths), tuple)
+
+    x, y = side([16, 48, 16, 32]), others and side([16] * others)
+    met = [
+        tuple(sorted(pair)) if y is None else pair
+        for a, b in _spectral_cuda._stack_pairs(x, y, bound)
+        for pair in ((i, j) for i in a for j in b if a is not b or i <= j)
+    ]
+    wanted = [(i, j) for i in range(4) for j in (range(i, 4) if y is None else range(others))]
+    assert sorted(met) == wanted
+
+
 def test_every_layer_is_centred_once(monkeypatch):
     centred = []
     of_one = _spectral_cuda._centred

@@ -33,8 +33,7 @@ __device__ __forceinline__ uint32_t take_bfloat16(float& x) {
 
 // x = x_1 + x_2 + x_3, every x_p the bfloat16 nearest to what the former ones leave, a plane each.
 // Three hold all of float32's 24 bits, of numbers above 2^-110 (layers are scaled). Split when they
-// are stored, once, and not by every product that reads them: that would take longer than the
-// product.
+// are stored: once, and not once for every product that reads them.
 template <int parts>
 struct SplitRows {
   using Value = float;

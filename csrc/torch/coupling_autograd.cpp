@@ -1,6 +1,6 @@
 // The derivative of simcore::affine_coupling, which is simcore::affine_coupling_backward; the
-// second is in simcore/_ops.py. In C++ because a stack of couplings calls it at every step: from
-// Python, recording and running it takes longer than a coupling of a few hundred rows.
+// second is in simcore/_ops.py. In C++ because a stack of couplings calls it at every step of a
+// training: neither recording nor running it goes through the interpreter.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>

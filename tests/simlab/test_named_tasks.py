@@ -4,12 +4,11 @@ import dataclasses
 
 import datasets
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.metrics
 from scipy import stats
 from taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
-from tinymodels import GOOD, LAYERS, save_tiny_model
+from tinymodels import LAYERS, save_tiny_model
 
 from simlab.baselines import majority_row, tfidf_row
 from simlab.batches import batches, collator, encode
@@ -19,7 +18,6 @@ from simlab.models import load_classifier, load_tokenizer
 from simlab.representations import load_representations
 from simlab.sources import resolve
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
-from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
 from simlab.truncate import TruncationOptions, truncate
 
 LIBRARY = {
@@ -379,30 +377,3 @@ def test_a_folder_without_a_name_is_a_data_set_of_its_own(folders):
     task = load_task(str(folders["rte"]))
     assert (task.name, task.is_pair, task.label_names) == ("rte", True, ("0", "1"))
     assert (len(task.train), len(task.heldout)) == (TRAIN, HELDOUT)
-
-
-def test_twins_are_one_group():
-    texts = pd.Series(
-        [
-            "if the film is dull what happens to the cast of the plot",
-            "if the film is bright what happens to the cast of the plot",
-            "some music with scenes",
-        ]
-    )
-    first, second, third = group_twins(texts, TWIN_SIMILARITY)
-    assert first == second != third
-    assert len(set(group_twins(pd.Series(GOOD), TWIN_SIMILARITY))) == len(GOOD)
-
-
-@pytest.mark.assets
-def test_quartz_keeps_twins_on_one_side_and_imdb_has_reviews():
-    task = load_task("quartz")
-    texts = pd.Series([*task.train.texts, *task.heldout.texts])
-    groups = group_twins(texts, TWIN_SIMILARITY)
-    cut = len(task.train)
-    assert not {*groups[:cut]} & {*groups[cut:]}
-    assert (len(task.heldout), task.metric) == (772, "accuracy")
-    assert len(task.train) + len(task.heldout) <= 3860 - 16  # sixteen are there twice
-    assert task.heldout.labels.mean() == pytest.approx(0.5, abs=0.05)
-    imdb = load_task("imdb", TaskOptions(train_size=100))
-    assert (len(imdb.train), len(imdb.heldout)) == (100, 5000)
