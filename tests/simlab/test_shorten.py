@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
-from tolerance import BATCHED_STATES
+from tolerance import assert_same_forward
 
 from simlab import batches
 from simlab.advice import advice_rows, describe_advice, fewest_layers
@@ -46,7 +46,7 @@ def test_a_trained_head_goes_along(tmp_path, review_task):
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
     found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
     wanted = truncate(source, review_task, 64, "tuned", TUNED).logits[KEPT]
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
+    assert_same_forward(found, wanted)
     untuned = truncate(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
     assert not np.allclose(found, untuned)
 
@@ -59,7 +59,7 @@ def test_the_tokenizer_is_that_of_the_model_before_fine_tuning(tmp_path, review_
     short = resolve(str(tmp_path / "short"))
     found = predict_logits(load_classifier(short), load_tokenizer(short), review_task.heldout, 64)
     wanted = truncate(source, review_task, 64, "tuned-orig", options).logits[KEPT]
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
+    assert_same_forward(found, wanted)
 
 
 def test_multiple_choice(tmp_path):
