@@ -54,9 +54,9 @@ FLOAT32_SELF = 1e-5
 ATTENTION_ROW_SUM = 1e-5
 # Two float32 forward passes of one model, in units of the largest magnitude of what is compared.
 # Another batch size, padding, number of threads or instruction set sums every product in another
-# order, in every layer anew, and no two kinds of processor agree on it. The worst that the suite has
-# seen is 1.4e-6; the bound leaves room for processors that it has not seen. A wrong token, mask or
-# layer moves the largest entries by 1e-2 and more.
+# order, in every layer anew, and no two kinds of processor agree on it. The worst seen by the suite
+# is 1.4e-6; the bound leaves room for processors that it has not met. A wrong token, mask or layer
+# moves the largest entries by 1e-2 and more.
 FORWARD_RELATIVE = 2e-5
 # Weights of a head after dozens of float32 steps, beside those of a head that was trained alone.
 HEAD_TRAINING = 1e-3
@@ -173,7 +173,7 @@ def assert_inverse(result, x, dtype: torch.dtype) -> None:
 
 
 def assert_same_forward(result, other) -> None:
-    """Fail when two float32 forward passes of a model differ by more than the order of their sums."""
+    """Fail when two float32 forward passes differ by more than the order of their sums."""
     _assert_relative(result, other, FORWARD_RELATIVE)
 
 
