@@ -119,7 +119,7 @@ class Run:
 
 
 def run_demo(folder: Path, config: DemoConfig) -> None:
-    """Run or continue the demo in `folder`; see the module and the README for its steps.
+    """Run or continue the demo in `folder`; see the module for its steps.
 
     Raises
     ------
