@@ -148,6 +148,7 @@ def test_an_exported_checkpoint_and_a_third_fine_tuning_keep_them_all(
     found = read_evaluation(third)["splits"]
     assert found[:2] == earlier
     assert (found[2]["train_size"], found[2]["split_seed"]) == (30, 3)
+    assert len(load_task_of([third], str(reviews), OPTIONS).train) == 30  # the last one decides
 
 
 def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, tmp_path):
@@ -160,7 +161,8 @@ def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, t
 def note_one_split(folder):
     """As the versions wrote it that noted the last split alone."""
     evaluation = read_evaluation(folder)
-    write_json(folder / EVALUATION, {**evaluation, "split": evaluation.pop("splits")[-1]})
+    splits = evaluation.pop("splits")
+    write_json(folder / EVALUATION, {**evaluation, "split": splits[-1]})
 
 
 def note_no_split(folder):
@@ -202,7 +204,9 @@ def test_a_checkpoint_without_a_record_is_noted_where_its_rows_may_leak(
     (line,) = notes(reviews)
     assert line.startswith(NOTE.format(checkpoint))
     assert all(option in line for option in SPLIT if str(option).startswith("--"))
-    assert notes(reviews, *SPLIT) == []  # a split of the user's own
+    own = ("--train-size", 50, "--heldout-size", 20, "--split-seed", 5)
+    assert notes(reviews, *own) == []  # a split of the user's own
+    assert notes(reviews, *SPLIT) == []
     assert notes(reviews, *SPLIT[2:]) != []
     assert notes(other_reviews) == []  # another task
     further = tmp_path / "further"
