@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.alignstudy import HELDOUT, NUCLEAR, RELATIVE, TRAIN
+from simlab.alignstudy import HELDOUT, RELATIVE, TRAIN
 from simlab.inject import METHODS, RANDOM_LABELS
 from simlab.look import STYLE, draw_curves, heat_colours, layer_names, short
 from simlab.results import ALIGNMENT, INJECTION, WITHIN, is_alignment
+from simlab.studyfiles import NUCLEAR
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
         axis.boxplot(values, positions=range(len(layers)), widths=0.6, medianprops={"color": _BLUE})
         axis.set_xticks(range(len(layers)), layer_names(layers))
         pairs = some[["model_x", "model_y"]].drop_duplicates()
-        count = f"{len(pairs)} pair" + ("s" if len(pairs) > 1 else "")
+        count = f"{len(pairs)} ordered pair" + ("s" if len(pairs) > 1 else "")
         _finish(axis, f"{study} ({count})", "layer", _ERROR_LABEL)
         if np.isfinite(top):
             axis.set_ylim(0, top)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab import baselines
-from simlab.console import out
+from simlab.console import out, print_table
 from simlab.errors import UserError
 from simlab.extract import ExtractOptions, extract
 from simlab.files import read_json, write_json
@@ -314,7 +314,7 @@ def _summarise(run: Run, figures: list[Path]) -> None:
     for row in frame.itertuples():
         style = "bold" if row.model_x.startswith("FT[") else None
         table.add_row(_escape(row.model_x), f"{row.value:.3f}", style=style)
-    out.print(table)
+    print_table(table)
     tuned = frame["model_x"].str.startswith("FT[")
     if frame.loc[tuned, "value"].min() <= frame.loc[~tuned, "value"].max():
         out.print("[yellow]A fine-tuned model does not beat every baseline with this recipe.[/]")

@@ -8,7 +8,6 @@ maps g are fitted on training examples alone.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
-from simlab.console import err, progress
+from simlab.console import err, progress, warnings_as_notes
 from simlab.errors import UserError
 from simlab.families import family_of, layer_states
 from simlab.files import hash_json
@@ -31,6 +30,7 @@ from simlab.runtime import best_device
 from simlab.sources import ModelSource
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
     from transformers import PreTrainedModel
 
@@ -104,6 +104,10 @@ def write_injection(
 ) -> Outcome:
     """Write the metric of B with A's states in it, one row a method, to results file `path`.
 
+    A method that the states do not allow has the value nan and the reason in ``options``, under
+    ``undefined``: canonical maps need rows that differ, and at the embedding output the classifier
+    token is the same vector in every text.
+
     Raises
     ------
     UserError
@@ -127,6 +131,19 @@ def write_injection(
         return pair.rows(*names)
 
     return ensure_results(path, inputs, make, replace=replace)
+
+
+def describe_undefined(frame: pd.DataFrame) -> list[str]:
+    """One line for each reason why injected methods of a results table have no value."""
+    methods: dict[tuple[int, str], list[str]] = {}
+    for row in frame[frame["comparison"] == INJECTION].itertuples():
+        options = json.loads(row.options)
+        if "undefined" in options:
+            methods.setdefault((row.layer_x, options["undefined"]), []).append(options["method"])
+    return [
+        f"{', '.join(names)}: no value at layer {layer}: {reason}"
+        for (layer, reason), names in methods.items()
+    ]
 
 
 @contextmanager
@@ -180,6 +197,8 @@ class InjectionPair:
     b : the fine-tuned model that goes on from them
     layer : int
         Where.
+    undefined : dict of str
+        Why methods have no value, by method; filled when the maps are fitted.
     """
 
     def __init__(
@@ -195,28 +214,37 @@ class InjectionPair:
             model.to(self.device).eval()
         self.layer = self._chosen_layer()
         self.methods = self._chosen_methods()
+        self.undefined: dict[str, str] = {}
 
     def rows(self, label_a: str, label_b: str) -> list[ResultRow]:
         """The metric of every method, in the order of the methods."""
         task = self.task
         aligners, spread = self._fit()
-        predictions = self._predictions(aligners, spread)
+        labels = task.heldout.labels
+        values = {
+            method: task.score(predictions, labels)
+            for method, predictions in self._predictions(aligners, spread).items()
+        }
         return [
             ResultRow(
                 comparison=INJECTION,
                 measure=task.metric,
                 kind=self.options.tokens,
-                options=json.dumps({"method": method}),
+                options=self._options(method),
                 model_x=label_a,
                 model_y=label_b,
                 layer_x=self.layer,
                 layer_y=self.layer,
-                value=task.score(predictions[method], task.heldout.labels),
+                value=values.get(method, float("nan")),
                 n=len(task.heldout),
                 task=task.name,
             )
             for method in self.methods
         ]
+
+    def _options(self, method: str) -> str:
+        reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
+        return json.dumps({"method": method, **reason})
 
     def _chosen_layer(self) -> int:
         counts = [len(family_of(model).layers(model)) for model in (self.a, self.b)]
@@ -241,13 +269,10 @@ class InjectionPair:
         """The fitted maps by method, and mean and standard deviation of B's training states."""
         import torch
 
-        from simcore.align import METHODS as ALIGNERS
-
-        train = self.task.train
         fitted = [name for name in self.methods if name in FITTED]
         x, y = [], []
         if fitted or RANDOM_EMBEDDINGS in self.methods:
-            examples = train.head(min(self.options.fit_size, len(train)))
+            examples = self.task.train.head(self._limit()[1])
             with torch.no_grad():
                 for _, _, batch_b, own in self._batches(examples, "collecting states"):
                     states = layer_states(self.b, batch_b)[self.layer]
@@ -256,20 +281,36 @@ class InjectionPair:
         if not x:
             return {}, (torch.empty(0), torch.empty(0))
         side_x, side_y = torch.cat(x), torch.cat(y)
-        aligners: dict[str, Aligner] = {}
-        for method in fitted:
-            trained = method in TRAINED
-            params: dict[str, Any] = {}
-            if trained:
-                params = {"seed": self.options.seed, "progress": err.is_terminal}
-            if trained and self.options.epochs is not None:
+        aligners = {name: self._fitted(name, side_x, side_y) for name in fitted}
+        found = {name: aligner for name, aligner in aligners.items() if aligner is not None}
+        return found, (side_y.mean(0), side_y.std(0))
+
+    def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
+        """The map from `x` to `y`; None, and an entry in `undefined`, if these rows allow none."""
+        from simcore.align import METHODS as ALIGNERS
+        from simcore.align import ConstantRowsError, TooFewRowsError
+
+        params: dict[str, Any] = {}
+        if method in TRAINED:
+            params = {"seed": self.options.seed, "progress": err.is_terminal}
+            if self.options.epochs is not None:
                 params["max_epochs"] = self.options.epochs
-            try:
-                with warnings_as_notes():
-                    aligners[method] = ALIGNERS[method](**params).fit(side_x, side_y)
-            except ValueError as error:
-                raise UserError(f"--method {method}, {len(side_x)} rows: {error}") from error
-        return aligners, (side_y.mean(0), side_y.std(0))
+        try:
+            with warnings_as_notes():
+                return ALIGNERS[method](**params).fit(x, y)
+        except ConstantRowsError as error:
+            self.undefined[method] = f"{error} (X is states of A, Y of B)"
+            return None
+        except TooFewRowsError as error:
+            option, size = self._limit()
+            raise UserError(f"{option} {size}, --method {method}: {error}") from error
+        except ValueError as error:
+            raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
+
+    def _limit(self) -> tuple[str, int]:
+        """The option that bounds the examples of the fit, and their number."""
+        sizes = {"--fit-size": self.options.fit_size, "--train-size": len(self.task.train)}
+        return min(sizes.items(), key=lambda size: size[1])
 
     def _predictions(
         self, aligners: dict[str, Aligner], spread: tuple[torch.Tensor, torch.Tensor]
@@ -277,7 +318,7 @@ class InjectionPair:
         import torch
 
         task, heldout = self.task, self.task.heldout
-        run = [name for name in self.methods if name != RANDOM_LABELS]
+        run = [name for name in self.methods if name not in (RANDOM_LABELS, *self.undefined)]
         shape = (len(heldout), self.b.config.num_labels)
         logits = {name: np.empty(shape, np.float32) for name in run}
         noise = torch.Generator().manual_seed(self.options.seed)
@@ -350,16 +391,6 @@ class InjectionPair:
                     f"--tokens {ALL}: wanted models that cut texts into the same tokens, found "
                     f"{self.names[0]} and {self.names[1]} to differ in example {example}"
                 )
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Print what aligners warn of, such as a loss that became NaN, as notes of the command."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        err.print(f"[yellow]note:[/] {message}")
 
 
 def _flat(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -3,7 +3,7 @@
 `plot_grids` follows Phang et al. 2021, figure 1: one heatmap per comparison, one colour scale.
 `plot_truncation` follows their figure 3: the metric when layer l goes straight to the head.
 Grids of several models at once and localization scores are drawn by `modelplots`, the triangles of
-skipped spans by `skipplots`.
+skipped spans by `skipplots`, what `CKACallback` recorded by `trainingplots`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from simlab.results import (
     LOCALIZATION,
     MAJORITY,
     SKIPPING,
+    TRAINING_CKA,
     TRUNCATIONS,
     is_alignment,
     is_joint,
 )
 from simlab.skipplots import plot_skipping
+from simlab.trainingplots import plot_training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +120,10 @@ def plot_results(
         files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
     for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
         files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
+    records = frame[frame["comparison"] == TRAINING_CKA]
+    for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
+        name = f"{task}-{TRAINING_CKA}-{kind}-{estimator}"
+        files += _save(plot_training(rows), folder / name, formats)
     for name, figure in alignment_figures(alignment).items():
         files += _save(figure, folder / name, formats)
     if not files:

@@ -28,6 +28,8 @@ from simlab.kinds import ATTENTION, KINDS, Rows
 from simlab.runtime import versions
 
 MANIFEST = "manifest.json"
+# How a message about too few rows goes on.
+MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from simlab.jobs import Outcome, run_job
 from simlab.models import load_classifier, load_tokenizer
 from simlab.runtime import best_device
 from simlab.sources import ModelSource
-from simlab.splits import read_split_record
+from simlab.splits import read_split_records
 from simlab.truncate import TruncationOptions, require_classifier, truncate, tuning_inputs
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def export(
             "metric": task.metric,
             "value": task.score(predictions_of(logits, task), task.heldout.labels),
             "n": len(task.heldout),
-            "split": read_split_record(checkpoint),
+            "splits": read_split_records(checkpoint),
             "layers": layers,
             "mode": mode,
         }

@@ -10,13 +10,15 @@ from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_t
 from tolerance import assert_same_forward
 
 from simlab import batches
-from simlab.advice import advice_rows, describe_advice, fewest_layers
+from simlab.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
+from simlab.errors import UserError
 from simlab.finetune import predict_logits
 from simlab.heads import HeadRecipe
 from simlab.models import load_classifier, load_tokenizer
 from simlab.results import to_frame
 from simlab.shorten import export, measure_checkpoint
 from simlab.sources import resolve
+from simlab.tasks import Task
 from simlab.truncate import TruncationOptions, truncate
 
 KEPT = 2
@@ -135,6 +137,12 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert describe_advice(to_frame(none)) == [
         "FT, tuned: no number of layers is within 0.1 of the whole model"
     ]
+
+
+def test_too_few_rows_to_halve_name_their_option(review_task):
+    few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
+    with pytest.raises(UserError, match="--heldout-size 3: wanted at least 4 rows for --advise"):
+        check_tolerance(0.1, few)
 
 
 def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):

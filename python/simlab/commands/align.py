@@ -75,6 +75,7 @@ def inject(
     """
     from simlab import console, sources, splits, tasks
     from simlab import inject as step
+    from simlab.results import read_results
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -94,6 +95,8 @@ def inject(
             labels=(label_a, label_b),
             replace=overwrite,
         )
+    for line in step.describe_undefined(read_results(out)):
+        console.note(line)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 
 
