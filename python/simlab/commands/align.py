@@ -69,7 +69,8 @@ def inject(
 ) -> None:
     """Let B go on from g(hidden states of A) at one layer, for several maps g, and score it.
 
-    The maps are fitted on training examples, the metric is that of the held-out ones.
+    The maps are fitted on training examples, the metric is that of the held-out ones. A map that
+    the states do not allow has no value, and a note says why.
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
@@ -134,9 +135,9 @@ def align_study(
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Alignment error of every pair of models, layer by layer, and every layer's complexity.
+    """Alignment error from every model to every other, layer by layer, and layers' complexity.
 
-    One file for each pair and method; an interrupted study goes on where it was.
+    One file for each ordered pair and method; an interrupted study goes on where it was.
 
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`
