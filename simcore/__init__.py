@@ -15,6 +15,7 @@ from simcore import align as align
 from simcore import nn as nn
 from simcore import stats as stats
 from simcore._C import build_info
+from simcore._devices import free_memory
 from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
@@ -35,6 +36,7 @@ __all__ = [
     "cca_grid",
     "cka_grid",
     "distributed_attention",
+    "free_memory",
     "hsic_grid",
     "linreg_grid",
     "localization_score",

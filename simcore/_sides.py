@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -18,15 +17,12 @@ from simcore._inputs import (
     as_layers,
     check_finite,
     check_max_memory,
-    row_blocks,
     warn_caller,
 )
+from simcore._range import in_range
 from simcore.basis import Basis, Truncation, as_basis_list, decompose, per_layer_truncation
 
 LayersOrBases = Layers | Sequence[Basis]
-
-# Sums of squares of products of two such layers stay in float64's range.
-LARGEST_SQUARED, LEAST_SQUARED = 1e60, 1e-60
 
 
 def columns_of(basis: Basis) -> Tensor:
@@ -129,16 +125,6 @@ def _tensors(layers: LayersOrBases, name: str) -> list[Tensor]:
     return [layer.detach() for layer in as_layers(cast(Layers, layers), name)[0]]
 
 
-def _in_range(layer: Tensor) -> Tensor:
-    """Scaled by a power of two, to which these measures are blind, if squares could overflow."""
-    if layer.dtype != torch.float64:
-        return layer
-    largest = max(float((block - layer[0]).abs().max()) for block in row_blocks(layer))
-    if largest == 0 or LEAST_SQUARED < largest < LARGEST_SQUARED:
-        return layer
-    return layer * 2.0 ** -max(math.frexp(largest)[1], -1000)
-
-
 def _as_bases(
     layers: LayersOrBases,
     name: str,
@@ -198,9 +184,17 @@ def _workspace(left: int) -> int:
 
 
 def explained_sides(
-    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
+    x: LayersOrBases,
+    y: LayersOrBases | None,
+    *,
+    max_memory: int | None,
+    progress: bool,
+    columns: bool = False,
 ) -> ExplainedSides:
-    """The layers of X, from their bases where it holds such, and bases of Y (or of X)."""
+    """The layers of X, from their bases where it holds such, and bases of Y (or of X).
+
+    ``columns`` as in `in_range`: whether the measure does not feel the scale of a single neuron.
+    """
     from_numpy = _check(x, y)
     left = _bound(x, max_memory)
     other, name = (x, "X") if y is None else (y, "Y")
@@ -210,8 +204,9 @@ def explained_sides(
     if held is None:
         given = _tensors(x, "X")
         check_finite(given, "X")
-        layers = [_in_range(layer) for layer in given]
-        left -= sum(new.nbytes for new, old in zip(layers, given, strict=True) if new is not old)
+        scaled = in_range(given, columns=columns)
+        layers = scaled.layers
+        left -= scaled.nbytes
     else:
         layers = [_layer(basis) for basis in held]
         left -= sum(layer.nbytes for layer in layers)
@@ -243,14 +238,15 @@ def rotated_layers(
         check_finite(tensors, name)
         result = [_scores(basis) for basis in held or []]
         left -= sum(scores.nbytes for scores in result)
-        for layer in tensors:
+        scaled = in_range(tensors)
+        left -= scaled.nbytes
+        for layer in scaled.layers:
             if layer.shape[1] > layer.shape[0]:
                 parts = decompose([layer], name, [None], False, _workspace(left), progress)
                 result.append(_scores(parts[0]))
                 left -= result[-1].nbytes
             else:
-                result.append(_in_range(layer))
-                left -= 0 if result[-1] is layer else layer.nbytes
+                result.append(layer)
         return result
 
     return rotate(x, "X"), [] if y is None else rotate(y, "Y"), from_numpy, _workspace(left)

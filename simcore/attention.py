@@ -25,6 +25,7 @@ Attention = Sequence[Array] | Array  # of one layer
 Lengths = Sequence[int] | Array
 MEASURES = ("js", "pearson", "frobenius")
 ROW_SUM = 0.02  # bfloat16 rows of softmax stay within it of 1
+LARGEST_WEIGHT = 1e140  # of float64: sums of squares and of p log p stay in range
 
 
 def _as_lengths(lengths: Lengths | None) -> list[int] | None:
@@ -138,6 +139,21 @@ def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attentio
         )
 
 
+def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
+    """A ValueError where float64 weights are too large to be summed.
+
+    Weights that are never read do not count; NaN and infinity are left to the check for them.
+    """
+    for sentence in layer:
+        if sentence.dtype == torch.float64:
+            low, high = torch.aminmax(sentence.detach().tril() if causal else sentence.detach())
+            largest = max(-float(low), float(high))
+            if LARGEST_WEIGHT < largest < float("inf"):
+                raise ValueError(
+                    f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}"
+                )
+
+
 def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
     """One warning for rows that are no distributions: the divergence is not one of them."""
     for i, layer in enumerate(layers):
@@ -208,6 +224,7 @@ def attention_grid(
     ValueError
         No layers, sentences, heads or words; different sentences; arrays that are not square;
         lengths beyond T; NaN or infinite weights, or negative ones for ``js`` (layer and count);
+        float64 weights above 1e140;
         an unknown option; a `max_memory` that one row of every head does not fit into.
 
     Warns
@@ -240,6 +257,9 @@ def attention_grid(
     first = [sentence.shape[1] for sentence in layers_a[0]]
     _check_same_sentences(layers_a, "A", first)
     _check_same_sentences(layers_b, "B", first)
+    for name, layers in (("A", layers_a), ("B", layers_b)):
+        for i, layer in enumerate(layers):
+            _check_weights(layer, f"{name}[{i}]", causal)
     flat_a, flat_b = ([s for layer in side for s in layer] for side in (layers_a, layers_b))
     with progress_bar("attention_grid", progress):
         grid: Tensor = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
@@ -277,7 +297,7 @@ def distributed_attention(
     Raises
     ------
     TypeError, ValueError
-        As `attention_grid`; negative weights are fine.
+        As `attention_grid`; negative weights are fine, and large ones but for causal attention.
 
     References
     ----------
@@ -295,6 +315,8 @@ def distributed_attention(
     causal = check_flag(causal, "causal")
     sentences, from_numpy = _as_sentences(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
+    if causal:  # sums of rows; all other weights are copied as they are
+        _check_weights(sentences, "layer", causal)
     counted = [_counted_pairs(sentence.shape[1], causal) for sentence in sentences]
     sizes = [len(rows) for rows, _ in counted]
     weights = torch.empty(sum(sizes), sentences[0].shape[0], dtype=torch.float64)

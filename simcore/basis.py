@@ -14,6 +14,7 @@ from simcore._devices import check_device, memory_bound
 from simcore._inputs import Layers, as_layers, check_finite, check_max_memory, warn_caller
 from simcore._ops import principal_components
 from simcore._progress import progress_bar
+from simcore._range import SINGULAR_VALUES, SQUARED_TWICE, in_range
 
 Truncation = float | int | Sequence[int] | None
 DEVICE_BATCH = 16  # layers that a device decomposes together
@@ -22,6 +23,8 @@ DEVICE_BATCH = 16  # layers that a device decomposes together
 @dataclass(frozen=True, eq=False)
 class Basis:
     """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
+
+    ``s`` is ``singular_values * 2**exponent``.
 
     What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and
     `procrustes_grid` need of a layer.
@@ -36,8 +39,11 @@ class Basis:
     components : Tensor ``[k, p]``
         Right singular vectors, one a row.
     spectrum : Tensor ``[rank]``, float64
-        All singular values down to the numerical rank, descending; the first k belong to
-        ``vectors``.
+        All singular values down to the numerical rank, over ``2**exponent``, descending; the first
+        k belong to ``vectors``.
+    exponent : int
+        0, unless float64 could not hold the singular values of the layer, or not all their digits:
+        where the largest difference in a column is not between 2^-900 and 2^960.
 
     Notes
     -----
@@ -48,6 +54,7 @@ class Basis:
     vectors: Tensor
     components: Tensor
     spectrum: Tensor
+    exponent: int = 0
 
     @property
     def kept(self) -> int:
@@ -66,7 +73,7 @@ class Basis:
 
     @property
     def singular_values(self) -> Tensor:
-        """``[k]`` float64: those of the kept components."""
+        """``[k]`` float64: those of the kept components, over ``2**exponent``."""
         return self.spectrum[: self.kept]
 
     def truncate(self, truncation: float | int | None) -> Basis:
@@ -111,12 +118,13 @@ class Basis:
         return replace(self, vectors=self.vectors[rows])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The three tensors by name, for safetensors or `torch.save`."""
-        return {
+        """Its tensors by name, for safetensors or `torch.save`; the exponent if it is not 0."""
+        state = {
             "vectors": self.vectors,
             "components": self.components,
             "spectrum": self.spectrum,
         }
+        return {**state, "exponent": torch.tensor(self.exponent)} if self.exponent else state
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Tensor]) -> Basis:
@@ -130,7 +138,7 @@ class Basis:
             A name is missing or unknown, or the shapes do not fit together.
         """
         wanted = {"vectors", "components", "spectrum"}
-        if set(state) != wanted:
+        if set(state) - {"exponent"} != wanted:
             raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
         for name, tensor in state.items():
             if not isinstance(tensor, Tensor):
@@ -139,7 +147,8 @@ class Basis:
         k = shapes["vectors"][-1]
         if shapes["components"][0] != k or shapes["spectrum"][0] < k:
             raise ValueError(f"state: wanted k components and at least k values, got {shapes}")
-        return cls(**state)
+        tensors = {name: state[name] for name in wanted}
+        return cls(**tensors, exponent=int(state.get("exponent", torch.tensor(0))))
 
 
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
@@ -257,16 +266,22 @@ def _decompose(
     taken = 0
     for start in range(0, len(layers), step):
         chunk = layers[start : start + step]
-        needed = taken + sum(_working_bytes(*layer.shape) for layer in chunk)
+        limits = SQUARED_TWICE if standardize else SINGULAR_VALUES
+        scaled = in_range(chunk, limits, columns=standardize)
+        needed = taken + scaled.nbytes + sum(_working_bytes(*layer.shape) for layer in chunk)
         if needed > bound:
             raise ValueError(
                 f"max_memory: wanted at least {needed} bytes for the bases of {start + len(chunk)} "
                 f"of {len(layers)} layers, got {bound}"
             )
-        parts = zip(chunk, *principal_components(chunk, standardize), strict=True)
-        for cut, (layer, u, s, vt) in zip(cuts[start:], parts, strict=False):
+        # Standardised columns have no scale left.
+        exponents = [0] * len(chunk) if standardize else scaled.exponents
+        parts = zip(
+            chunk, exponents, *principal_components(scaled.layers, standardize), strict=True
+        )
+        for cut, (layer, exponent, u, s, vt) in zip(cuts[start:], parts, strict=False):
             rank = _numerical_rank(s, layer)
-            full = Basis(u[:, :rank], vt[:rank], s[:rank])
+            full = Basis(u[:, :rank], vt[:rank], s[:rank], exponent)
             basis = full.truncate(cut)
             # Columns beyond the rank are no basis; a copy, so that they do not stay in memory.
             if basis is full and rank < len(s):

@@ -15,8 +15,10 @@ from simcore._inputs import (
 )
 from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
+from simcore._range import in_range
 
 MIN_ROWS = {"biased": 2, "unbiased": 4}
+LEAST_HSIC = 1e-280  # of a layer with itself: below, float64 begins to lose digits
 
 
 class _Options:
@@ -46,9 +48,27 @@ class _Options:
         reason = f"the {self.estimator} estimator"
         return as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
 
-    def terms(
+    def scale_free_terms(
         self, layers_x: list[Tensor], layers_y: list[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """`terms` up to powers of two that belong to the layers: none leaves float64's range.
+
+        Layers are looked at, and copied, only where a self-HSIC did leave it. A compiled program
+        takes no such decision.
+        """
+        terms = self.terms(layers_x, layers_y)
+        if torch.compiler.is_compiling() or _in_range(*terms[1:]):
+            return terms
+        scaled = in_range(layers_x + layers_y)
+        if scaled.nbytes == 0:
+            return terms
+        x, y = scaled.layers[: len(layers_x)], scaled.layers[len(layers_x) :]
+        return self.terms(x, y, scaled.workspace(self.max_memory))
+
+    def terms(
+        self, layers_x: list[Tensor], layers_y: list[Tensor], max_memory: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """HSIC of all pairs and of every layer with itself, in `max_memory` if that is given."""
         terms: tuple[Tensor, Tensor, Tensor] = hsic_terms(
             layers_x,
             layers_y,
@@ -56,7 +76,7 @@ class _Options:
             self.estimator,
             self.bandwidth,
             self.method,
-            self.max_memory,
+            self.max_memory if max_memory is None else max_memory,
             self.precision,
         )
         return terms
@@ -79,6 +99,26 @@ def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
     xy = torch.where(defined, xy, 0.0) * scale_x[..., :, None] * scale_y[..., None, :]
     norms = xx[..., :, None] * yy[..., None, :]
     return torch.where(defined, xy / torch.sqrt(norms), float("nan"))
+
+
+def _in_range(xx: Tensor, yy: Tensor) -> bool:
+    """Whether all self-HSICs are numbers that float64 holds with all digits."""
+    values = torch.cat([xx.detach(), yy.detach()])
+    return bool(((values >= LEAST_HSIC) & torch.isfinite(values)).all())
+
+
+def check_representable(
+    result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
+) -> None:
+    """Where `result` is not finite, a ValueError naming the first layer whose self-HSIC is not."""
+    if torch.compiler.is_compiling() or bool(torch.isfinite(result).all()):
+        return
+    for name, values in zip(names, (xx, yy), strict=True):
+        for i in (~torch.isfinite(values)).nonzero().flatten().tolist():
+            raise ValueError(
+                f"{name}[{i}]: wanted features whose HSIC float64 can hold (it grows with their "
+                "fourth power), got more; divide them by a constant"
+            )
 
 
 def _defined(self_hsic: Tensor) -> Tensor:
@@ -130,6 +170,11 @@ def hsic_grid(
         without variance has HSIC 0 for the linear kernel and ``nan`` for the RBF kernel, whose
         bandwidth it leaves undefined.
 
+    Raises
+    ------
+    ValueError
+        Also for values beyond float64 (linear kernel: from features of about 1e77 on).
+
     References
     ----------
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
@@ -138,8 +183,13 @@ def hsic_grid(
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
     layers_x, layers_y, from_numpy = options.layers(X, Y)
     with progress_bar("hsic_grid", progress):
-        xy, xx, yy = options.terms(layers_x, layers_y)
-    if options.kernel == "rbf":
+        if options.kernel == "linear":
+            xy, xx, yy = options.terms(layers_x, layers_y)
+        else:
+            xy, xx, yy = options.scale_free_terms(layers_x, layers_y)
+    if options.kernel == "linear":
+        check_representable(xy, xx, yy)
+    else:
         warn_undefined("hsic_grid", xx, yy if layers_y else None)
     return xy.numpy() if from_numpy else xy
 
@@ -189,8 +239,9 @@ def cka_grid(
         are sums of three bfloat16 numbers (float32's 24 bits), two, or one. The CPU always computes
         at ``highest``, and float64 layers are computed in float64.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        backward pass is not bounded: it holds centred copies of the layers and their gradients.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory
+        (`free_memory`). The backward pass is not bounded: it holds centred copies of the layers and
+        their gradients.
     progress : bool
         Show a progress bar on stderr.
 
@@ -199,7 +250,8 @@ def cka_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
-        Differentiable in X and Y for the linear kernel, twice.
+        Differentiable in X and Y for the linear kernel, twice. float64 features may have any size;
+        in a program of `torch.compile` those beyond 1e70, or below 1e-70, give ``nan``.
 
     Raises
     ------
@@ -232,7 +284,7 @@ def cka_grid(
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
     layers_x, layers_y, from_numpy = options.layers(X, Y)
     with progress_bar("cka_grid", progress):
-        xy, xx, yy = options.terms(layers_x, layers_y)
+        xy, xx, yy = options.scale_free_terms(layers_x, layers_y)
     warn_undefined("cka_grid", xx, yy if layers_y else None)
     grid = normalise(xy, xx, yy)
     return grid.numpy() if from_numpy else grid

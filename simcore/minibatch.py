@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from simcore._inputs import Layers, as_layer_pair
 from simcore._ops import hsic_terms
-from simcore.cka import MIN_ROWS, normalise, warn_undefined
+from simcore.cka import MIN_ROWS, check_representable, normalise, warn_undefined
 
 
 class MinibatchCKA(nn.Module):
@@ -78,6 +78,8 @@ class MinibatchCKA(nn.Module):
                 terms = hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
         except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
+        everything = torch.cat([term.flatten() for term in terms])
+        check_representable(everything, terms[1], terms[2], names=("X_batch", "Y_batch"))
         return tuple(term.to(self.xy.device) for term in terms)
 
     def _add(self, terms: tuple[Tensor, ...], batches: Tensor | int) -> None:
@@ -97,7 +99,8 @@ class MinibatchCKA(nn.Module):
         Raises
         ------
         TypeError, ValueError
-            As `simcore.cka_grid`; also for a wrong number of layers. The state is unchanged.
+            As `simcore.cka_grid`; also for a wrong number of layers, and for features so large
+            (about 1e77) that float64 does not hold their HSIC. The state is unchanged.
         """
         self._add(self._terms(X_batch, Y_batch), 1)
 

@@ -18,6 +18,7 @@ from simcore._inputs import (
 )
 from simcore._ops import best_partners, multiple_correlations
 from simcore._progress import progress_bar
+from simcore._range import in_range
 from simcore._sides import LayersOrBases, explained_sides, warn_saturated, warn_undefined
 
 
@@ -81,7 +82,7 @@ def neuronsim_grid(
     return_partners : bool
         Also return every neuron's best value and partner.
     max_memory : int, optional
-        Bytes that may be allocated beyond inputs and results; default a quarter of what is free.
+        Bytes that may be allocated beyond inputs and results; default a quarter of the free memory.
     progress : bool
         Show a progress bar on stderr.
 
@@ -118,10 +119,11 @@ def neuronsim_grid(
     check_flag(return_partners, "return_partners")
     layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
     layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
+    scaled = in_range(layers_x + layers_y, columns=True)
+    x, y = scaled.layers[: len(layers_x)], scaled.layers[len(layers_x) :]
+    workspace = scaled.workspace(check_max_memory(max_memory))
     with progress_bar("neuronsim_grid", progress):
-        grid, best, partner = best_partners(
-            layers_x, layers_y, return_partners, check_max_memory(max_memory)
-        )
+        grid, best, partner = best_partners(x, y, return_partners, workspace)
     empty = [_constant_neurons(layer).all() for layer in layers_y]
     _warn_constant("neuronsim_grid", layers_x, torch.stack(empty) if empty else None)
     if not return_partners:
@@ -160,7 +162,7 @@ def mixedsim_grid(
     >>> mixedsim_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 16)).shape
     torch.Size([2, 3])
     """
-    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
+    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress, columns=True)
     warn_saturated("mixedsim_grid", sides.explaining, "it explains everything")
     with progress_bar("mixedsim_grid", progress):
         grid = multiple_correlations(sides.x, sides.vectors(), sides.workspace)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from cases import KERNELS
 
-from simcore import build_info, cka_grid, plan_cka
+from simcore import build_info, cka_grid, free_memory, plan_cka
 
 MB = 2**20
 
@@ -96,10 +96,16 @@ def test_the_jobs_that_were_promised_fit():
 
 
 def test_default_limit_is_a_quarter_of_what_is_free():
-    with open("/proc/meminfo") as lines:
-        free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    limit = plan_cka(shapes(2, 10, 3)).max_memory
+    limit, free = plan_cka(shapes(2, 10, 3)).max_memory, free_memory()
     assert free / 8 < limit < free / 2  # other processes come and go
+
+
+def test_no_more_memory_is_free_than_the_machine_has():
+    """What control groups leave of it is tested in tests/cpp/test_memory.cpp."""
+    with open("/proc/meminfo") as lines:
+        total = next(int(line.split()[1]) * 1024 for line in lines if "MemTotal" in line)
+    assert 0 < free_memory() < total
+    assert 0 < free_memory(torch.device("cpu")) < total
 
 
 def test_a_plan_can_be_printed():

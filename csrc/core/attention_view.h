@@ -24,7 +24,7 @@ struct AttentionProblem {
   std::vector<AttentionLayer> y;  // empty: x with itself
   AttentionMeasure measure = AttentionMeasure::js;
   bool causal = false;     // only columns j <= i of row i count, and rows are made to sum to 1
-  int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
+  int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of the free memory
 };
 
 }  // namespace simcore

@@ -30,6 +30,7 @@
 #include <string>
 
 #include "cpu/grid.h"
+#include "cpu/memory.h"
 
 namespace simcore::cpu {
 namespace {
@@ -132,7 +133,7 @@ class AttentionPass {
 
   // Columns of the buffer. Every byte that is allocated is counted here.
   int64_t plan_capacity() const {
-    const int64_t limit = problem_.max_memory > 0 ? problem_.max_memory : free_memory() / 4;
+    const int64_t limit = memory_bound(problem_.max_memory);
     int64_t longest = 0;
     for (const Row& row : rows_) longest = std::max(longest, round_up(row.length, isa_.width));
     const int64_t segments = by_sentence_ ? int64_t(problem_.x[0].size()) : 1;

@@ -2,10 +2,7 @@
 // here, so that max_memory is a bound and not a hope.
 #include "cpu/plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -13,6 +10,7 @@
 
 #include "cpu/gram_layout.h"
 #include "cpu/isa.h"
+#include "cpu/memory.h"
 
 namespace simcore::cpu {
 namespace {
@@ -174,15 +172,6 @@ int64_t round_up(int64_t value, int64_t multiple) {
 int64_t buffer_bytes(int64_t bytes) {
   return bytes >= kHugePage ? round_up(bytes, kHugePage) : bytes;
 }
-
-int64_t free_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);)
-    if (line.rfind("MemAvailable:", 0) == 0) return std::stoll(line.substr(13)) * 1024;
-  return int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2;
-}
-
-int64_t memory_bound(int64_t max_memory) { return max_memory > 0 ? max_memory : free_memory() / 4; }
 
 Plan make_plan(const PlanRequest& request) {
   const Sizes sizes(request);

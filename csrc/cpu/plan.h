@@ -22,7 +22,7 @@ struct PlanRequest {
   bool power_sums = false;  // as HsicProblem's
   bool float64 = false;     // compute type; half precisions and float32 compute in float32
   int threads = 1;
-  int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of what is free
+  int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of the free memory
 };
 
 struct Plan {
@@ -42,12 +42,6 @@ struct Plan {
 // Throws std::invalid_argument when not even the smallest tiles fit into max_memory, or when the
 // feature method is asked of the RBF kernel.
 Plan make_plan(const PlanRequest& request);
-
-// MemAvailable of /proc/meminfo where that exists, else free pages.
-int64_t free_memory();
-
-// The bound in force: max_memory itself, or a quarter of what is free for 0.
-int64_t memory_bound(int64_t max_memory);
 
 int64_t round_up(int64_t value, int64_t multiple);
 

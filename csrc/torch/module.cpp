@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include "cpu/isa.h"
+#include "cpu/memory.h"
 #include "torch/module.h"
 #include "torch/options.h"
 
@@ -83,6 +84,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   simcore::bind_plan(m);
   simcore::bind_progress(m);
   m.def("build_info", simcore::build_info);
+  m.def("free_memory", [] { return simcore::cpu::free_memory(); }, "See simcore.free_memory.");
   m.def("memory_bound", simcore::cpu::memory_bound, pybind11::arg("max_memory"),
         "The bytes that a bound of 0 (a quarter of the free memory) or more stands for.");
 }

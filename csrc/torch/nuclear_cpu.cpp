@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "cpu/memory.h"
 #include "cpu/nuclear.h"
-#include "cpu/plan.h"
 #include "torch/centred.h"
 #include "torch/options.h"
 

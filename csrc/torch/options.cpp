@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include "cpu/grid.h"
+#include "cpu/memory.h"
 #include "torch/progress.h"
 
 namespace simcore {

@@ -1,6 +1,7 @@
 // Every operator of simcore, in one page. Implementations: <name>_cpu.cpp, <name>_cuda.cpp; fake
 // kernels and derivatives: simcore/_ops.py (of a coupling: coupling_autograd.cpp); twins:
-// simcore/reference/.
+// simcore/reference/. float64 layers come in range (simcore/_range.py): sums of their entries, and
+// of squares of products of two layers where these are formed, are finite.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {

@@ -76,14 +76,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # running from a source tree
             found[package] = "not installed"
     return found
-
-
-def free_memory(device: str) -> int:
-    """Bytes that a computation on `device` could take now."""
-    if device == "cuda":
-        import torch
-
-        return torch.cuda.mem_get_info()[0]
-    import psutil
-
-    return psutil.virtual_memory().available

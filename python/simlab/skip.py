@@ -38,7 +38,7 @@ from simlab.finetune import EVALUATION_BATCH
 from simlab.jobs import Outcome
 from simlab.models import load_classifier, load_tokenizer, require_head
 from simlab.results import SKIPPING, ResultRow, ensure_results
-from simlab.runtime import best_device, free_memory
+from simlab.runtime import best_device
 from simlab.sources import ModelSource
 from simlab.truncate import require_classifier
 
@@ -157,8 +157,8 @@ def all_skip_logits(
     source
         A fine-tuned checkpoint.
     max_memory
-        Bytes for hidden states and temporaries; None is a quarter of what is free. Results do not
-        depend on it beyond rounding.
+        Bytes for hidden states and temporaries; None is a quarter of `simcore.free_memory`.
+        Results do not depend on it beyond rounding.
 
     Returns
     -------
@@ -171,6 +171,8 @@ def all_skip_logits(
         Layers that cannot be skipped, a head that does not fit the task, too little memory.
     """
     import torch
+
+    from simcore import free_memory
 
     tokenizer, model = load_tokenizer(source), load_classifier(source)
     require_head(model, source, task)

@@ -33,7 +33,7 @@ from simlab.heads import HeadRecipe, classifier_vectors, stacked_logits, train_h
 from simlab.jobs import Outcome
 from simlab.models import load_classifier, load_tokenizer, read_config, require_head
 from simlab.results import TRUNCATIONS, ResultRow, ensure_results
-from simlab.runtime import best_device, free_memory
+from simlab.runtime import best_device
 from simlab.sources import CONFIG, ModelSource, resolve
 
 if TYPE_CHECKING:
@@ -359,7 +359,9 @@ def _of_all_examples(
 
 
 def _require_memory(wanted: int) -> None:
-    free = free_memory("cpu")
+    from simcore import free_memory
+
+    free = free_memory()
     if wanted > free:
         raise UserError(
             f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "

@@ -8,6 +8,7 @@ from torch import Tensor
 from simcore import _C
 from simcore._inputs import check_finite
 from simcore._ops import median_squared_distances
+from simcore._range import in_range
 from simcore.cka import _Options
 
 BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
@@ -51,8 +52,10 @@ class CkaMeasure:
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.max_memory = checked.bandwidth, checked.max_memory
         self.x, self.y, self.from_numpy = checked.layers(X, Y)  # type: ignore[arg-type]
-        self.x, self.y = [t.detach() for t in self.x], [t.detach() for t in self.y]
-        layers = self.x + self.y
+        scaled = in_range([t.detach() for t in self.x + self.y])  # CKA does not feel it
+        layers = scaled.layers
+        self.x, self.y = layers[: len(self.x)], layers[len(self.x) :]
+        self.max_memory = scaled.workspace(self.max_memory)
         wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "check.h"
+#include "cpu/memory.h"
 
 using simcore::KernelKind;
 using simcore::cpu::make_plan;
@@ -78,8 +79,8 @@ TEST(the_workspace_stays_inside_the_bound) {
 
 TEST(the_default_bound_is_a_share_of_what_is_free) {
   const Plan plan = make_plan(request(33, {5}));
-  CHECK(simcore::cpu::free_memory() > 0);
-  CHECK(plan.max_memory > 0 && plan.max_memory < simcore::cpu::free_memory());
+  const double free = double(simcore::cpu::free_memory());
+  CHECK_NEAR(double(plan.max_memory), free / 4, free / 8);  // other processes come and go
 }
 
 int main() { return check::main(); }

@@ -125,6 +125,12 @@ def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, rev
         all_skip_logits(source, review_task, 64, max_memory=1000)
 
 
+def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
+    monkeypatch.setattr("simcore.free_memory", lambda device: 4000)
+    with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
+        all_skip_logits(source, review_task, 64)
+
+
 def test_what_lies_between_layers_is_refused(source, review_task):
     from transformers import AutoModelForSequenceClassification
 

@@ -112,6 +112,12 @@ def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, 
     assert_same_forward(found[-1], wanted)
 
 
+def test_vectors_have_to_fit_into_what_simcore_finds_free(checkpoint, review_task, monkeypatch):
+    monkeypatch.setattr("simcore.free_memory", lambda: 4000)
+    with pytest.raises(UserError, match=r"--train-size: .* found [\d,]+ bytes .* and 4,000 bytes"):
+        truncate(checkpoint, review_task, 64, "tuned", OPTIONS)
+
+
 @pytest.mark.parametrize("kind", ["regression", "pair", "choices"])
 def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
     if kind == "choices":
