@@ -13,7 +13,7 @@ def representations(count: int) -> Tensor:
 
     Computed once a machine (a minute) and kept beside the model in the user's cache.
     """
-    from simlab.assets import cache_folder
+    from simlab.store.assets import cache_folder
 
     path = cache_folder() / f"bench-minilm-reset-{count}.pt"
     if not path.exists():
@@ -29,7 +29,7 @@ def tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
     Computed once a machine and kept as `representations` are.
     """
-    from simlab.assets import cache_folder
+    from simlab.store.assets import cache_folder
 
     path = cache_folder() / f"bench-minilm-tokens-{sentences}.pt"
     if not path.exists():
@@ -41,9 +41,9 @@ def tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 
 def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
-    from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer
-    from simlab.sources import resolve
+    from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+    from simlab.models.load import load_encoder, load_tokenizer
+    from simlab.models.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")
@@ -59,9 +59,9 @@ def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 
 def _model_layers(top: int, count: int) -> Tensor:
-    from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer
-    from simlab.sources import resolve
+    from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+    from simlab.models.load import load_encoder, load_tokenizer
+    from simlab.models.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")

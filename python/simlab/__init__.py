@@ -28,7 +28,7 @@ Importing `simlab` imports nothing heavy; each module loads its libraries where 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simlab.callbacks import CKACallback
+    from simlab.training.callbacks import CKACallback
 
 __all__ = ["CKACallback"]
 
@@ -36,6 +36,6 @@ __all__ = ["CKACallback"]
 def __getattr__(name: str) -> Any:
     if name != "CKACallback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from simlab.callbacks import CKACallback
+    from simlab.training.callbacks import CKACallback
 
     return CKACallback

@@ -29,7 +29,7 @@ from simlab.commands.options import (
     when,
 )
 from simlab.errors import UserError
-from simlab.measures import help_lines
+from simlab.similarity.catalogue import help_lines
 
 KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
 USAGE_ERROR = 2
@@ -66,9 +66,9 @@ def demo(
 
     Example: `simcore demo --out runs/demo`
     """
-    from simlab.demo import DemoConfig, run_demo
-    from simlab.finetune import Recipe
+    from simlab.commands.demo import DemoConfig, run_demo
     from simlab.tasks import TaskOptions
+    from simlab.training.finetune import Recipe
 
     options = TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -117,8 +117,12 @@ def extract(
     Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
     --out runs/reps/words`
     """
-    from simlab import console, representations, sources, splits, tasks
-    from simlab import extract as step
+    from simlab import tasks
+    from simlab.models import sources
+    from simlab.representations import extract as step
+    from simlab.representations import folder as representations
+    from simlab.store import console
+    from simlab.tasks import splits
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -176,7 +180,8 @@ def grid(
     Example: `simcore grid runs/reps/words-* --joint --measure svcca --truncation 0.95
     --out runs/results/svcca.parquet`
     """
-    from simlab import console, grids
+    from simlab.similarity import grids
+    from simlab.store import console
 
     options = {
         "estimator": estimator,
@@ -208,7 +213,8 @@ def localize(
 
     Example: `simcore localize runs/results --out runs/results/localization.parquet`
     """
-    from simlab import console, localization
+    from simlab.similarity import localization
+    from simlab.store import console
 
     with continues(out):
         outcome = localization.write_localization(results, out, replace=overwrite)
@@ -235,9 +241,9 @@ def plot(
 
     Example: `simcore plot runs/demo/results --out runs/demo/figures --format svg`
     """
-    from simlab import console
-    from simlab.plots import plot_results
-    from simlab.results import read_results
+    from simlab.figures.draw import plot_results
+    from simlab.store import console
+    from simlab.store.results import read_results
 
     files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
     for file in files:

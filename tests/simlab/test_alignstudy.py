@@ -9,12 +9,12 @@ from tinymodels import LAYERS
 
 import simcore
 from simcore.align import LinearAligner
-from simlab.alignstudy import StudyOptions, nuclear_norm, split_rows, write_study
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract
-from simlab.plots import plot_results
-from simlab.representations import load_representations
-from simlab.results import read_results
+from simlab.experiments.align_study import StudyOptions, nuclear_norm, split_rows, write_study
+from simlab.figures.draw import plot_results
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.store.results import read_results
 
 LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
 
@@ -161,7 +161,7 @@ def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
 
 
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatch):
-    from simlab import alignstudy
+    from simlab.experiments import align_study as alignstudy
 
     calls = []
     original = alignstudy._Part.__call__

@@ -3,7 +3,7 @@
 import numpy as np
 from safetensors.numpy import load_file
 
-from simlab.arrays import create_safetensors
+from simlab.store.arrays import create_safetensors
 
 
 def test_the_library_reads_what_was_filled_in_any_order(tmp_path):

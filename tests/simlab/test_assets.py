@@ -2,8 +2,8 @@
 
 import pytest
 
-from simlab import assets
 from simlab.errors import UserError
+from simlab.store import assets
 
 
 def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):

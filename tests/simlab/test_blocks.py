@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from tolerance import FLOAT64_RELATIVE
 
-from simlab.blocks import GRID_COLUMNS, LOWEST_SCORE, block_rows, excess, find_blocks
 from simlab.errors import UserError
-from simlab.plots import plot_grids
-from simlab.results import BLOCK_SCORE, BLOCKS, ResultRow, read_results, to_frame, write_results
+from simlab.figures.draw import plot_grids
+from simlab.similarity.blocks import GRID_COLUMNS, LOWEST_SCORE, block_rows, excess, find_blocks
+from simlab.store.results import (
+    BLOCK_SCORE,
+    BLOCKS,
+    ResultRow,
+    read_results,
+    to_frame,
+    write_results,
+)
 
 LAYERS = 24
 

@@ -8,10 +8,10 @@ from tolerance import FLOAT32_CKA_ABSOLUTE
 
 from simcore import reference
 from simlab import CKACallback
-from simlab.batches import batches, encode
-from simlab.models import load_classifier, load_tokenizer
-from simlab.results import TRAINING_CKA, read_results
-from simlab.sources import resolve
+from simlab.models.batches import batches, encode
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.results import TRAINING_CKA, read_results
 
 STEPS = 6
 

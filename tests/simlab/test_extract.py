@@ -5,12 +5,12 @@ import pytest
 from tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
 from tolerance import ATTENTION_ROW_SUM, BATCHED_STATES
 
-from simlab.batches import encode
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract
-from simlab.models import load_encoder, load_tokenizer
-from simlab.representations import load_representations, require_same_examples
-from simlab.sources import resolve
+from simlab.models.batches import encode
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations, require_same_examples
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 
 CLOSE = {"rtol": 0, "atol": BATCHED_STATES}

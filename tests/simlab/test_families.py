@@ -8,10 +8,9 @@ import torch
 from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
 from tolerance import BATCHED_STATES
 
-from simlab.batches import batches, encode, pad
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract
-from simlab.families import (
+from simlab.models.batches import batches, encode, pad
+from simlab.models.families import (
     FAMILIES,
     apply_head,
     encoder_output,
@@ -19,11 +18,12 @@ from simlab.families import (
     layer_states,
     random_twin,
 )
-from simlab.finetune import predict_logits
-from simlab.models import load_classifier, load_config, load_encoder, load_tokenizer
-from simlab.representations import load_representations
-from simlab.sources import ModelSource, resolve
+from simlab.models.load import load_classifier, load_config, load_encoder, load_tokenizer
+from simlab.models.sources import ModelSource, resolve
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
 from simlab.tasks import Examples, Task
+from simlab.training.finetune import predict_logits
 
 NORM_FOLLOWS = ("gpt2", "modernbert")
 # Real architectures that nobody stated.

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError, WriteError
-from simlab.files import atomic_file, writing
-from simlab.jobs import run_job
-from simlab.results import ResultRow, ensure_results
+from simlab.store.files import atomic_file, writing
+from simlab.store.jobs import run_job
+from simlab.store.results import ResultRow, ensure_results
 
 SIZE = 100_000
 
@@ -71,7 +71,7 @@ def test_a_results_file_that_does_not_fit_leaves_nothing(tmp_path, small_files):
 def test_a_resumable_step_keeps_what_it_has_even_without_room_for_its_record(tmp_path, monkeypatch):
     def make(partial):
         (partial / "half").write_text("done")
-        monkeypatch.setattr("simlab.jobs.write_json", refuse)
+        monkeypatch.setattr("simlab.store.jobs.write_json", refuse)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def refuse(path, value):

@@ -13,11 +13,11 @@ import pytest
 from tinymodels import COLUMNS
 
 from simlab.errors import UserError
-from simlab.files import hash_file
-from simlab.finetune import CKA_RESULTS, Recipe, finetune, read_evaluation
-from simlab.models import load_tokenizer
-from simlab.results import read_results
+from simlab.models.load import load_tokenizer
+from simlab.store.files import hash_file
+from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
+from simlab.training.finetune import CKA_RESULTS, Recipe, finetune, read_evaluation
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 
@@ -88,7 +88,7 @@ def test_a_run_broken_off_after_its_last_step_trains_no_more(
     recipe = replace(RECIPE, epochs=0.5)
     finetune(tiny_bert, review_task, recipe, tmp_path / "whole")
     out = tmp_path / "broken"
-    monkeypatch.setattr("simlab.finetune.predict_logits", interrupt)
+    monkeypatch.setattr("simlab.training.finetune.predict_logits", interrupt)
     with pytest.raises(KeyboardInterrupt):
         finetune(tiny_bert, review_task, recipe, out)
     monkeypatch.undo()
@@ -110,7 +110,7 @@ def test_ctrl_c_says_what_is_kept_only_if_something_is(
     assert code == 130
     assert errors[-1].startswith("interrupted: nothing was finished; start again with `simcore")
     monkeypatch.undo()
-    monkeypatch.setattr("simlab.finetune.predict_logits", interrupt)  # after training
+    monkeypatch.setattr("simlab.training.finetune.predict_logits", interrupt)  # after training
     code, _, errors = simcore(*command)
     assert code == 130
     assert errors[-1].startswith(f"interrupted: finished steps of {out} are kept; continue with")
@@ -127,11 +127,11 @@ def break_at(step, monkeypatch):
         if state.global_step == step:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("simlab.trainer.ShowProgress.on_step_end", on_step_end)
+    monkeypatch.setattr("simlab.training.trainer.ShowProgress.on_step_end", on_step_end)
 
 
 def test_rows_come_in_an_order_of_seed_and_epoch():
-    from simlab.trainer import RowOrder
+    from simlab.training.trainer import RowOrder
 
     def order(seed, epoch, group_by_length):
         rows = RowOrder(range(40), 4, seed, group_by_length=group_by_length)
@@ -146,7 +146,7 @@ def test_rows_come_in_an_order_of_seed_and_epoch():
 
 
 def test_a_checkpoint_cut_short_by_a_kill_is_not_taken(tmp_path):
-    from simlab.trainer import last_checkpoint, remove_incomplete_checkpoints
+    from simlab.training.trainer import last_checkpoint, remove_incomplete_checkpoints
 
     for step, state in {9: "{}", 10: '{"epoch": 1', 11: None}.items():
         folder = tmp_path / f"checkpoint-{step}"

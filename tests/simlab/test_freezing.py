@@ -6,12 +6,12 @@ from safetensors.torch import load_file
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
-from simlab.families import family_of, layer_states
-from simlab.finetune import Recipe, finetune, read_evaluation
-from simlab.freezing import freeze_layers, parameter_counts, parse_freeze
-from simlab.models import load_classifier
-from simlab.results import FREEZING, read_results
-from simlab.sources import resolve
+from simlab.models.families import family_of, layer_states
+from simlab.models.load import load_classifier
+from simlab.models.sources import resolve
+from simlab.store.results import FREEZING, read_results
+from simlab.training.finetune import Recipe, finetune, read_evaluation
+from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 
 OWN_WEIGHTS = [name for name in ARCHITECTURES if name != "albert"]
 BATCH = {"input_ids": torch.tensor([[2, 7, 9, 3], [2, 12, 8, 3]])}

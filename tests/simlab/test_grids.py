@@ -9,13 +9,13 @@ from tolerance import FLOAT32_MEASURE
 
 from simcore import reference
 from simlab.errors import UserError
-from simlab.extract import ExtractOptions, extract
-from simlab.files import read_json, write_json
-from simlab.grids import write_grid
-from simlab.measures import MEASURES
-from simlab.representations import load_representations
-from simlab.results import joint_table, read_results
-from simlab.sources import resolve
+from simlab.models.sources import resolve
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.grids import write_grid
+from simlab.store.files import read_json, write_json
+from simlab.store.results import joint_table, read_results
 
 EPS = {"eps": float(np.finfo(np.float32).eps)}
 TWINS = {

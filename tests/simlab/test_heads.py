@@ -9,15 +9,15 @@ from tinymodels import ARCHITECTURES, tiny_config
 from tolerance import BATCHED_STATES, CHANGE, HEAD_TRAINING
 
 from simlab.errors import UserError
-from simlab.families import apply_head, layer_states, random_twin
-from simlab.heads import (
+from simlab.models.families import apply_head, layer_states, random_twin
+from simlab.models.heads import (
     HeadRecipe,
     classifier_vectors,
     head_parameters,
     stacked_logits,
     train_heads,
 )
-from simlab.models import load_classifier
+from simlab.models.load import load_classifier
 
 RECIPE = HeadRecipe(most_steps=40, steps_between=5, batch_size=8)
 

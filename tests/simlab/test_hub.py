@@ -3,8 +3,8 @@
 import datasets
 import pytest
 
-from simlab import runtime
 from simlab.errors import UserError
+from simlab.store import runtime
 from simlab.tasks import TaskOptions, hub, load_task
 
 

@@ -7,11 +7,8 @@ import pytest
 import torch
 from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
-from simlab.batches import batches, encode
 from simlab.errors import UserError
-from simlab.families import apply_head, layer_states
-from simlab.finetune import predict_logits, predictions_of
-from simlab.inject import (
+from simlab.experiments.inject import (
     METHODS,
     TABLE_5,
     InjectionPair,
@@ -19,10 +16,13 @@ from simlab.inject import (
     replaced_states,
     write_injection,
 )
-from simlab.models import load_classifier, load_tokenizer
-from simlab.results import read_results
-from simlab.sources import resolve
+from simlab.models.batches import batches, encode
+from simlab.models.families import apply_head, layer_states
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.results import read_results
 from simlab.tasks import Examples, Task
+from simlab.training.finetune import predict_logits, predictions_of
 
 # One architecture of each way to pass states: keyword or position, tuple or tensor, shared
 # weights, time first, a module after the first layer.

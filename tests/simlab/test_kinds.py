@@ -5,7 +5,7 @@ import pytest
 import torch
 from tolerance import ATTENTION_ROW_SUM
 
-from simlab.kinds import NO_ROW, membership, pool_attention, pool_states
+from simlab.representations.kinds import NO_ROW, membership, pool_attention, pool_states
 
 # Two examples: [CLS] a b1 b2 [SEP] and [CLS] c [SEP].
 GROUPS = [np.array([NO_ROW, 0, 1, 1, NO_ROW]), np.array([NO_ROW, 0, NO_ROW])]

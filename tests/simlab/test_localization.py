@@ -5,8 +5,8 @@ import pytest
 from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
-from simlab.localization import write_localization
-from simlab.results import LOCALIZATION, ResultRow, read_results, to_frame, write_results
+from simlab.similarity.localization import write_localization
+from simlab.store.results import LOCALIZATION, ResultRow, read_results, to_frame, write_results
 
 MODELS = (("ORIG", None), ("FT", 1))
 LAYERS = 3

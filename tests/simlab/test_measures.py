@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from simlab.errors import UserError
-from simlab.measures import MEASURES, OPTIONS, help_lines, settings
+from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings
 
 
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():
@@ -52,6 +52,7 @@ def test_the_help_has_every_measure_with_its_options():
 
 
 def test_the_registry_loads_no_numerics():
-    code = "import sys, simlab.measures; print([m for m in ('numpy', 'torch') if m in sys.modules])"
+    code = "import sys, simlab.similarity.catalogue; "
+    code += "print([m for m in ('numpy', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

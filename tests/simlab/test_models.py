@@ -7,14 +7,20 @@ from commandline import check_refused
 from safetensors.torch import load_file, save_file
 from tinymodels import COLUMNS, LAYERS, save_tiny_model
 
-from simlab.batches import encode
 from simlab.errors import UserError
-from simlab.families import FAMILIES
-from simlab.kinds import find_rows
-from simlab.models import load_classifier, load_config, load_encoder, load_tokenizer, require_head
-from simlab.sources import expand_names, resolve
+from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.models.batches import encode
+from simlab.models.families import FAMILIES
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_encoder,
+    load_tokenizer,
+    require_head,
+)
+from simlab.models.sources import expand_names, resolve
+from simlab.representations.kinds import find_rows
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
-from simlab.truncate import TruncationOptions, truncate
 
 WEIGHTS = "model.safetensors"
 

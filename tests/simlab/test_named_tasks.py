@@ -10,15 +10,21 @@ from scipy import stats
 from taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
 from tinymodels import LAYERS, save_tiny_model
 
-from simlab.baselines import majority_row, tfidf_row
-from simlab.batches import batches, collator, encode
 from simlab.errors import UserError
-from simlab.finetune import Recipe, finetune, predict_logits, predictions_of, read_evaluation
-from simlab.models import load_classifier, load_tokenizer
-from simlab.representations import load_representations
-from simlab.sources import resolve
+from simlab.experiments.baselines import majority_row, tfidf_row
+from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.models.batches import batches, collator, encode
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
-from simlab.truncate import TruncationOptions, truncate
+from simlab.training.finetune import (
+    Recipe,
+    finetune,
+    predict_logits,
+    predictions_of,
+    read_evaluation,
+)
 
 LIBRARY = {
     "accuracy": sklearn.metrics.accuracy_score,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.modelplots import plot_models
-from simlab.plots import plot_grids, plot_results, plot_truncation
-from simlab.results import (
+from simlab.figures.draw import plot_grids, plot_results, plot_truncation
+from simlab.figures.joint import plot_models
+from simlab.store.results import (
     BASELINE,
     LOCALIZATION,
     MAJORITY,
@@ -165,7 +165,8 @@ def test_comparisons_can_be_chosen_and_must_exist(tmp_path, frame):
 
 
 def test_drawing_loads_no_numerics():
-    code = "import sys, simlab.plots; print([m for m in ('torch', 'simcore') if m in sys.modules])"
+    code = "import sys, simlab.figures.draw; "
+    code += "print([m for m in ('torch', 'simcore') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

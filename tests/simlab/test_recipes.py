@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from simlab.errors import UserError
-from simlab.recipes import RECIPES, Recipe, make_recipe, parse_seeds
+from simlab.training.recipes import RECIPES, Recipe, make_recipe, parse_seeds
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.extract import extract
-from simlab.files import read_json, write_json
-from simlab.representations import load_representations, require_same_examples
+from simlab.representations.extract import extract
+from simlab.representations.folder import load_representations, require_same_examples
+from simlab.store.files import read_json, write_json
 
 
 @pytest.mark.parametrize(

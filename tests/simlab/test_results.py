@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.files import hash_json
-from simlab.results import (
+from simlab.store.files import hash_json
+from simlab.store.results import (
     COLUMNS,
     Layer,
     ResultRow,

@@ -9,15 +9,15 @@ from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
 from tolerance import BATCHED_STATES
 
-from simlab import batches
-from simlab.advice import advice_rows, describe_advice, fewest_layers
-from simlab.finetune import predict_logits
-from simlab.heads import HeadRecipe
-from simlab.models import load_classifier, load_tokenizer
-from simlab.results import to_frame
-from simlab.shorten import export, measure_checkpoint
-from simlab.sources import resolve
-from simlab.truncate import TruncationOptions, truncate
+from simlab.experiments.advice import advice_rows, describe_advice, fewest_layers
+from simlab.experiments.shorten import export, measure_checkpoint
+from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.models import batches
+from simlab.models.heads import HeadRecipe
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.results import to_frame
+from simlab.training.finetune import predict_logits
 
 KEPT = 2
 UNTUNED = TruncationOptions()

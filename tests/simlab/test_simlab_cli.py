@@ -9,10 +9,10 @@ import pytest
 from commandline import check_refused
 from tinymodels import COLUMNS, save_tiny_model
 
-from simlab.kinds import KINDS
-from simlab.measures import MEASURES
-from simlab.representations import load_representations
-from simlab.results import MAJORITY, as_xarray, read_results
+from simlab.representations.folder import load_representations
+from simlab.representations.kinds import KINDS
+from simlab.similarity.catalogue import MEASURES
+from simlab.store.results import MAJORITY, as_xarray, read_results
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
 COMMANDS += ("skip", "plot")
@@ -185,7 +185,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
 def test_unknown_names_fail_in_seconds_without_a_hub(
     tmp_path, simcore, monkeypatch, arguments, words
 ):
-    from simlab import sources
+    from simlab.models import sources
     from simlab.tasks import hub
 
     for module in (hub, sources):

@@ -7,15 +7,9 @@ from tinyclassifiers import batch_of, choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from tolerance import BATCHED_STATES, CHANGE
 
-from simlab.chain import LayerChain
 from simlab.errors import UserError
-from simlab.families import apply_head, family_of, layer_states, random_twin
-from simlab.finetune import predict_logits
-from simlab.models import load_classifier, load_tokenizer
-from simlab.plots import plot_results
-from simlab.results import SKIPPING, read_results
-from simlab.shorten import keep_layers
-from simlab.skip import (
+from simlab.experiments.shorten import keep_layers
+from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
     loop_evaluations,
@@ -24,7 +18,13 @@ from simlab.skip import (
     spans,
     sweep_evaluations,
 )
-from simlab.skipplots import plot_skipping
+from simlab.figures.draw import plot_results
+from simlab.figures.skipping import plot_skipping
+from simlab.models.chain import LayerChain
+from simlab.models.families import apply_head, family_of, layer_states, random_twin
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.store.results import SKIPPING, read_results
+from simlab.training.finetune import predict_logits
 
 BATCH = 6
 

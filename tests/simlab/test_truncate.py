@@ -7,24 +7,24 @@ from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
 from tolerance import BATCHED_STATES
 
-from simlab.batches import batches, encode
 from simlab.errors import UserError
-from simlab.families import apply_head
-from simlab.files import write_json
-from simlab.finetune import EVALUATION, predict_logits
-from simlab.heads import HeadRecipe
-from simlab.models import load_classifier, load_tokenizer
-from simlab.plots import plot_results, plot_truncation
-from simlab.results import TRUNCATIONS, read_results
-from simlab.sources import resolve
-from simlab.tasks import TaskOptions, load_task
-from simlab.truncate import (
+from simlab.experiments.truncate import (
     MODES,
     TruncationOptions,
     original_of,
     truncate,
     truncation_rows,
 )
+from simlab.figures.draw import plot_results, plot_truncation
+from simlab.models.batches import batches, encode
+from simlab.models.families import apply_head
+from simlab.models.heads import HeadRecipe
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.files import write_json
+from simlab.store.results import TRUNCATIONS, read_results
+from simlab.tasks import TaskOptions, load_task
+from simlab.training.finetune import EVALUATION, predict_logits
 
 QUICK = HeadRecipe(most_steps=10, steps_between=5)
 OPTIONS = TruncationOptions(recipe=QUICK)

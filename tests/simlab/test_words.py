@@ -5,8 +5,8 @@ import pytest
 from tinymodels import PIECES, byte_level_tokenizer, tiny_tokenizer
 
 from simlab.errors import UserError
+from simlab.representations.words import encode_words
 from simlab.tasks import Examples
-from simlab.words import encode_words
 
 
 def words_of(text, *, pair=None, max_length=64, words="tokenizer", tokenizer=None):

@@ -73,8 +73,11 @@ def inject(
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
-    from simlab import console, sources, splits, tasks
-    from simlab import inject as step
+    from simlab import tasks
+    from simlab.experiments import inject as step
+    from simlab.models import sources
+    from simlab.store import console
+    from simlab.tasks import splits
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -138,8 +141,8 @@ def align_study(
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`
     """
-    from simlab import alignstudy as step
-    from simlab import console
+    from simlab.experiments import align_study as step
+    from simlab.store import console
 
     options = step.StudyOptions(
         name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal

@@ -10,7 +10,7 @@ import typer
 from simlab.commands.options import Overwrite, continues
 
 if TYPE_CHECKING:
-    from simlab.blocks import Blocks
+    from simlab.similarity.blocks import Blocks
 
 
 def register(app: typer.Typer) -> None:
@@ -39,9 +39,9 @@ def blocks(
     from rich.markup import escape
     from rich.table import Table
 
-    from simlab import blocks as step
-    from simlab import console
-    from simlab.results import read_results, results_files
+    from simlab.similarity import blocks as step
+    from simlab.store import console
+    from simlab.store.results import read_results, results_files
 
     with continues(out):
         files = [f for f in results_files(results) if out is None or f.resolve() != out.resolve()]

@@ -74,9 +74,14 @@ def freeze_study(
     Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
     --out runs/freezing`
     """
-    from simlab import console, plots, recipes, sources, splits, tasks
-    from simlab import freeze_study as study
-    from simlab.results import read_results
+    from simlab import tasks
+    from simlab.experiments import freeze_study as study
+    from simlab.figures import draw as plots
+    from simlab.models import sources
+    from simlab.store import console
+    from simlab.store.results import read_results
+    from simlab.tasks import splits
+    from simlab.training import recipes
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -114,7 +119,7 @@ def _print(summary: pd.DataFrame, task: str) -> None:
 
     from rich.table import Table
 
-    from simlab import console
+    from simlab.store import console
 
     table = Table(title=f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
     table.add_column("frozen")

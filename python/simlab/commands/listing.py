@@ -64,7 +64,7 @@ def tasks() -> None:
 
 
 def _families() -> Rows:
-    from simlab.families import FAMILIES
+    from simlab.models.families import FAMILIES
 
     rows = [
         (
@@ -82,9 +82,9 @@ def _families() -> Rows:
 
 
 def _found_models(names: Sequence[str]) -> Rows:
-    from simlab.families import classifier_token
-    from simlab.models import load_config
-    from simlab.sources import expand_names, resolve
+    from simlab.models.families import classifier_token
+    from simlab.models.load import load_config
+    from simlab.models.sources import expand_names, resolve
 
     rows = []
     for name in expand_names(names):
@@ -109,7 +109,7 @@ def _print(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from simlab import console
+    from simlab.store import console
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:

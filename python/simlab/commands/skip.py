@@ -50,8 +50,10 @@ def skip(
 
     Example: `simcore skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet`
     """
-    from simlab import console, splits, tasks
-    from simlab import skip as step
+    from simlab import tasks
+    from simlab.experiments import skip as step
+    from simlab.store import console
+    from simlab.tasks import splits
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed

@@ -1,0 +1,1 @@
+"""Functional experiments with fine-tuned models."""

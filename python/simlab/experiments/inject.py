@@ -1,0 +1,367 @@
+"""Layer injection (Ren et al. 2023, section 4.5): one model goes on from another's hidden states.
+
+At layer l the hidden states of model B are replaced by ``g(hidden states of A)``, at the classifier
+token or at all tokens; the rest of B runs unchanged and is scored on the held-out examples. The
+maps g are fitted on training examples alone.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
+from simlab.models.families import family_of, layer_states
+from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
+from simlab.models.sources import ModelSource
+from simlab.store.console import err, progress
+from simlab.store.files import hash_json
+from simlab.store.jobs import Outcome
+from simlab.store.results import INJECTION, ResultRow, ensure_results
+from simlab.store.runtime import best_device
+from simlab.training.finetune import EVALUATION_BATCH, predictions_of
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+    from simcore.align import Aligner
+    from simlab.tasks import Examples, Task
+
+ITSELF, IDENTITY = "itself", "identity"
+RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
+FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
+METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
+# The rows of R's table 5; SVCCA only where it is asked for.
+TABLE_5 = tuple(name for name in METHODS if name != "svcca")
+SAME_WIDTH = (IDENTITY, "inn")
+TRAINED = ("mlp", "inn")
+CLASSIFIER, ALL = "cls", "all"
+TOKENS = (CLASSIFIER, ALL)
+FIT_SIZE = 1600  # examples, as many as R's tables use
+
+
+@dataclass(frozen=True)
+class InjectOptions:
+    """Where to inject what.
+
+    Attributes
+    ----------
+    layer
+        0 is the embedding output; None the last.
+    methods
+        Names of `METHODS`; None is `TABLE_5`, of models of different widths without the two maps
+        that keep the width.
+    tokens
+        Replace the classifier token alone, or all of them.
+    fit_size
+        Training examples that the maps are fitted on.
+    epochs
+        Passes of the maps that are trained; None is the aligners' own default.
+    """
+
+    layer: int | None = None
+    methods: tuple[str, ...] | None = None
+    tokens: str = CLASSIFIER
+    fit_size: int = FIT_SIZE
+    max_length: int = DEFAULT_MAX_LENGTH
+    epochs: int | None = None
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise UserError for a name or number that makes no sense."""
+        for name in self.methods or ():
+            if name not in METHODS:
+                raise UserError(f"--method {name}: wanted one of {', '.join(METHODS)}")
+        if len(set(self.methods or ())) < len(self.methods or ()):
+            raise UserError(f"--method: wanted each once, found {', '.join(self.methods or ())}")
+        if self.tokens not in TOKENS:
+            raise UserError(f"--tokens {self.tokens}: wanted {' or '.join(TOKENS)}")
+        for option in ("fit_size", "epochs"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise UserError(f"--{option.replace('_', '-')}: wanted at least 1, found {value}")
+
+
+def write_injection(
+    source_a: ModelSource,
+    source_b: ModelSource,
+    task: Task,
+    path: Path,
+    options: InjectOptions | None = None,
+    *,
+    labels: tuple[str | None, str | None] = (None, None),
+    replace: bool = False,
+) -> Outcome:
+    """Write the metric of B with A's states in it, one row a method, to results file `path`.
+
+    Raises
+    ------
+    UserError
+        An unknown method, a layer that a model has not, a B without a head for the task, models
+        that cut the texts into other tokens (all tokens), too few examples, or another `path`.
+    """
+    options = options or InjectOptions()
+    options.check()
+    names = (labels[0] or source_a.name, labels[1] or source_b.name)
+    inputs = {
+        "step": INJECTION,
+        "models": [source_a.fingerprint, source_b.fingerprint],
+        "train": task.train.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "labels": names,
+        "options": hash_json(asdict(options)),
+    }
+
+    def make() -> list[ResultRow]:
+        pair = InjectionPair(source_a, source_b, task, options)
+        return pair.rows(*names)
+
+    return ensure_results(path, inputs, make, replace=replace)
+
+
+@contextmanager
+def replaced_states(
+    model: PreTrainedModel, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Inside the block `model` goes on from ``change(states)`` at `layer`.
+
+    `change` gets and gives the states [b, t, p] that enter layer `layer` (counted from 0), or that
+    the last one gave if `layer` is the number of layers.
+    """
+    family = family_of(model)
+    modules = family.layers(model)
+    entered, left = count(), count()
+
+    def turned(states: torch.Tensor) -> torch.Tensor:
+        return states.transpose(0, 1) if family.time_first else states
+
+    def enter(_module, arguments, options):
+        if next(entered) != layer:
+            return None
+        if arguments:
+            return (turned(change(turned(arguments[0]))), *arguments[1:]), options
+        return (), {**options, "hidden_states": turned(change(turned(options["hidden_states"])))}
+
+    def leave(_module, _arguments, answer):
+        if next(left) != len(modules) - 1:
+            return None
+        states = change(family.states_of(answer))
+        return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
+
+    handles = []
+    for module in dict.fromkeys(modules):  # layers that share weights are one module, called often
+        if layer < len(modules):
+            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        else:
+            handles.append(module.register_forward_hook(leave))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class InjectionPair:
+    """Both models, loaded, and what they make of the examples.
+
+    Attributes
+    ----------
+    a : the encoder whose states are taken
+    b : the fine-tuned model that goes on from them
+    layer : int
+        Where.
+    """
+
+    def __init__(
+        self, source_a: ModelSource, source_b: ModelSource, task: Task, options: InjectOptions
+    ) -> None:
+        self.task, self.options, self.names = task, options, (source_a.name, source_b.name)
+        self.b = load_classifier(source_b)
+        require_head(self.b, source_b, task)
+        self.a = load_encoder(source_a)
+        self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
+        self.device = best_device()
+        for model in (self.a, self.b):
+            model.to(self.device).eval()
+        self.layer = self._chosen_layer()
+        self.methods = self._chosen_methods()
+
+    def rows(self, label_a: str, label_b: str) -> list[ResultRow]:
+        """The metric of every method, in the order of the methods."""
+        task = self.task
+        aligners, spread = self._fit()
+        predictions = self._predictions(aligners, spread)
+        return [
+            ResultRow(
+                comparison=INJECTION,
+                measure=task.metric,
+                kind=self.options.tokens,
+                options=json.dumps({"method": method}),
+                model_x=label_a,
+                model_y=label_b,
+                layer_x=self.layer,
+                layer_y=self.layer,
+                value=task.score(predictions[method], task.heldout.labels),
+                n=len(task.heldout),
+                task=task.name,
+            )
+            for method in self.methods
+        ]
+
+    def _chosen_layer(self) -> int:
+        counts = [len(family_of(model).layers(model)) for model in (self.a, self.b)]
+        layer = min(counts) if self.options.layer is None else self.options.layer
+        for name, most in zip(self.names, counts, strict=True):
+            if not 0 <= layer <= most:
+                raise UserError(f"--layer {layer}: wanted 0 to {most}, the layers of {name}")
+        return layer
+
+    def _chosen_methods(self) -> tuple[str, ...]:
+        wanted = self.options.methods
+        widths = [model.config.hidden_size for model in (self.a, self.b)]
+        if widths[0] == widths[1]:
+            return wanted or TABLE_5
+        for method in set(wanted or ()).intersection(SAME_WIDTH):
+            raise UserError(
+                f"--method {method}: wanted models of one width, found {widths[0]} and {widths[1]}"
+            )
+        return wanted or tuple(name for name in TABLE_5 if name not in SAME_WIDTH)
+
+    def _fit(self) -> tuple[dict[str, Aligner], tuple[torch.Tensor, torch.Tensor]]:
+        """The fitted maps by method, and mean and standard deviation of B's training states."""
+        import torch
+
+        from simcore.align import METHODS as ALIGNERS
+
+        train = self.task.train
+        fitted = [name for name in self.methods if name in FITTED]
+        x, y = [], []
+        if fitted or RANDOM_EMBEDDINGS in self.methods:
+            examples = train.head(min(self.options.fit_size, len(train)))
+            with torch.no_grad():
+                for _, _, batch_b, own in self._batches(examples, "collecting states"):
+                    states = layer_states(self.b, batch_b)[self.layer]
+                    x.append(own)
+                    y.append(self._picked(self.b, states, batch_b))
+        if not x:
+            return {}, (torch.empty(0), torch.empty(0))
+        side_x, side_y = torch.cat(x), torch.cat(y)
+        aligners: dict[str, Aligner] = {}
+        for method in fitted:
+            trained = method in TRAINED
+            params: dict[str, Any] = {}
+            if trained:
+                params = {"seed": self.options.seed, "progress": err.is_terminal}
+            if trained and self.options.epochs is not None:
+                params["max_epochs"] = self.options.epochs
+            try:
+                with warnings_as_notes():
+                    aligners[method] = ALIGNERS[method](**params).fit(side_x, side_y)
+            except ValueError as error:
+                raise UserError(f"--method {method}, {len(side_x)} rows: {error}") from error
+        return aligners, (side_y.mean(0), side_y.std(0))
+
+    def _predictions(
+        self, aligners: dict[str, Aligner], spread: tuple[torch.Tensor, torch.Tensor]
+    ) -> dict[str, np.ndarray]:
+        import torch
+
+        task, heldout = self.task, self.task.heldout
+        run = [name for name in self.methods if name != RANDOM_LABELS]
+        shape = (len(heldout), self.b.config.num_labels)
+        logits = {name: np.empty(shape, np.float32) for name in run}
+        noise = torch.Generator().manual_seed(self.options.seed)
+        with torch.no_grad():
+            for rows, _, batch_b, own in self._batches(heldout, "injecting"):
+                for method in run:
+                    if method == RANDOM_EMBEDDINGS:
+                        drawn = torch.randn(len(own), len(spread[0]), generator=noise)
+                        states = spread[0] + spread[1] * drawn.to(self.device)
+                    else:
+                        states = aligners[method].transform(own) if method in aligners else own
+                    logits[method][rows] = self._logits(method, states, batch_b).cpu().numpy()
+        found = {name: predictions_of(values, task) for name, values in logits.items()}
+        draw = np.random.default_rng(self.options.seed)
+        found[RANDOM_LABELS] = draw.choice(task.train.labels, len(heldout))
+        return found
+
+    def _logits(
+        self, method: str, states: torch.Tensor, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """Logits of B with `states` in place of its own; of B itself for `ITSELF`."""
+        if method == ITSELF:
+            return self.b(**batch).logits
+
+        def change(own: torch.Tensor) -> torch.Tensor:
+            changed = own.clone()
+            changed[self._places(self.b, batch)] = states.to(own.dtype)
+            return changed
+
+        with replaced_states(self.b, self.layer, change):
+            return self.b(**batch).logits
+
+    def _batches(
+        self, examples: Examples, description: str
+    ) -> Iterator[tuple[np.ndarray, dict[str, Any], dict[str, Any], torch.Tensor]]:
+        """Row numbers, the batch for A and for B, and A's states that are to be mapped."""
+        length = self.options.max_length
+        encoded_a, encoded_b = (encode(t, examples, length) for t in self.tokenizers)
+        if self.options.tokens == ALL:
+            self._require_same_tokens(examples, encoded_a, encoded_b)
+        tokenizer_a, tokenizer_b = self.tokenizers
+        with progress(description, len(examples)) as advance:
+            for rows, batch_b in batches(tokenizer_b, encoded_b, EVALUATION_BATCH, self.device):
+                batch_a = _flat(pad(tokenizer_a, [encoded_a[row] for row in rows], self.device))
+                states = layer_states(self.a, batch_a)[self.layer]
+                yield rows, batch_a, batch_b, self._picked(self.a, states, batch_a)
+                advance(len(rows))
+
+    def _picked(
+        self, model: PreTrainedModel, states: torch.Tensor, batch: dict[str, Any]
+    ) -> torch.Tensor:
+        return states[self._places(model, batch)]
+
+    def _places(self, model: PreTrainedModel, batch: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+        """Index into states [b, t, p] of the rows that are mapped."""
+        import torch
+
+        mask = batch["attention_mask"].flatten(0, -2)  # of multiple choice, b counts all choices
+        if self.options.tokens == ALL:
+            return tuple(mask.nonzero(as_tuple=True))
+        index = family_of(model).token_index(mask)
+        return torch.arange(len(mask), device=mask.device), index
+
+    def _require_same_tokens(
+        self, examples: Examples, encoded_a: list[dict[str, Any]], encoded_b: list[dict[str, Any]]
+    ) -> None:
+        for example, a, b in zip(examples.ids, encoded_a, encoded_b, strict=True):
+            if a["input_ids"] != b["input_ids"]:
+                raise UserError(
+                    f"--tokens {ALL}: wanted models that cut texts into the same tokens, found "
+                    f"{self.names[0]} and {self.names[1]} to differ in example {example}"
+                )
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print what aligners warn of, such as a loss that became NaN, as notes of the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        err.print(f"[yellow]note:[/] {message}")
+
+
+def _flat(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without the axis of choices, which an encoder has no notion of."""
+    return {name: tensor.flatten(0, -2) for name, tensor in batch.items()}

@@ -1,0 +1,367 @@
+"""Truncation (Phang et al. 2021, section 4): an intermediate layer goes straight to a head.
+
+Three modes, for every layer, the embedding output first:
+
+* ``untuned``: the fine-tuned model's own head; nothing is trained. At the last layer this is the
+  fine-tuned model itself, logit for logit.
+* ``tuned``: its layers stay as they are, and its head is fine-tuned further for each layer.
+* ``tuned-orig``: the layers of the model before fine-tuning, and a fresh head for each of them.
+
+An encoder runs once over the examples; the heads of all layers are trained together on the vectors
+it gave (`heads`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.advice import advice_rows, check_tolerance, heldout_metric
+from simlab.experiments.baselines import majority_row
+from simlab.models.batches import batches, encode
+from simlab.models.families import apply_head, layer_states
+from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
+from simlab.models.load import load_classifier, load_tokenizer, read_config, require_head
+from simlab.models.sources import CONFIG, ModelSource, resolve
+from simlab.store.console import progress
+from simlab.store.jobs import Outcome
+from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
+from simlab.store.runtime import best_device, free_memory
+from simlab.training.finetune import EVALUATION_BATCH, predict_logits, read_evaluation
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.models.heads import Parameters
+    from simlab.tasks import Examples, Task
+
+_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
+UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A model cut after every layer.
+
+    Attributes
+    ----------
+    model
+        The whole one; of ``tuned-orig`` the one before fine-tuning, with a fresh head.
+    tokenizer
+        Its own.
+    logits
+        Held-out logits ``[layers + 1, n, labels]``, float32.
+    heads
+        The trained heads' parameters, ``[layers + 1, ...]`` by name; None for ``untuned``.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    logits: np.ndarray
+    heads: Parameters | None
+
+
+@dataclass(frozen=True)
+class TruncationOptions:
+    """What to do besides cutting.
+
+    Attributes
+    ----------
+    modes
+        Of `MODES`.
+    original
+        The model before fine-tuning; None is the one that the checkpoint names.
+    tolerance
+        Advise on the number of layers within this tolerance (`advice`); None does not.
+    """
+
+    modes: tuple[str, ...] = (UNTUNED,)
+    original: str | None = None
+    tolerance: float | None = None
+    recipe: HeadRecipe = field(default_factory=HeadRecipe)
+
+    def check(self) -> None:
+        """Raise UserError where a mode is not known or comes twice."""
+        for mode in self.modes:
+            if mode not in MODES:
+                raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
+        if len(set(self.modes)) < len(self.modes):
+            raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
+
+
+def truncate(
+    source: ModelSource, task: Task, max_length: int, mode: str, options: TruncationOptions
+) -> Truncated:
+    """Cut the fine-tuned model `source` after every layer.
+
+    Raises
+    ------
+    UserError
+        The head does not fit the task, or the model before fine-tuning cannot be had.
+    """
+    name = f"{mode}, {source.name}"
+    if mode == UNTUNED:
+        model = load_classifier(source)
+        require_head(model, source, task)
+        model.to(best_device())
+        tokenizer = load_tokenizer(source)
+        logits = _untuned_logits(model, tokenizer, task, max_length, name)
+        return Truncated(model, tokenizer, logits, None)
+    if mode == TUNED_ORIG:
+        source = resolve(options.original or original_of(source.path))
+        model = load_classifier(source, task, seed=options.recipe.seed)
+    else:
+        model = load_classifier(source)
+        require_head(model, source, task)
+    model.to(best_device())
+    tokenizer = load_tokenizer(source)
+    return _tuned(model, tokenizer, task, max_length, options.recipe, name)
+
+
+def truncation_rows(
+    source: ModelSource,
+    task: Task,
+    max_length: int,
+    options: TruncationOptions | None = None,
+    *,
+    label: str,
+    seed: int | None,
+) -> list[ResultRow]:
+    """Held-out metric of the fine-tuned model `source` cut after every layer, in all modes chosen.
+
+    Returns
+    -------
+    list of ResultRow
+        One row per mode and layer, embedding output first; `layer_x` is the layer fed to the head.
+        After each mode its advice, if `options` have a tolerance.
+
+    Raises
+    ------
+    UserError
+        As `truncate`.
+    """
+    options = options or TruncationOptions()
+    whole = None
+    if options.tolerance is not None:
+        check_tolerance(options.tolerance, task)
+        model = load_classifier(source)
+        require_head(model, source, task)
+        whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
+    rows = []
+    for mode in options.modes:
+        logits = truncate(source, task, max_length, mode, options).logits
+        common = {"label": label, "seed": seed}
+        rows += _curve(logits, task, mode, options.recipe, **common)
+        if whole is not None:
+            rows += advice_rows(logits, whole, task, options.tolerance, mode, **common)
+    return rows
+
+
+def _curve(
+    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, *, label: str, seed: int | None
+) -> list[ResultRow]:
+    return [
+        ResultRow(
+            comparison=TRUNCATIONS[mode],
+            measure=task.metric,
+            options=None if mode == UNTUNED else json.dumps(asdict(recipe)),
+            model_x=label,
+            seed_x=seed,
+            layer_x=layer,
+            value=heldout_metric(of_layer, task),
+            n=len(task.heldout),
+            task=task.name,
+        )
+        for layer, of_layer in enumerate(logits)
+    ]
+
+
+def write_truncation(
+    checkpoint: Path,
+    task: Task,
+    path: Path,
+    max_length: int,
+    options: TruncationOptions | None = None,
+    *,
+    label: str | None = None,
+    seed: int | None = None,
+    replace: bool = False,
+) -> Outcome:
+    """Write `truncation_rows` of a checkpoint folder, and the majority class, to file `path`.
+
+    Raises
+    ------
+    UserError
+        Not a fine-tuned checkpoint, a head that does not fit, an unknown mode, or another `path`.
+    """
+    options = options or TruncationOptions()
+    options.check()
+    require_classifier(checkpoint)
+    source = ModelSource(str(checkpoint), checkpoint)
+    label = label or checkpoint.name
+    inputs = {
+        "step": "truncate",
+        "model": source.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "max_length": max_length,
+        "label": label,
+        "seed": seed,
+        "modes": list(options.modes),
+        "tolerance": options.tolerance,
+        **tuning_inputs(source, task, options),
+    }
+
+    def make() -> list[ResultRow]:
+        rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        majority = majority_row(task)  # the line that the curves' figure shows
+        return rows if majority is None else [*rows, majority]
+
+    return ensure_results(path, inputs, make, replace=replace)
+
+
+def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -> dict[str, Any]:
+    """What the trained heads depend on beyond the fine-tuned model, as a job's inputs."""
+    inputs: dict[str, Any] = {}
+    if set(options.modes) - {UNTUNED}:
+        inputs |= {"train": task.train.fingerprint, "recipe": asdict(options.recipe)}
+    if TUNED_ORIG in options.modes:
+        original = resolve(options.original or original_of(source.path))
+        inputs["original"] = original.fingerprint
+    return inputs
+
+
+def original_of(checkpoint: Path) -> str:
+    """The name of the model that checkpoint folder `checkpoint` was fine-tuned from.
+
+    Raises
+    ------
+    UserError
+        The folder does not say, or it was trained from random weights, which no folder holds.
+    """
+    try:
+        evaluation = read_evaluation(checkpoint)
+        name = evaluation["model"]
+    except (OSError, KeyError) as error:
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
+            "it, found nothing"
+        ) from error
+    if evaluation.get("recipe", {}).get("random_init"):
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
+            f"from random weights and not from those of {name}, found nothing"
+        )
+    return name
+
+
+def require_classifier(folder: Path) -> None:
+    """Check that `folder` is a checkpoint with a head.
+
+    Raises
+    ------
+    UserError
+        No such folder, a damaged configuration, or a model without that head (whose head would be
+        a random one).
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
+    config = folder / CONFIG
+    names = read_config(config).get("architectures") or [] if config.is_file() else []
+    if not any(name.endswith(_HEADS) for name in names):
+        found = ", ".join(names) or "none"
+        raise UserError(
+            f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
+        )
+
+
+def _untuned_logits(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    max_length: int,
+    description: str,
+) -> np.ndarray:
+    def logits(batch: dict[str, Any]) -> torch.Tensor:
+        import torch
+
+        mask = batch["attention_mask"]
+        return torch.stack([apply_head(model, h, mask) for h in layer_states(model, batch)])
+
+    return _of_all_examples(logits, model, tokenizer, task.heldout, max_length, description).numpy()
+
+
+def _tuned(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    max_length: int,
+    recipe: HeadRecipe,
+    description: str,
+) -> Truncated:
+    """Vectors of both splits, heads trained on one and tried on the other."""
+    import torch
+
+    def vectors(batch: dict[str, Any]) -> torch.Tensor:
+        return classifier_vectors(model, batch, description)
+
+    train, heldout = (
+        _of_all_examples(vectors, model, tokenizer, examples, max_length, description)
+        for examples in (task.train, task.heldout)
+    )
+    labels = torch.as_tensor(task.train.labels)
+    labels = labels.float() if task.is_regression else labels
+    heads = train_heads(model, train, labels, recipe)
+    with torch.inference_mode():
+        logits = [
+            stacked_logits(model, heads, part.to(model.device)).cpu()
+            for part in heldout.split(EVALUATION_BATCH, dim=1)
+        ]
+    return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)
+
+
+def _of_all_examples(
+    function: Callable[[dict[str, Any]], torch.Tensor],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    description: str,
+) -> torch.Tensor:
+    """Gather ``function(batch)``, [layers, b, ...], in example order: [layers, n, ...] float32.
+
+    Raises
+    ------
+    UserError
+        All of it would take more memory than there is.
+    """
+    import torch
+
+    encoded = encode(tokenizer, examples, max_length)
+    gathered: torch.Tensor | None = None
+    with torch.no_grad(), progress(description, len(encoded)) as advance:
+        for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, model.device):
+            found = function(batch).float().cpu()
+            if gathered is None:
+                shape = (found.shape[0], len(encoded), *found.shape[2:])
+                _require_memory(4 * math.prod(shape))
+                gathered = torch.empty(shape)
+            gathered[:, torch.as_tensor(rows)] = found
+            advance(len(rows))
+    return gathered
+
+
+def _require_memory(wanted: int) -> None:
+    free = free_memory("cpu")
+    if wanted > free:
+        raise UserError(
+            f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "
+            f"of them and {free:,} bytes free"
+        )

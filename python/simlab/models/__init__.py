@@ -1,0 +1,1 @@
+"""Models: where they are, their layers and heads, batches for them."""

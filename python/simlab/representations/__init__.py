@@ -1,0 +1,1 @@
+"""What the rows of a representation are, and how they lie on disk."""

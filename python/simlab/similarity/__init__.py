@@ -1,0 +1,1 @@
+"""Measures between stored representations, and what is read off their grids."""

@@ -1,0 +1,1 @@
+"""What every step shares: files, jobs, results, the process and the terminal."""

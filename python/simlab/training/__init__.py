@@ -1,0 +1,1 @@
+"""Fine-tuning and what is recorded during it."""

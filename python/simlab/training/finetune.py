@@ -1,0 +1,294 @@
+"""Fine-tuning with the Hugging Face Trainer: seeded, resumable, atomic."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import batches, collator, encode
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import ModelSource
+from simlab.store.console import progress
+from simlab.store.files import read_json, write_json
+from simlab.store.jobs import RECORD, Outcome, run_job
+from simlab.store.runtime import best_device, quiet_libraries
+from simlab.tasks.splits import EVALUATION, split_record
+from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.training.recipes import Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+
+    from simlab.tasks import Examples, Task
+    from simlab.training.callbacks import CKACallback
+
+EVALUATION_BATCH = 64
+CKA_RESULTS = "cka.parquet"
+_TRAINER_FOLDER = "trainer"
+_MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
+
+
+def finetune(
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    replace: bool = False,
+    cka_every: int | None = None,
+) -> Outcome:
+    """Fine-tune `source` on the training rows of `task`; evaluate on the held-out rows.
+
+    The folder gets the model and tokenizer (plain ``from_pretrained`` loads it) and
+    ``evaluation.json``. A run that was interrupted continues at its last Trainer checkpoint and
+    ends with the weights an uninterrupted run would have.
+
+    Parameters
+    ----------
+    replace
+        What to do if `folder` was made from other inputs: make it anew, or raise.
+    cka_every
+        Also record every so many steps the CKA of each layer with its initial state, on held-out
+        rows (`CKACallback`), in ``cka.parquet``.
+
+    Raises
+    ------
+    UserError
+        A bad recipe or model, labels that do not vary, a full disk, or `folder` holds something
+        else and not `replace`.
+    """
+    recipe.check()
+    require_varied_labels(task)
+    inputs = {
+        "step": "finetune",
+        "model": source.fingerprint,
+        "train": task.train.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "labels": list(task.label_names),
+        "recipe": asdict(recipe),
+        "cka_every": cka_every,
+    }
+
+    def make(partial: Path) -> None:
+        try:
+            _train(source, task, recipe, partial, cka_every)
+        except BaseException:
+            _keep_complete(partial)
+            raise
+
+    return run_job(folder, inputs, make, replace=replace, resumable=True)
+
+
+def finetune_seeds(
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folders: Mapping[int, Path],
+    *,
+    replace: bool = False,
+    cka_every: int | None = None,
+) -> Iterator[Outcome]:
+    """`finetune` with each seed into its folder; each is a step of its own and resumes alone."""
+    for seed, folder in folders.items():
+        seeded = dataclasses.replace(recipe, seed=seed)
+        yield finetune(source, task, seeded, folder, replace=replace, cka_every=cka_every)
+
+
+def require_varied_labels(task: Task) -> None:
+    """Check that there is something to learn, and that the metric is defined.
+
+    Raises
+    ------
+    UserError
+        All training labels are the same, or all held-out scores of a regression are.
+    """
+    # The number of the right choice says nothing by itself: it may be the same everywhere.
+    splits = {} if task.is_multiple_choice else {"training": task.train}
+    if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
+        splits["held-out"] = task.heldout
+    for name, examples in splits.items():
+        values = np.unique(examples.labels)
+        if len(values) < 2:
+            only = values[0] if task.is_regression else task.label_names[values[0]]
+            raise UserError(
+                f"task {task.name}: wanted at least two different labels in the {name} rows, "
+                f"found {len(examples)} times {only!s}"
+            )
+
+
+def read_evaluation(folder: Path) -> dict[str, Any]:
+    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
+    return read_json(folder / EVALUATION)
+
+
+def predict_logits(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    description: str = "evaluating",
+) -> np.ndarray:
+    """Logits of every example in example order, shape [n, labels], float32."""
+    device = best_device()
+    model.to(device).eval()
+    encoded = encode(tokenizer, examples, max_length)
+    with progress(description, len(examples)) as advance:
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
+        return batch_logits(model, fed, len(examples), advance)
+
+
+def batch_logits(
+    model: PreTrainedModel,
+    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
+    count: int,
+    advance: Callable[[int], None] = lambda _: None,
+) -> np.ndarray:
+    """Logits of `count` examples that come as `batches`, in example order, [n, labels] float32."""
+    import torch
+
+    logits = np.empty((count, model.config.num_labels), np.float32)
+    with torch.inference_mode():
+        for rows, batch in fed:
+            logits[rows] = model(**batch).logits.cpu().numpy()
+            advance(len(rows))
+    return logits
+
+
+def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
+    """Class indices, or the single output of a regressor, shape [n]."""
+    return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
+
+
+def _train(
+    source: ModelSource, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
+) -> None:
+    quiet_libraries()
+    from simlab.training.trainer import checkpoint_step, last_checkpoint
+
+    scratch = folder / _TRAINER_FOLDER
+    steps = recipe.steps(len(task.train))
+    checkpoint = last_checkpoint(scratch)
+    tokenizer = load_tokenizer(source)
+    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+        model = _initial_model(source, task, recipe)
+        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every)
+    else:  # interrupted after the last step
+        model = load_classifier(ModelSource(source.name, checkpoint), task)
+        freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    if cka_every is not None:
+        _write_record(tokenizer, task, recipe, folder, cka_every)
+    _write_checkpoint(model, tokenizer, source, task, recipe, folder)
+    shutil.rmtree(scratch)
+
+
+def _keep_complete(folder: Path) -> None:
+    """Of an interrupted run, keep complete Trainer checkpoints and nothing half-written."""
+    from simlab.training.trainer import last_checkpoint, remove_incomplete_checkpoints
+
+    scratch = folder / _TRAINER_FOLDER
+    remove_incomplete_checkpoints(scratch)
+    for path in folder.iterdir():
+        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
+    model = load_classifier(source, task, seed=recipe.seed, random_init=recipe.random_init)
+    freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    return model
+
+
+def _run_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    cka_every: int | None,
+) -> None:
+    from transformers import set_seed
+
+    from simlab.training.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+
+    set_seed(recipe.seed)
+    rows = encode(tokenizer, task.train, recipe.max_length)
+    for row, label in zip(rows, task.train.labels.tolist(), strict=True):
+        row["labels"] = label
+    callbacks: list[TrainerCallback] = [StepTimes()]
+    if cka_every is not None:
+        callbacks.append(_cka_callback(tokenizer, task, recipe, cka_every))
+    name = "random twin" if recipe.random_init else "fine-tuning"
+    with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
+        trainer = make_trainer(
+            model,
+            tokenizer,
+            rows,
+            collator(tokenizer, task),
+            recipe,
+            folder,
+            [*callbacks, ShowProgress(advance)],
+        )
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _cka_callback(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, every: int
+) -> CKACallback:
+    from simlab.training.callbacks import CKACallback
+
+    examples = task.heldout.head(min(_MOST_PROBES, len(task.heldout)))
+    return CKACallback(encode(tokenizer, examples, recipe.max_length), every=every)
+
+
+def _write_record(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
+) -> None:
+    """Write what the callback recorded, which the last checkpoint holds."""
+    from simlab.training.trainer import last_checkpoint, read_state
+
+    callback = _cka_callback(tokenizer, task, recipe, every)
+    callback.take_up(read_state(last_checkpoint(folder / _TRAINER_FOLDER))["log_history"])
+    label = f"FT[{recipe.seed}]"
+    callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
+
+
+def _write_checkpoint(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+) -> None:
+    from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
+
+    logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
+    state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
+    trained, every = parameter_counts(model)
+    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
+    evaluation = {
+        "model": source.name,
+        "task": task.name,
+        "metric": task.metric,
+        "value": scores[task.metric],
+        "scores": scores,
+        "n": len(task.heldout),
+        "split": split_record(task),
+        "recipe": asdict(recipe),
+        "parameters": every,
+        "trained_parameters": trained,
+        "seconds_per_step": median_step_seconds(state),
+    }
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_json(folder / EVALUATION, evaluation)
