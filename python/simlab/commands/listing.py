@@ -64,7 +64,7 @@ def tasks() -> None:
 
 
 def _families() -> Rows:
-    from simlab.models.families import FAMILIES
+    from simlab.models.architectures import FAMILIES
 
     rows = [
         (

@@ -20,9 +20,10 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
-from simlab.models.families import family_of, layer_states
+from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.sources import ModelSource
+from simlab.models.states import layer_states
 from simlab.store.console import err, progress
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome

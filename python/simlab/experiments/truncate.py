@@ -26,10 +26,10 @@ from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_tolerance, heldout_metric
 from simlab.experiments.baselines import majority_row
 from simlab.models.batches import batches, encode
-from simlab.models.families import apply_head, layer_states
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.models.load import load_classifier, load_tokenizer, read_config, require_head
 from simlab.models.sources import CONFIG, ModelSource, resolve
+from simlab.models.states import apply_head, layer_states
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results

@@ -1,7 +1,4 @@
-"""The table of encoder families: what an experiment must know of an architecture, as data.
-
-`families` is what the other modules use.
-"""
+"""The table of encoder families: what an experiment must know of an architecture, as data."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.families import FIRST, LAST
+from simlab.models.architectures import FIRST, LAST
 
 if TYPE_CHECKING:
     import torch

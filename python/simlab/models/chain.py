@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.families import apply_head, family_of
+from simlab.models.families import family_of
+from simlab.models.states import apply_head
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from simlab.models.families import Family
+    from simlab.models.architectures import Family
 
 # How layers call the hidden states where they do not come first.
 _STATES = "hidden_states"

@@ -3,7 +3,7 @@
 A head reads one vector per example (or per choice): the classifier token's, or the mean over tokens
 where the model pools so, after the final norm where there is one. Those vectors of all layers come
 from one pass of the encoder. The head on them is the model's own (pooler, dense layer, classifier:
-whatever `families` names), run by the model's own code on sequences of that one vector, with all
+whatever `architectures` names), run by the model's own code on sequences of that one vector, with all
 layers' parameters stacked and `torch.func.vmap` over them: products of the layers become batched
 products, and one optimiser steps them all. Layers share nothing, so each ends as it would alone.
 """
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.models.families import apply_head, encoder_output, family_of, layer_states
+from simlab.models.families import family_of
+from simlab.models.states import apply_head, encoder_output, layer_states
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.families import padding_side, position_limit, random_twin
+from simlab.models.families import padding_side, position_limit
 from simlab.models.sources import CONFIG, ModelSource, require_weights, weight_files
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
@@ -89,6 +89,12 @@ def load_encoder(
             model, fresh = _load_weights(AutoModel, source, config, **how)
             _require_encoder(model, fresh, source)
     return model.float().eval()
+
+
+def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
+    """A model of `auto_class` whose weights its own architecture's rule draws with `seed`."""
+    with seeded(seed):
+        return auto_class.from_config(config, **how)
 
 
 def load_classifier(

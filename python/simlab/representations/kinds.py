@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.models.architectures import FIRST
 from simlab.models.batches import classifier_positions, encode
-from simlab.models.families import FIRST
 from simlab.representations.words import NO_WORD, TextTokens, encode_words
 
 if TYPE_CHECKING:

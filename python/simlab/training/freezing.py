@@ -117,7 +117,7 @@ def _behind_layer(model: PreTrainedModel, layer: int) -> list[nn.Parameter]:
     """
     import torch
 
-    from simlab.models.families import layer_states
+    from simlab.models.states import layer_states
 
     parameters = list(model.base_model.parameters())
     ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)

@@ -17,9 +17,9 @@ from simlab.experiments.inject import (
     write_injection,
 )
 from simlab.models.batches import batches, encode
-from simlab.models.families import apply_head, layer_states
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.states import apply_head, layer_states
 from simlab.store.results import read_results
 from simlab.tasks import Examples, Task
 from simlab.training.finetune import predict_logits, predictions_of

@@ -17,10 +17,10 @@ from simlab.experiments.truncate import (
 )
 from simlab.figures.draw import plot_results, plot_truncation
 from simlab.models.batches import batches, encode
-from simlab.models.families import apply_head
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.states import apply_head
 from simlab.store.files import write_json
 from simlab.store.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task

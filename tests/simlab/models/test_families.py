@@ -9,17 +9,18 @@ from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_co
 from tolerance import BATCHED_STATES
 
 from simlab.errors import UserError
+from simlab.models.architectures import FAMILIES
 from simlab.models.batches import batches, encode, pad
-from simlab.models.families import (
-    FAMILIES,
-    apply_head,
-    encoder_output,
-    family_of,
-    layer_states,
+from simlab.models.families import family_of
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_encoder,
+    load_tokenizer,
     random_twin,
 )
-from simlab.models.load import load_classifier, load_config, load_encoder, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
+from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import Examples, Task

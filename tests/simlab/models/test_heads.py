@@ -9,7 +9,6 @@ from tinymodels import ARCHITECTURES, tiny_config
 from tolerance import BATCHED_STATES, CHANGE, HEAD_TRAINING
 
 from simlab.errors import UserError
-from simlab.models.families import apply_head, layer_states, random_twin
 from simlab.models.heads import (
     HeadRecipe,
     classifier_vectors,
@@ -17,7 +16,8 @@ from simlab.models.heads import (
     stacked_logits,
     train_heads,
 )
-from simlab.models.load import load_classifier
+from simlab.models.load import load_classifier, random_twin
+from simlab.models.states import apply_head, layer_states
 
 RECIPE = HeadRecipe(most_steps=40, steps_between=5, batch_size=8)
 

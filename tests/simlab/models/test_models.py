@@ -9,8 +9,8 @@ from tinymodels import COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.models.architectures import FAMILIES
 from simlab.models.batches import encode
-from simlab.models.families import FAMILIES
 from simlab.models.load import (
     load_classifier,
     load_config,

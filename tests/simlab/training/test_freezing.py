@@ -6,9 +6,10 @@ from safetensors.torch import load_file
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
-from simlab.models.families import family_of, layer_states
+from simlab.models.families import family_of
 from simlab.models.load import load_classifier
 from simlab.models.sources import resolve
+from simlab.models.states import layer_states
 from simlab.store.results import FREEZING, read_results
 from simlab.training.finetune import Recipe, finetune, read_evaluation
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
