@@ -68,7 +68,7 @@ def demo(
     """
     from simlab.commands.demo import DemoConfig, run_demo
     from simlab.tasks import TaskOptions
-    from simlab.training.finetune import Recipe
+    from simlab.training.recipes import Recipe
 
     options = TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed

@@ -18,6 +18,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments import baselines
 from simlab.experiments.truncate import truncation_rows
+from simlab.models.evaluate import read_evaluation
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import MANIFEST, load_representations
@@ -32,7 +33,8 @@ from simlab.store.results import LOCALIZATION, ResultRow, ensure_results, read_r
 from simlab.store.runtime import versions
 from simlab.tasks import Task, TaskOptions
 from simlab.tasks.splits import load_task_of
-from simlab.training.finetune import Recipe, finetune, read_evaluation
+from simlab.training.finetune import finetune
+from simlab.training.recipes import Recipe
 
 DEFAULT_FOLDER = Path("runs/demo")
 RANDOM_BASELINE = "random init, same recipe"

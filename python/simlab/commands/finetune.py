@@ -161,8 +161,8 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
 
 def tell_evaluation(outcome: Outcome) -> None:
     """Say what a checkpoint reached on the held-out rows."""
+    from simlab.models.evaluate import read_evaluation
     from simlab.store import console
-    from simlab.training.finetune import read_evaluation
 
     evaluation = read_evaluation(outcome.path)
     console.out.print(
@@ -174,8 +174,8 @@ def tell_evaluation(outcome: Outcome) -> None:
 def _summarise(folders: Sequence[Path]) -> None:
     import numpy as np
 
+    from simlab.models.evaluate import read_evaluation
     from simlab.store import console
-    from simlab.training.finetune import read_evaluation
 
     evaluations = [read_evaluation(folder) for folder in folders]
     values = np.array([evaluation["value"] for evaluation in evaluations])

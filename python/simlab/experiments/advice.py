@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.models.evaluate import heldout_metric
 from simlab.store.results import ADVICE, ResultRow
-from simlab.tasks.metrics import CORRELATIONS
-from simlab.training.finetune import predictions_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 WHOLE = f"{ADVICE}-whole"
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
-_SAME = 1e-5  # of the largest output, in float32
 _ROUNDING = 1e-12  # of a difference of two metrics: 0.8 - 0.1 is more than 0.7
 
 
@@ -114,16 +112,3 @@ def describe_advice(frame: pd.DataFrame) -> list[str]:
             f"whole model {whole.value:.3f} (n = {whole.n:,})"
         )
     return lines
-
-
-def heldout_metric(logits: np.ndarray, task: Task, rows: np.ndarray | None = None) -> float:
-    """The metric of logits ``[n, labels]`` on the held-out examples, or those numbered `rows`.
-
-    nan for a correlation with outputs that are all the same up to rounding, as those of a head on
-    the embedding output are, where the classifier token is the same vector in every text.
-    """
-    rows = np.arange(len(task.heldout)) if rows is None else rows
-    predictions = predictions_of(logits[rows], task)
-    if task.metric in CORRELATIONS and np.ptp(predictions) <= _SAME * np.abs(predictions).max():
-        return float("nan")
-    return task.score(predictions, task.heldout.labels[rows])

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
+from simlab.models.evaluate import read_evaluation
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
-from simlab.training.finetune import finetune, read_evaluation
+from simlab.training.finetune import finetune
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
+from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.sources import ModelSource
@@ -29,7 +30,6 @@ from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
 from simlab.store.results import INJECTION, ResultRow, ensure_results
 from simlab.store.runtime import best_device
-from simlab.training.finetune import EVALUATION_BATCH, predictions_of
 
 if TYPE_CHECKING:
     import torch

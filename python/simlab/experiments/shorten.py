@@ -10,27 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.experiments.truncate import (
-    TruncationOptions,
-    require_classifier,
-    truncate,
-    tuning_inputs,
-)
+from simlab.experiments.truncate import TruncationOptions, truncate, tuning_inputs
 from simlab.models.batches import batches, encode
+from simlab.models.evaluate import (
+    EVALUATION_BATCH,
+    batch_logits,
+    predict_logits,
+    predictions_of,
+    require_classifier,
+)
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import read_split_record
-from simlab.training.finetune import (
-    EVALUATION,
-    EVALUATION_BATCH,
-    batch_logits,
-    predict_logits,
-    predictions_of,
-)
+from simlab.tasks.splits import EVALUATION, read_split_record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.advice import heldout_metric
-from simlab.experiments.truncate import require_classifier
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer, require_head
 from simlab.models.sources import ModelSource
@@ -40,7 +39,6 @@ from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.runtime import best_device, free_memory
-from simlab.training.finetune import EVALUATION_BATCH
 
 if TYPE_CHECKING:
     import torch

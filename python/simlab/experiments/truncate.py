@@ -14,8 +14,6 @@ it gave (`heads`).
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,27 +21,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.advice import advice_rows, check_tolerance, heldout_metric
+from simlab.experiments.advice import advice_rows, check_tolerance
 from simlab.experiments.baselines import majority_row
-from simlab.models.batches import batches, encode
+from simlab.models.evaluate import (
+    EVALUATION_BATCH,
+    gather_layers,
+    heldout_metric,
+    predict_logits,
+    read_evaluation,
+    require_classifier,
+)
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
-from simlab.models.load import load_classifier, load_tokenizer, read_config, require_head
-from simlab.models.sources import CONFIG, ModelSource, resolve
+from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, layer_states
-from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
-from simlab.store.runtime import best_device, free_memory
-from simlab.training.finetune import EVALUATION_BATCH, predict_logits, read_evaluation
+from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.models.heads import Parameters
-    from simlab.tasks import Examples, Task
+    from simlab.tasks import Task
 
-_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 
 
@@ -262,26 +264,6 @@ def original_of(checkpoint: Path) -> str:
     return name
 
 
-def require_classifier(folder: Path) -> None:
-    """Check that `folder` is a checkpoint with a head.
-
-    Raises
-    ------
-    UserError
-        No such folder, a damaged configuration, or a model without that head (whose head would be
-        a random one).
-    """
-    if not folder.is_dir():
-        raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
-    config = folder / CONFIG
-    names = read_config(config).get("architectures") or [] if config.is_file() else []
-    if not any(name.endswith(_HEADS) for name in names):
-        found = ", ".join(names) or "none"
-        raise UserError(
-            f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
-        )
-
-
 def _untuned_logits(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -295,7 +277,7 @@ def _untuned_logits(
         mask = batch["attention_mask"]
         return torch.stack([apply_head(model, h, mask) for h in layer_states(model, batch)])
 
-    return _of_all_examples(logits, model, tokenizer, task.heldout, max_length, description).numpy()
+    return gather_layers(logits, model, tokenizer, task.heldout, max_length, description).numpy()
 
 
 def _tuned(
@@ -313,7 +295,7 @@ def _tuned(
         return classifier_vectors(model, batch, description)
 
     train, heldout = (
-        _of_all_examples(vectors, model, tokenizer, examples, max_length, description)
+        gather_layers(vectors, model, tokenizer, examples, max_length, description)
         for examples in (task.train, task.heldout)
     )
     labels = torch.as_tensor(task.train.labels)
@@ -325,43 +307,3 @@ def _tuned(
             for part in heldout.split(EVALUATION_BATCH, dim=1)
         ]
     return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)
-
-
-def _of_all_examples(
-    function: Callable[[dict[str, Any]], torch.Tensor],
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    examples: Examples,
-    max_length: int,
-    description: str,
-) -> torch.Tensor:
-    """Gather ``function(batch)``, [layers, b, ...], in example order: [layers, n, ...] float32.
-
-    Raises
-    ------
-    UserError
-        All of it would take more memory than there is.
-    """
-    import torch
-
-    encoded = encode(tokenizer, examples, max_length)
-    gathered: torch.Tensor | None = None
-    with torch.no_grad(), progress(description, len(encoded)) as advance:
-        for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, model.device):
-            found = function(batch).float().cpu()
-            if gathered is None:
-                shape = (found.shape[0], len(encoded), *found.shape[2:])
-                _require_memory(4 * math.prod(shape))
-                gathered = torch.empty(shape)
-            gathered[:, torch.as_tensor(rows)] = found
-            advance(len(rows))
-    return gathered
-
-
-def _require_memory(wanted: int) -> None:
-    free = free_memory("cpu")
-    if wanted > free:
-        raise UserError(
-            f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "
-            f"of them and {free:,} bytes free"
-        )

@@ -3,9 +3,10 @@
 A head reads one vector per example (or per choice): the classifier token's, or the mean over tokens
 where the model pools so, after the final norm where there is one. Those vectors of all layers come
 from one pass of the encoder. The head on them is the model's own (pooler, dense layer, classifier:
-whatever `architectures` names), run by the model's own code on sequences of that one vector, with all
-layers' parameters stacked and `torch.func.vmap` over them: products of the layers become batched
-products, and one optimiser steps them all. Layers share nothing, so each ends as it would alone.
+whatever `architectures` names), run by the model's own code on sequences of that one vector, with
+all layers' parameters stacked and `torch.func.vmap` over them: products of the layers become
+batched products, and one optimiser steps them all. Layers share nothing, so each ends as it would
+alone.
 """
 
 from __future__ import annotations

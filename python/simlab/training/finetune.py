@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.batches import batches, collator, encode
+from simlab.models.batches import collator, encode
+from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
-from simlab.store.files import read_json, write_json
+from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
-from simlab.store.runtime import best_device, quiet_libraries
+from simlab.store.runtime import quiet_libraries
 from simlab.tasks.splits import EVALUATION, split_record
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import Recipe
@@ -26,10 +27,9 @@ from simlab.training.recipes import Recipe
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-    from simlab.tasks import Examples, Task
+    from simlab.tasks import Task
     from simlab.training.callbacks import CKACallback
 
-EVALUATION_BATCH = 64
 CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
 _MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
@@ -121,49 +121,6 @@ def require_varied_labels(task: Task) -> None:
                 f"task {task.name}: wanted at least two different labels in the {name} rows, "
                 f"found {len(examples)} times {only!s}"
             )
-
-
-def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
-    return read_json(folder / EVALUATION)
-
-
-def predict_logits(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    examples: Examples,
-    max_length: int,
-    description: str = "evaluating",
-) -> np.ndarray:
-    """Logits of every example in example order, shape [n, labels], float32."""
-    device = best_device()
-    model.to(device).eval()
-    encoded = encode(tokenizer, examples, max_length)
-    with progress(description, len(examples)) as advance:
-        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
-        return batch_logits(model, fed, len(examples), advance)
-
-
-def batch_logits(
-    model: PreTrainedModel,
-    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
-    count: int,
-    advance: Callable[[int], None] = lambda _: None,
-) -> np.ndarray:
-    """Logits of `count` examples that come as `batches`, in example order, [n, labels] float32."""
-    import torch
-
-    logits = np.empty((count, model.config.num_labels), np.float32)
-    with torch.inference_mode():
-        for rows, batch in fed:
-            logits[rows] = model(**batch).logits.cpu().numpy()
-            advance(len(rows))
-    return logits
-
-
-def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
-    """Class indices, or the single output of a regressor, shape [n]."""
-    return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
 def _train(

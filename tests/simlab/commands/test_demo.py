@@ -11,9 +11,9 @@ from tinymodels import COLUMNS, LAYERS
 from tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
 from simlab.commands.demo import JOINT_COMPARISON, JOINT_MEASURES
+from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
-from simlab.training.finetune import read_evaluation
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
 REPRESENTATIONS = ("orig", "ft-1", "ft-2", "random")

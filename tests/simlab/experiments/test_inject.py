@@ -17,12 +17,12 @@ from simlab.experiments.inject import (
     write_injection,
 )
 from simlab.models.batches import batches, encode
+from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
 from simlab.store.results import read_results
 from simlab.tasks import Examples, Task
-from simlab.training.finetune import predict_logits, predictions_of
 
 # One architecture of each way to pass states: keyword or position, tuple or tensor, shared
 # weights, time first, a module after the first layer.

@@ -13,11 +13,11 @@ from simlab.experiments.advice import advice_rows, describe_advice, fewest_layer
 from simlab.experiments.shorten import export, measure_checkpoint
 from simlab.experiments.truncate import TruncationOptions, truncate
 from simlab.models import batches
+from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import to_frame
-from simlab.training.finetune import predict_logits
 
 KEPT = 2
 UNTUNED = TruncationOptions()

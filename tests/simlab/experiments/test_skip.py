@@ -21,11 +21,11 @@ from simlab.experiments.skip import (
 from simlab.figures.draw import plot_results
 from simlab.figures.skipping import plot_skipping
 from simlab.models.chain import LayerChain
+from simlab.models.evaluate import predict_logits
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.states import apply_head, layer_states
 from simlab.store.results import SKIPPING, read_results
-from simlab.training.finetune import predict_logits
 
 BATCH = 6
 

@@ -17,6 +17,7 @@ from simlab.experiments.truncate import (
 )
 from simlab.figures.draw import plot_results, plot_truncation
 from simlab.models.batches import batches, encode
+from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
@@ -24,7 +25,7 @@ from simlab.models.states import apply_head
 from simlab.store.files import write_json
 from simlab.store.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.training.finetune import EVALUATION, predict_logits
+from simlab.tasks.splits import EVALUATION
 
 QUICK = HeadRecipe(most_steps=10, steps_between=5)
 OPTIONS = TruncationOptions(recipe=QUICK)

@@ -11,6 +11,7 @@ from tolerance import BATCHED_STATES
 from simlab.errors import UserError
 from simlab.models.architectures import FAMILIES
 from simlab.models.batches import batches, encode, pad
+from simlab.models.evaluate import predict_logits
 from simlab.models.families import family_of
 from simlab.models.load import (
     load_classifier,
@@ -24,7 +25,6 @@ from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import Examples, Task
-from simlab.training.finetune import predict_logits
 
 NORM_FOLLOWS = ("gpt2", "modernbert")
 # Real architectures that nobody stated.

@@ -14,17 +14,13 @@ from simlab.errors import UserError
 from simlab.experiments.baselines import majority_row, tfidf_row
 from simlab.experiments.truncate import TruncationOptions, truncate
 from simlab.models.batches import batches, collator, encode
+from simlab.models.evaluate import predict_logits, predictions_of, read_evaluation
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
-from simlab.training.finetune import (
-    Recipe,
-    finetune,
-    predict_logits,
-    predictions_of,
-    read_evaluation,
-)
+from simlab.training.finetune import finetune
+from simlab.training.recipes import Recipe
 
 LIBRARY = {
     "accuracy": sklearn.metrics.accuracy_score,

@@ -4,11 +4,11 @@ import pytest
 from commandline import check_refused
 from tinymodels import COLUMNS
 
+from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.splits import load_task_of
-from simlab.training.finetune import read_evaluation
 
 OPTIONS = TaskOptions("body", None, "verdict")
 SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)

@@ -13,11 +13,13 @@ import pytest
 from tinymodels import COLUMNS
 
 from simlab.errors import UserError
+from simlab.models.evaluate import read_evaluation
 from simlab.models.load import load_tokenizer
 from simlab.store.files import hash_file
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.training.finetune import CKA_RESULTS, Recipe, finetune, read_evaluation
+from simlab.training.finetune import CKA_RESULTS, finetune
+from simlab.training.recipes import Recipe
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 

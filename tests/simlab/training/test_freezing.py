@@ -6,13 +6,15 @@ from safetensors.torch import load_file
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
+from simlab.models.evaluate import read_evaluation
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
 from simlab.store.results import FREEZING, read_results
-from simlab.training.finetune import Recipe, finetune, read_evaluation
+from simlab.training.finetune import finetune
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.training.recipes import Recipe
 
 OWN_WEIGHTS = [name for name in ARCHITECTURES if name != "albert"]
 BATCH = {"input_ids": torch.tensor([[2, 7, 9, 3], [2, 12, 8, 3]])}
