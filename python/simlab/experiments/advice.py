@@ -10,14 +10,13 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.evaluate import heldout_metric
-from simlab.store.results import ADVICE, ResultRow
+from simlab.store.results import ADVICE, WHOLE, ResultRow
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from simlab.tasks import Task
 
-WHOLE = f"{ADVICE}-whole"
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
 _ROUNDING = 1e-12  # of a difference of two metrics: 0.8 - 0.1 is more than 0.7

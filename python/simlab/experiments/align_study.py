@@ -23,18 +23,27 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.inject import FITTED, TRAINED, warnings_as_notes
+from simlab.experiments.inject import TRAINED
 from simlab.representations.folder import (
     Representations,
     load_representations,
     require_same_examples,
 )
-from simlab.store.console import progress
+from simlab.store.console import progress, warnings_as_notes
 from simlab.store.jobs import Outcome
-from simlab.store.results import ALIGNMENT, COMPLEXITY, WITHIN, ResultRow, ensure_results
-
-MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
-TRAIN, HELDOUT = "train", "heldout"
+from simlab.store.results import (
+    ALIGNMENT,
+    COMPLEXITY,
+    FITTED,
+    HELDOUT,
+    MSE,
+    NUCLEAR,
+    RELATIVE,
+    TRAIN,
+    WITHIN,
+    ResultRow,
+    ensure_results,
+)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.store.results import BASELINE, MAJORITY, ResultRow
+from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task
 
-TFIDF = "TF-IDF + logistic regression"
 INVERSE_PENALTY = 10.0
-TFIDF_REGRESSION = "TF-IDF + ridge regression"
 
 
 def majority_row(task: Task) -> ResultRow | None:

@@ -8,7 +8,6 @@ maps g are fitted on training examples alone.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,10 +24,20 @@ from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
-from simlab.store.console import err, progress
+from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
-from simlab.store.results import INJECTION, ResultRow, ensure_results
+from simlab.store.results import (
+    FITTED,
+    IDENTITY,
+    INJECTION,
+    ITSELF,
+    METHODS,
+    RANDOM_EMBEDDINGS,
+    RANDOM_LABELS,
+    ResultRow,
+    ensure_results,
+)
 from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
@@ -38,10 +47,6 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Examples, Task
 
-ITSELF, IDENTITY = "itself", "identity"
-RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
-FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
-METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 # The rows of R's table 5; SVCCA only where it is asked for.
 TABLE_5 = tuple(name for name in METHODS if name != "svcca")
 SAME_WIDTH = (IDENTITY, "inn")
@@ -351,16 +356,6 @@ class InjectionPair:
                     f"--tokens {ALL}: wanted models that cut texts into the same tokens, found "
                     f"{self.names[0]} and {self.names[1]} to differ in example {example}"
                 )
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Print what aligners warn of, such as a loss that became NaN, as notes of the command."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        err.print(f"[yellow]note:[/] {message}")
 
 
 def _flat(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

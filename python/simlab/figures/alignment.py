@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.experiments.align_study import HELDOUT, NUCLEAR, RELATIVE, TRAIN
-from simlab.experiments.inject import METHODS, RANDOM_LABELS
 from simlab.figures.style import STYLE, draw_curves, heat_colours, layer_names, short
-from simlab.store.results import ALIGNMENT, INJECTION, WITHIN, is_alignment
+from simlab.store.results import (
+    ALIGNMENT,
+    HELDOUT,
+    INJECTION,
+    METHODS,
+    NUCLEAR,
+    RANDOM_LABELS,
+    RELATIVE,
+    TRAIN,
+    WITHIN,
+    is_alignment,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simlab.figures.style import short
-from simlab.similarity.blocks import GRID_COLUMNS
-from simlab.store.results import BLOCK_SCORE, BLOCKS
+from simlab.store.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

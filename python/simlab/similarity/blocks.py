@@ -39,6 +39,7 @@ from simlab.store.jobs import Outcome
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
+    GRID_COLUMNS,
     ResultRow,
     ensure_results,
     is_alignment,
@@ -53,11 +54,6 @@ if TYPE_CHECKING:
 ENOUGH = 0.9
 LOWEST_SCORE = 0.1
 _ROUNDING = 1e-12  # of an excess beside its number of pairs
-# What a grid has in common; its rows of the results table agree in them.
-GRID_COLUMNS = (
-    *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
-    *("model_x", "seed_x", "n"),
-)
 
 
 @dataclass(frozen=True)

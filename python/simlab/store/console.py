@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -37,3 +38,13 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     with bar:
         task = bar.add_task(description, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print the warnings of a block, each text once, as notes on standard error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        err.print(f"[yellow]note:[/] {message}")

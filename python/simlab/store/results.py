@@ -5,6 +5,9 @@ freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `
 has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
 `seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
+
+The names that experiments give their rows are all here: experiments write them, figures look for
+them, and neither imports the other.
 """
 
 from __future__ import annotations
@@ -28,17 +31,37 @@ if TYPE_CHECKING:
 TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
 TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
-ADVICE = "advice"
+ADVICE, WHOLE = "advice", "advice-whole"  # the first is followed by a hyphen and the mode
 BASELINE = "baseline"
 TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
-TRAINED, SECONDS = "trained parameters", "seconds per step"  # measures of the freezing study
-MAJORITY = "majority class"
 # The first three are followed by a colon and the name of the set of models.
 ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
 INJECTION = "injection"
+
+# Values of `measure` that are neither measures of similarity nor a task's metric.
+TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
+MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
+
+# Values of `model_x` that are not models of the user's: what a model has to beat.
+MAJORITY = "majority class"
+TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regression"
+
+# Values of "method" in `options` of alignment (those that are fitted) and injection (all), in the
+# order of tables and figures; and of "rows", those that a map was fitted on or judged on.
+ITSELF, IDENTITY = "itself", "identity"
+FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
+RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
+METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
+TRAIN, HELDOUT = "train", "heldout"
+
+# The columns in which all rows of one grid of a model with itself agree.
+GRID_COLUMNS = (
+    *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
+    *("model_x", "seed_x", "n"),
+)
 
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
 

@@ -9,7 +9,6 @@ from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny
 
 from simlab.errors import UserError
 from simlab.experiments.inject import (
-    METHODS,
     TABLE_5,
     InjectionPair,
     InjectOptions,
@@ -21,7 +20,7 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
-from simlab.store.results import read_results
+from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
 
 # One architecture of each way to pass states: keyword or position, tuple or tensor, shared

@@ -8,10 +8,11 @@ from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
 from simlab.figures.draw import plot_grids
-from simlab.similarity.blocks import GRID_COLUMNS, LOWEST_SCORE, block_rows, excess, find_blocks
+from simlab.similarity.blocks import LOWEST_SCORE, block_rows, excess, find_blocks
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
+    GRID_COLUMNS,
     ResultRow,
     read_results,
     to_frame,
