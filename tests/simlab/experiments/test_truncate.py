@@ -15,7 +15,8 @@ from simlab.experiments.truncate import (
     truncate,
     truncation_rows,
 )
-from simlab.figures.draw import plot_results, plot_truncation
+from simlab.figures.draw import plot_results
+from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.figures.draw import plot_grids, plot_results, plot_truncation
+from simlab.figures.draw import plot_results
+from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
+from simlab.figures.truncation import plot_truncation
 from simlab.store.results import (
     BASELINE,
     LOCALIZATION,

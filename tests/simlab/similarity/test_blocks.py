@@ -7,7 +7,7 @@ import pytest
 from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
-from simlab.figures.draw import plot_grids
+from simlab.figures.grids import plot_grids
 from simlab.similarity.blocks import LOWEST_SCORE, block_rows, excess, find_blocks
 from simlab.store.results import (
     BLOCK_SCORE,
