@@ -10,7 +10,7 @@ import pytest
 from tinymodels import COLUMNS, LAYERS
 from tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
-from simlab.commands.demo import JOINT_COMPARISON, JOINT_MEASURES
+from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
