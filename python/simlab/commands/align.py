@@ -75,27 +75,28 @@ def inject(
     """
     from simlab import tasks
     from simlab.experiments import inject as step
-    from simlab.models import sources
     from simlab.store import console
-    from simlab.tasks import splits
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    methods = tuple(method) if method else None
-    options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
     with continues(out):
-        options.check()
-        source_a, source_b = sources.resolve(a), sources.resolve(b)
-        loaded = splits.load_task_of([source_b.path, source_a.path], task, task_options)
-        outcome = step.write_injection(
-            source_a,
-            source_b,
-            loaded,
+        outcome = step.inject(
+            a,
+            b,
+            task,
             out,
-            options,
-            labels=(label_a, label_b),
-            replace=overwrite,
+            layer=layer,
+            methods=tuple(method) if method else None,
+            tokens=tokens,
+            fit_size=fit_size,
+            max_length=max_length,
+            epochs=epochs,
+            seed=seed,
+            label_a=label_a,
+            label_b=label_b,
+            task_options=task_options,
+            overwrite=overwrite,
         )
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 
@@ -144,11 +145,21 @@ def align_study(
     from simlab.experiments import align_study as step
     from simlab.store import console
 
-    options = step.StudyOptions(
-        name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal
-    )
     with continues(out):
-        outcomes = step.write_study(folders, out, options, replace=overwrite)
+        outcomes = step.align_study(
+            folders,
+            out,
+            name=name,
+            methods=tuple(method or ("inn",)),
+            within=within,
+            heldout_share=heldout_share,
+            rows=rows,
+            at_once=at_once,
+            epochs=epochs,
+            seed=seed,
+            causal=causal,
+            overwrite=overwrite,
+        )
     seconds = sum(outcome.seconds for outcome in outcomes)
     skipped = all(outcome.skipped for outcome in outcomes)
     console.out.print(f"{out}: {len(outcomes)} files ({when(skipped, seconds)})")

@@ -41,13 +41,9 @@ def blocks(
 
     from simlab.similarity import blocks as step
     from simlab.store import console
-    from simlab.store.results import read_results, results_files
 
     with continues(out):
-        files = [f for f in results_files(results) if out is None or f.resolve() != out.resolve()]
-        found = list(step.block_rows(read_results(files), clusters))
-        if out is not None:
-            step.write_blocks(files, out, clusters, replace=overwrite)
+        found = step.blocks(results, out, clusters, overwrite=overwrite)
     table = Table(title="How block diagonal: 1 perfect blocks, 0 no more than distance explains")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)

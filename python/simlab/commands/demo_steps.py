@@ -25,7 +25,7 @@ from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.grids import grid_rows
-from simlab.similarity.localization import NEEDED, write_localization
+from simlab.similarity.localization import NEEDED, localize
 from simlab.store.console import out
 from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome
@@ -174,7 +174,7 @@ def _checkpoints(run: Run) -> dict[str, Recipe]:
 def _finetune_all(run: Run) -> None:
     for name, recipe in _checkpoints(run).items():
         folder = run.folder / "checkpoints" / name
-        outcome = finetune(run.source, run.task, recipe, folder, replace=True)
+        outcome = finetune(run.source, run.task, folder, recipe, overwrite=True)
         run.record(f"checkpoints/{name}", outcome)
     evaluations = [_evaluation(run, name) for name in _checkpoints(run)]
     inputs = {
@@ -231,7 +231,7 @@ def _models(run: Run) -> dict[str, _Model]:
 def _extract_one(run: Run, name: str, model: _Model, options: ExtractOptions) -> None:
     folder = run.folder / "representations" / name
     outcome = extract(
-        model.source, run.task, folder, options, label=model.label, seed=model.seed, replace=True
+        model.source, run.task, folder, options, label=model.label, seed=model.seed, overwrite=True
     )
     run.record(f"representations/{name}", outcome)
 
@@ -274,7 +274,7 @@ def _compare_jointly(run: Run) -> None:
     results = run.folder / "results"
     grids = [results / f"{measure}.parquet" for measure in NEEDED]
     file = results / f"{LOCALIZATION}.parquet"
-    run.record(f"results/{file.name}", write_localization(grids, file, replace=True))
+    run.record(f"results/{file.name}", localize(grids, file, overwrite=True))
 
 
 def _truncate_all(run: Run) -> None:
@@ -297,10 +297,10 @@ def _truncate_all(run: Run) -> None:
 
 
 def _plot_all(run: Run) -> list[Path]:
-    from simlab.figures.draw import plot_results
+    from simlab.figures.draw import plot
 
     # Drawing takes seconds and reads results only, so it is always done anew.
-    files = plot_results(read_results(run.folder / "results"), run.folder / "figures")
+    files = plot(run.folder / "results", run.folder / "figures")
     out.print(f"  {len(files)} files in figures/")
     return files
 

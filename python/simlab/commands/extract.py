@@ -65,24 +65,29 @@ def extract(
     --out runs/reps/words`
     """
     from simlab import tasks
-    from simlab.models import sources
     from simlab.representations import extract as step
     from simlab.representations import folder as representations
     from simlab.store import console
-    from simlab.tasks import splits
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    random_seed = (seed or 0) if random_init else None
-    options = step.ExtractOptions(
-        kind, split, max_length, batch_size, random_seed, words=words, limit=limit
-    )
     with continues(out):
-        source = sources.resolve(model)
-        loaded = splits.load_task_of([source.path], task, task_options)
         outcome = step.extract(
-            source, loaded, out, options, label=label, seed=seed, replace=overwrite
+            model,
+            task,
+            out,
+            kind=kind,
+            split=split,
+            words=words,
+            limit=limit,
+            max_length=max_length,
+            batch_size=batch_size,
+            random_init_seed=(seed or 0) if random_init else None,
+            label=label,
+            seed=seed,
+            task_options=task_options,
+            overwrite=overwrite,
         )
     console.out.print(
         f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"

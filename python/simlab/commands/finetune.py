@@ -104,7 +104,6 @@ def finetune(
     from simlab.models import sources
     from simlab.tasks import splits
     from simlab.training import finetune as step
-    from simlab.training import recipes
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -128,11 +127,17 @@ def finetune(
     with continues(out):
         source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
-        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
-        outcomes = step.finetune_seeds(
-            source, loaded, recipe, folders, replace=overwrite, cka_every=cka_every
-        )
-        for outcome in outcomes:
+        for number, folder in folders.items():  # each is a step of its own and resumes alone
+            outcome = step.finetune(
+                source,
+                loaded,
+                folder,
+                recipe_name,
+                seed=number,
+                cka_every=cka_every,
+                overwrite=overwrite,
+                **given,
+            )
             tell_evaluation(outcome)
     if seeds is not None:
         _summarise(list(folders.values()))

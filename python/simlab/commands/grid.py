@@ -68,8 +68,14 @@ def grid(
     }
     given = {name: value for name, value in options.items() if value is not None}
     with continues(out):
-        outcome = grids.write_grid(
-            folders, out, comparison, measure, given, joint=joint, replace=overwrite
+        outcome = grids.grid(
+            folders,
+            out,
+            measure=measure,
+            comparison=comparison,
+            joint=joint,
+            overwrite=overwrite,
+            **given,
         )
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
 

@@ -30,5 +30,5 @@ def localize(
     from simlab.store import console
 
     with continues(out):
-        outcome = localization.write_localization(results, out, replace=overwrite)
+        outcome = localization.localize(results, out, overwrite=overwrite)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")

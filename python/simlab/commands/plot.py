@@ -27,10 +27,8 @@ def plot(
 
     Example: `simcore plot runs/demo/results --out runs/demo/figures --format svg`
     """
-    from simlab.figures.draw import plot_results
+    from simlab.figures import draw
     from simlab.store import console
-    from simlab.store.results import read_results
 
-    files = plot_results(read_results(results), out, format or ("png", "pdf"), comparison or ())
-    for file in files:
+    for file in draw.plot(results, out, format or ("png", "pdf"), comparison or ()):
         console.out.print(str(file))

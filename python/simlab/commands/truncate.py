@@ -91,15 +91,15 @@ def truncate(
     with continues(out, export and export[1]):
         loaded = splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
-            outcome = step.write_truncation(
+            outcome = step.truncate(
                 checkpoint,
                 loaded,
                 out,
-                max_length,
                 options,
+                max_length=max_length,
                 label=label,
                 seed=seed,
-                replace=overwrite,
+                overwrite=overwrite,
             )
             for line in describe_advice(read_results(out)):
                 console.out.print(line)
@@ -120,15 +120,15 @@ def _export(
     """Write the shorter model, and print it beside the whole one."""
     from rich.table import Table
 
-    from simlab.experiments import shorten
+    from simlab.experiments.shorten import measure_checkpoint, shorten
     from simlab.store import console
 
-    outcome = shorten.export(
-        checkpoint, layers, folder, task, max_length, options, replace=overwrite
+    outcome = shorten(
+        checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
     )
     table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
     for name in (checkpoint, folder):
-        found = shorten.measure_checkpoint(name, task, max_length)
+        found = measure_checkpoint(name, task, max_length)
         table.add_row(
             str(name),
             str(found.layers),

@@ -11,6 +11,7 @@ one goes on where it was.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import defaultdict
@@ -103,28 +104,55 @@ class Split:
     heldout: np.ndarray
 
 
-def write_study(
-    folders: Sequence[Path],
-    out: Path,
+def align_study(
+    folders: Sequence[str | Path],
+    out: str | Path,
     options: StudyOptions | None = None,
     *,
-    replace: bool = False,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> list[Outcome]:
-    """Write the results files of a study into folder `out`.
+    """Write the alignment error of every pair of models and the complexity of every layer.
 
     Parameters
     ----------
     folders
-        Representation folders (`simcore extract`), one a model, of the same rows and one kind.
+        Representation folders (`extract`), one a model, of the same rows and one kind.
+    out
+        The folder of results files to write, one for each pair of models and method.
+    options, **changes
+        How to align; keywords are fields of `StudyOptions`, such as ``methods=("linear", "inn")``
+        or ``within=True``.
+    overwrite
+        What to do if a file was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    list of Outcome
+        Where the results files are, and whether they were there before; `read_results` reads
+        all of the folder.
 
     Raises
     ------
     UserError
         No such folders, other rows, equal labels, another number of layers, too few examples, or
         files that were made from something else.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, align_study, extract
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> pair = ["runs/tokens/orig", "runs/tokens/random"]
+    >>> tokens = {"kind": "token", "split": "train", "task_options": few}
+    >>> step = extract("minilm", "rt", pair[0], label="ORIG", **tokens)
+    >>> step = extract("minilm", "rt", pair[1], label="RANDOM", random_init_seed=0, **tokens)
+    >>> steps = align_study(pair, "runs/results/alignment", methods=("linear",))
+    >>> len(steps)  # the pair, and the complexity of each
+    3
     """
-    options = options or StudyOptions()
+    options = dataclasses.replace(options or StudyOptions(), **changes)
     options.check()
+    out = Path(out)
     models = [load_representations(folder) for folder in folders]
     _check(models, options)
     split = split_rows(models[0], options)
@@ -140,7 +168,7 @@ def write_study(
                 **({"causal": True} if options.causal else {}),
             }
             make = _Part(kind, method, members, split, options)
-            outcomes.append(ensure_results(file, inputs, make, replace=replace))
+            outcomes.append(ensure_results(file, inputs, make, replace=overwrite))
     return outcomes
 
 

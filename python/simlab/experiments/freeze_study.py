@@ -6,25 +6,25 @@ gets its held-out metric, its trained parameters and the median time of a traini
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
+from simlab.models.sources import ModelSource, resolve
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
+from simlab.tasks.splits import load_task_of
 from simlab.training.finetune import finetune
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
+from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simlab.models.sources import ModelSource
-    from simlab.tasks import Task
-    from simlab.training.recipes import Recipe
+    from simlab.tasks import Task, TaskOptions
 
 CHECKPOINTS, RESULTS = "checkpoints", Path("results") / f"{FREEZING}.parquet"
 CSV = Path("results") / f"{FREEZING}.csv"
@@ -47,38 +47,74 @@ def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
     return [NONE, *names]
 
 
-def run_study(
-    source: ModelSource,
-    task: Task,
-    recipe: Recipe,
-    freezes: Sequence[str],
-    seeds: Sequence[int],
-    folder: Path,
+def freeze_study(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    recipe: str | Recipe = QUICK,
     *,
-    replace: bool = False,
-) -> Iterator[Outcome]:
-    """Fine-tune every way with every seed below `folder`, then write its results.
+    bottom: Sequence[int] = (),
+    top: Sequence[int] = (),
+    seeds: Sequence[int] = (1,),
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    tell: Callable[[Outcome], None] = lambda _: None,
+    **changes: Any,
+) -> Outcome:
+    """Fine-tune with nothing frozen, and with layers frozen from either end, with every seed.
 
-    The folder gets ``checkpoints/``, ``results/freezing.parquet`` and ``results/freezing.csv``.
-    An interrupted study continues where it was.
+    Parameters
+    ----------
+    model, task, recipe, task_options, **changes
+        As for `finetune`.
+    out
+        A folder that gets ``checkpoints/``, ``results/freezing.parquet`` and
+        ``results/freezing.csv``. An interrupted study continues where it was.
+    bottom, top
+        How many layers to freeze: each count is a way of its own.
+    seeds
+        Every way is fine-tuned with each of them.
+    overwrite
+        Make checkpoints anew that were made from other inputs, or raise.
+    tell
+        Is called with every checkpoint as soon as it is there.
+
+    Returns
+    -------
+    Outcome
+        Of the results file; `simlab.experiments.freeze_study.summary` has a row for each way.
 
     Raises
     ------
     UserError
         More layers to freeze than there are, layers that share their weights, or what `finetune`
         refuses.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, freeze_study, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = freeze_study("minilm", "rt", "runs/freezing", top=[2], max_steps=1, task_options=few)
+    >>> list(read_results(step.path)["model_x"].unique())
+    ['none', 'top:2']
     """
+    if {"freeze", "seed"} & changes.keys():
+        raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
+    freezes = ways(bottom, top)
     if not seeds:
         raise UserError("--seeds: wanted at least one, found none")
+    out, source = Path(out), resolve(model)
+    task = load_task_of([source.path], task, task_options)
+    recipe = make_recipe(recipe, task.name, changes)
     require_freezable(source, task, freezes)
     found = {}
     for seed in seeds:  # by seed first: an unfinished study compares all ways on fewer seeds
         for freeze in freezes:
-            chosen = dataclasses.replace(recipe, freeze=freeze, seed=seed)
-            place = folder / CHECKPOINTS / f"{freeze.replace(':', '-')}-seed-{seed}"
-            outcome = finetune(source, task, chosen, place, replace=replace)
-            found[freeze, seed] = outcome
-            yield outcome
+            place = out / CHECKPOINTS / f"{freeze.replace(':', '-')}-seed-{seed}"
+            found[freeze, seed] = finetune(
+                source, task, place, recipe, freeze=freeze, seed=seed, overwrite=overwrite
+            )
+            tell(found[freeze, seed])
     inputs = {"step": FREEZING, "checkpoints": [outcome.key for outcome in found.values()]}
 
     def make() -> Iterator[ResultRow]:
@@ -86,9 +122,10 @@ def run_study(
             yield from _rows(freeze, seed, outcome.path, task)
 
     # Times are measured anew with a checkpoint, and then its key does not tell: always rewrite.
-    yield ensure_results(folder / RESULTS, inputs, make, replace=True)
-    with atomic_file(folder / CSV) as partial:
-        summary(read_results(folder / RESULTS)).to_csv(partial, index=False)
+    outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
+    with atomic_file(out / CSV) as partial:
+        summary(read_results(outcome.path)).to_csv(partial, index=False)
+    return outcome
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

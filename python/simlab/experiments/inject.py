@@ -7,6 +7,7 @@ maps g are fitted on training examples alone.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states
 from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
@@ -39,13 +40,14 @@ from simlab.store.results import (
     ensure_results,
 )
 from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
     from simcore.align import Aligner
-    from simlab.tasks import Examples, Task
+    from simlab.tasks import Examples, Task, TaskOptions
 
 # The rows of R's table 5; SVCCA only where it is asked for.
 TABLE_5 = tuple(name for name in METHODS if name != "svcca")
@@ -98,27 +100,70 @@ class InjectOptions:
                 raise UserError(f"--{option.replace('_', '-')}: wanted at least 1, found {value}")
 
 
-def write_injection(
-    source_a: ModelSource,
-    source_b: ModelSource,
-    task: Task,
-    path: Path,
+def inject(
+    a: str | Path | ModelSource,
+    b: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
     options: InjectOptions | None = None,
     *,
-    labels: tuple[str | None, str | None] = (None, None),
-    replace: bool = False,
+    label_a: str | None = None,
+    label_b: str | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> Outcome:
-    """Write the metric of B with A's states in it, one row a method, to results file `path`.
+    """Let model B go on from g(hidden states of A) at one layer, for several maps g, and score it.
+
+    The results file has the held-out metric of B, a row for each method.
+
+    Parameters
+    ----------
+    a
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    b
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The results file (.parquet) to write.
+    options, **changes
+        Where to inject what; keywords are fields of `InjectOptions`, such as ``layer=6`` or
+        ``methods=("itself", "linear")``.
+    label_a, label_b
+        How results and figures name the models.
+    task_options
+        Columns and split of the task; what they leave open of the split is B's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
         An unknown method, a layer that a model has not, a B without a head for the task, models
-        that cut the texts into other tokens (all tokens), too few examples, or another `path`.
+        that cut the texts into other tokens (all tokens), too few examples, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, inject, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> methods = ("itself", "identity", "random-labels")
+    >>> out = "runs/results/injection.parquet"
+    >>> step = inject("minilm", "runs/ft-1", "rt", out, layer=3, methods=methods)
+    >>> len(read_results(step.path))
+    3
     """
-    options = options or InjectOptions()
+    options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
-    names = (labels[0] or source_a.name, labels[1] or source_b.name)
+    source_a, source_b = resolve(a), resolve(b)
+    task = load_task_of([source_b.path, source_a.path], task, task_options)
+    names = (label_a or source_a.name, label_b or source_b.name)
     inputs = {
         "step": INJECTION,
         "models": [source_a.fingerprint, source_b.fingerprint],
@@ -132,7 +177,7 @@ def write_injection(
         pair = InjectionPair(source_a, source_b, task, options)
         return pair.rows(*names)
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
 @contextmanager

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.experiments.truncate import TruncationOptions, truncate, tuning_inputs
-from simlab.models.batches import batches, encode
+from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     batch_logits,
@@ -25,13 +26,13 @@ from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import EVALUATION, read_split_record
+from simlab.tasks.splits import EVALUATION, load_task_of, read_split_record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from simlab.experiments.truncate import Truncated
-    from simlab.tasks import Task
+    from simlab.tasks import Task, TaskOptions
 
 _MB = 1e6
 
@@ -75,34 +76,65 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
     return shorter
 
 
-def export(
-    checkpoint: Path,
+def shorten(
+    checkpoint: str | Path,
+    task: str | Path | Task,
     layers: int,
-    folder: Path,
-    task: Task,
-    max_length: int,
+    out: str | Path,
     options: TruncationOptions | None = None,
     *,
-    replace: bool = False,
+    max_length: int = DEFAULT_MAX_LENGTH,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> Outcome:
-    """Write the first `layers` layers of a fine-tuned model and its head to `folder`.
+    """Write the first layers of a fine-tuned model and its head, as ``truncate --export`` does.
 
     Parameters
     ----------
-    options
-        Its one mode says whose head: the fine-tuned model's own (``untuned``, the default) or the
-        one trained for that layer.
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    layers
+        How many layers to keep.
+    out
+        The checkpoint folder to make; plain ``from_pretrained`` loads it.
+    options, **changes
+        The one mode says whose head: the fine-tuned model's own (``untuned``, the default) or the
+        one trained for that layer; keywords are fields of `TruncationOptions`.
+    max_length
+        Tokens kept per example.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, and whether it was there before.
 
     Raises
     ------
     UserError
-        More than one mode, `layers` is not between 1 and the model's, or `folder` holds something
+        More than one mode, `layers` is not between 1 and the model's, or `out` holds something
         else.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, shorten
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> shorten("runs/ft-1", "rt", 4, "runs/ft-1-short").path
+    PosixPath('runs/ft-1-short')
     """
-    options = options or TruncationOptions()
+    options = dataclasses.replace(options or TruncationOptions(), **changes)
     if len(options.modes) != 1:
         raise UserError(f"--export: wanted one --mode, found {', '.join(options.modes)}")
     (mode,) = options.modes
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     whole = load_classifier(source)
@@ -120,7 +152,7 @@ def export(
     }
 
     def make(partial: Path) -> None:
-        truncated = truncate(source, task, max_length, mode, options)
+        truncated = cut_model(source, task, max_length, mode, options)
         shorter = shortened(truncated, layers)
         logits = predict_logits(shorter, truncated.tokenizer, task.heldout, max_length)
         shorter.save_pretrained(partial)
@@ -137,7 +169,7 @@ def export(
         }
         write_json(partial / EVALUATION, evaluation)
 
-    return run_job(folder, inputs, make, replace=replace, option="--export")
+    return run_job(Path(out), inputs, make, replace=overwrite, option="--export")
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.batches import batches, encode
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
 from simlab.models.families import family_of
@@ -39,12 +39,13 @@ from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.runtime import best_device, free_memory
+from simlab.tasks.splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from simlab.tasks import Task
+    from simlab.tasks import Task, TaskOptions
 
 Span = tuple[int, int]
 EMPTY: Span = (0, 0)
@@ -227,24 +228,62 @@ def skip_rows(
     ]
 
 
-def write_skip(
-    checkpoint: Path,
-    task: Task,
-    path: Path,
-    max_length: int,
+def skip(
+    checkpoint: str | Path,
+    task: str | Path | Task,
+    out: str | Path,
     *,
+    max_length: int = DEFAULT_MAX_LENGTH,
     label: str | None = None,
     seed: int | None = None,
     max_memory: int | None = None,
-    replace: bool = False,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
 ) -> Outcome:
-    """Write `skip_rows` of a checkpoint folder to results file `path`.
+    """Leave out every contiguous span of layers of a fine-tuned model, and write what that scores.
+
+    The results file has the held-out metric without each span (`skip_rows`); nothing is trained.
+
+    Parameters
+    ----------
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The results file (.parquet) to write.
+    max_length
+        Tokens kept per example.
+    label, seed
+        How results and figures name the model, and the seed of its fine-tuning.
+    max_memory
+        Bytes for hidden states and temporaries; None is a quarter of what is free.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        Not a fine-tuned checkpoint, a head that does not fit, too little memory, another `path`.
+        Not a fine-tuned checkpoint, a head that does not fit, too little memory, another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, read_results, skip
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> step = skip("runs/ft-1", "rt", "runs/results/skipping.parquet")
+    >>> len(read_results(step.path))  # 21 spans of 6 layers, and the whole model
+    22
     """
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     label = label or checkpoint.name
@@ -260,7 +299,7 @@ def write_skip(
     def make() -> list[ResultRow]:
         return skip_rows(source, task, max_length, label=label, seed=seed, max_memory=max_memory)
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
 def _parts(items: Sequence[Any], size: int) -> list[Any]:

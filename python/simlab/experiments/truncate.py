@@ -13,6 +13,7 @@ it gave (`heads`).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_tolerance
 from simlab.experiments.baselines import majority_row
+from simlab.models.batches import DEFAULT_MAX_LENGTH
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
@@ -38,13 +40,14 @@ from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.models.heads import Parameters
-    from simlab.tasks import Task
+    from simlab.tasks import Task, TaskOptions
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 
@@ -99,7 +102,7 @@ class TruncationOptions:
             raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
 
 
-def truncate(
+def cut_model(
     source: ModelSource, task: Task, max_length: int, mode: str, options: TruncationOptions
 ) -> Truncated:
     """Cut the fine-tuned model `source` after every layer.
@@ -148,7 +151,7 @@ def truncation_rows(
     Raises
     ------
     UserError
-        As `truncate`.
+        As `cut_model`.
     """
     options = options or TruncationOptions()
     whole = None
@@ -159,7 +162,7 @@ def truncation_rows(
         whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
     rows = []
     for mode in options.modes:
-        logits = truncate(source, task, max_length, mode, options).logits
+        logits = cut_model(source, task, max_length, mode, options).logits
         common = {"label": label, "seed": seed}
         rows += _curve(logits, task, mode, options.recipe, **common)
         if whole is not None:
@@ -186,26 +189,68 @@ def _curve(
     ]
 
 
-def write_truncation(
-    checkpoint: Path,
-    task: Task,
-    path: Path,
-    max_length: int,
+def truncate(
+    checkpoint: str | Path,
+    task: str | Path | Task,
+    out: str | Path,
     options: TruncationOptions | None = None,
     *,
+    max_length: int = DEFAULT_MAX_LENGTH,
     label: str | None = None,
     seed: int | None = None,
-    replace: bool = False,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> Outcome:
-    """Write `truncation_rows` of a checkpoint folder, and the majority class, to file `path`.
+    """Feed every layer of a fine-tuned model straight to a head, and write what that scores.
+
+    The results file has the held-out metric for each mode and layer (`truncation_rows`), and that
+    of always answering the most frequent class.
+
+    Parameters
+    ----------
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The results file (.parquet) to write.
+    options, **changes
+        What to do; keywords are fields of `TruncationOptions`, such as
+        ``modes=("untuned", "tuned")`` or ``tolerance=0.01``.
+    max_length
+        Tokens kept per example.
+    label, seed
+        How results and figures name the model, and the seed of its fine-tuning.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        Not a fine-tuned checkpoint, a head that does not fit, an unknown mode, or another `path`.
+        Not a fine-tuned checkpoint, a head that does not fit, an unknown mode, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, read_results, truncate
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> step = truncate("runs/ft-1", "rt", "runs/results/truncation.parquet")
+    >>> frame = read_results(step.path)
+    >>> frame.loc[frame["comparison"] == "truncation-untuned", "layer_x"].tolist()
+    [0, 1, 2, 3, 4, 5, 6]
     """
-    options = options or TruncationOptions()
+    options = dataclasses.replace(options or TruncationOptions(), **changes)
     options.check()
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     label = label or checkpoint.name
@@ -226,7 +271,7 @@ def write_truncation(
         majority = majority_row(task)  # the line that the curves' figure shows
         return rows if majority is None else [*rows, majority]
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
 def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -> dict[str, Any]:

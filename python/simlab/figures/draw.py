@@ -27,6 +27,7 @@ from simlab.store.results import (
     TRUNCATIONS,
     is_alignment,
     is_joint,
+    read_results,
 )
 
 if TYPE_CHECKING:
@@ -37,27 +38,49 @@ FORMATS = ("png", "pdf", "svg")
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
 
 
-def plot_results(
-    frame: pd.DataFrame,
-    folder: Path,
+def plot(
+    results: pd.DataFrame | str | Path | Sequence[str | Path],
+    out: str | Path,
     formats: Sequence[str] = ("png", "pdf"),
     comparisons: Sequence[str] = (),
 ) -> list[Path]:
-    """Draw every figure that the table has rows for; return the files written.
+    """Draw every figure that the results have rows for.
 
     Parameters
     ----------
-    frame
-        A results table (`results.read_results`).
+    results
+        Results files or folders of them, or the table that `read_results` made of them.
+    out
+        Folder for the figures.
+    formats
+        ``png``, ``pdf`` or ``svg``.
     comparisons
         Which grids to show, in order; by default the four of P's figure 1 if a measure has all of
         them, else all it has, and every joint grid.
+
+    Returns
+    -------
+    list of Path
+        The files written.
 
     Raises
     ------
     UserError
         Unknown format, a comparison that the table lacks, or nothing to draw.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, plot
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> plot("runs/results/orig.parquet", "runs/figures", formats=["svg"])
+    [PosixPath('runs/figures/rt-cka-biased.svg')]
     """
+    import pandas as pd
+
+    folder = Path(out)
+    frame = results if isinstance(results, pd.DataFrame) else read_results(results)
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Examples, Task
 
-DEFAULT_MAX_LENGTH = 128
+DEFAULT_MAX_LENGTH = 64
 
 
 def encode(

@@ -59,17 +59,24 @@ def _expand(name: str) -> list[str]:
     return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
 
 
-def resolve(name: str) -> ModelSource:
-    """Find model `name` and return the local folder that holds it.
+def resolve(model: str | Path | ModelSource) -> ModelSource:
+    """Find `model` and return the local folder that holds it.
 
-    `name` is ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a
-    model of the hub, which is downloaded to the hub's own cache if it is not there.
+    Parameters
+    ----------
+    model
+        ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model of
+        the hub, which is downloaded to the hub's own cache if it is not there. A model that has
+        been found already is returned as it is.
 
     Raises
     ------
     UserError
         The folder is not a model, or the hub does not know the name or cannot be reached.
     """
+    if isinstance(model, ModelSource):
+        return model
+    name = str(model)
     if name == OFFLINE_MODEL:
         return ModelSource(name, assets.fetch("minilm"))
     folder = Path(name).expanduser()

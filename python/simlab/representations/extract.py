@@ -5,6 +5,7 @@ What the rows are is in `kinds`, how they lie on disk in `representations`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches
 from simlab.models.families import classifier_token
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, resolve
 from simlab.representations.folder import LayerWriter
 from simlab.representations.kinds import (
     ATTENTION,
@@ -32,12 +33,13 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from simlab.tasks import Examples, Task
+    from simlab.tasks import Examples, Task, TaskOptions
 
 BATCH_SIZE = 64
 
@@ -70,34 +72,60 @@ class ExtractOptions:
 
 
 def extract(
-    source: ModelSource,
-    task: Task,
-    folder: Path,
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
     options: ExtractOptions | None = None,
     *,
     label: str | None = None,
     seed: int | None = None,
-    replace: bool = False,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> Outcome:
-    """Write the representations of one split of `task` by every layer of `source`.
+    """Write the representations of one split of a task by every layer of a model.
 
     Parameters
     ----------
-    folder
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
         The representation folder to make.
+    options, **changes
+        What to extract; keywords are fields of `ExtractOptions`, such as ``kind="word-last"``.
     label, seed
         How results tables name this model, and the seed of its fine-tuning.
-    replace
+    task_options
+        Columns and split of the task; what they leave open of the split is that of a fine-tuned
+        model's own.
+    overwrite
         Make the folder anew if it was made from other inputs.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, and whether it was there before; `load_representations` reads it.
 
     Raises
     ------
     UserError
-        Unknown kind or split, no CLS where it should be (kind `cls`), a slow tokenizer (the other
-        kinds), no attention weights, an encoder-decoder, an occupied `folder`.
+        Unknown model, task, kind or split, no CLS where it should be (kind `cls`), a slow tokenizer
+        (the other kinds), no attention weights, an encoder-decoder, an occupied `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few).path
+    PosixPath('runs/reps/orig')
+    >>> words = extract("minilm", "rt", "runs/reps/words", kind="word-last", task_options=few)
     """
-    options = options or ExtractOptions()
+    options = dataclasses.replace(options or ExtractOptions(), **changes)
     options.check()
+    source = resolve(model)
+    task = load_task_of([source.path], task, task_options)
     examples = task.split(options.split)
     if options.limit is not None:
         examples = examples.head(options.limit)
@@ -118,7 +146,7 @@ def extract(
     def make(partial: Path) -> None:
         _extract_to(partial, source, examples, options, identity)
 
-    return run_job(folder, {"step": "extract", **identity}, make, replace=replace)
+    return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
 
 
 def forward_layers(

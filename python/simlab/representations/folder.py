@@ -122,16 +122,37 @@ class LayerWriter:
         write_json(self.folder / MANIFEST, manifest)
 
 
-def load_representations(folder: Path) -> Representations:
+def load_representations(folder: str | Path) -> Representations:
     """Read a representation folder, checking that the data is what the manifest describes.
+
+    Parameters
+    ----------
+    folder
+        A folder that `extract` made.
+
+    Returns
+    -------
+    Representations
+        The layers, ``[n, p]`` float32 each and the embedding output first, the ids of their rows
+        and the manifest.
 
     Raises
     ------
     UserError
         Not a representation folder, or the data file was changed or damaged.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, load_representations
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> stored = load_representations("runs/reps/orig")
+    >>> len(stored.layers), stored.layers[0].shape
+    (7, (32, 384))
     """
     from safetensors.numpy import load_file
 
+    folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
         raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found none")

@@ -35,7 +35,6 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.store.files import hash_file
-from simlab.store.jobs import Outcome
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
@@ -115,29 +114,56 @@ def find_blocks(similarity: ArrayLike, clusters: int | None = None) -> Blocks:
     return _describe(values, kept, clusters, len(matrix))
 
 
-def write_blocks(
-    results: Path | Sequence[Path],
-    path: Path,
+def blocks(
+    results: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
     clusters: int | None = None,
     *,
-    replace: bool = False,
-) -> Outcome:
-    """Write the clusters and the score of every grid of a model with itself to results file `path`.
+    overwrite: bool = False,
+) -> list[tuple[Blocks, list[ResultRow]]]:
+    """Split the layers of every grid of a model with itself into clusters, and score them.
+
+    Parameters
+    ----------
+    results
+        Results files with grids, or folders of them.
+    out
+        A results file (.parquet) to write the clusters and scores to; `plot` outlines them.
+    clusters
+        How many; None lets the criterion in the module's description decide.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    list of (Blocks, list of ResultRow)
+        The clusters of each grid, and the rows of the results table that say so (`block_rows`).
 
     Raises
     ------
     UserError
-        No such grid in `results`, more clusters than layers, or another `path`.
+        No such grid in `results`, more clusters than layers, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, blocks, extract, grid
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> ((found, rows),) = blocks("runs/results/orig.parquet", clusters=2)
+    >>> len(found.clusters)
+    2
     """
-    files = [file for file in results_files(results) if file.resolve() != path.resolve()]
-    hashes = [hash_file(file) for file in files]
-    inputs = {"step": BLOCKS, "results": hashes, "clusters": clusters}
-    inputs |= {"enough": ENOUGH, "lowest_score": LOWEST_SCORE}
-
-    def make() -> list[ResultRow]:
-        return [row for _, rows in block_rows(read_results(files), clusters) for row in rows]
-
-    return ensure_results(path, inputs, make, replace=replace)
+    path = None if out is None else Path(out)
+    files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
+    found = list(block_rows(read_results(files), clusters))
+    if path is not None:
+        hashes = [hash_file(file) for file in files]
+        inputs = {"step": BLOCKS, "results": hashes, "clusters": clusters}
+        inputs |= {"enough": ENOUGH, "lowest_score": LOWEST_SCORE}
+        rows = [row for _, of_grid in found for row in of_grid]
+        ensure_results(path, inputs, lambda: rows, replace=overwrite)
+    return found
 
 
 def block_rows(

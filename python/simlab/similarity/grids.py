@@ -16,6 +16,7 @@ from simlab.representations.folder import (
 )
 from simlab.similarity.catalogue import BOTH, ESTIMATORS, Measure, find_measure, settings
 from simlab.store.console import err
+from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
 from simlab.store.results import ResultRow, ensure_results
 
@@ -27,34 +28,56 @@ MINIMUM_EXAMPLES = {"biased": 2, "unbiased": 4}
 _COLUMNS = ("estimator", "kernel", "bandwidth")
 
 
-def write_grid(
-    folders: Sequence[Path],
-    path: Path,
-    comparison: str | None = None,
-    measure: str = "cka",
-    options: Mapping[str, Any] | None = None,
+def grid(
+    folders: str | Path | Sequence[str | Path],
+    out: str | Path,
     *,
+    measure: str = "cka",
+    comparison: str | None = None,
     joint: bool = False,
-    replace: bool = False,
+    overwrite: bool = False,
+    **options: Any,
 ) -> Outcome:
-    """Compare representation folders and write the rows to results file `path`.
+    """Compare every layer of one representation folder with every layer of another.
 
     Parameters
     ----------
     folders
         One: its layers with each other. Two: the first with the second.
-    measure, options
-        A name of `measures.MEASURES` and those of its options that are not to be the default.
+    out
+        The results file (.parquet) to write.
+    measure, **options
+        A name of `catalogue.MEASURES`, and those of its options that are not to be the default,
+        such as ``truncation=0.95``; `simcore grid --help` lists them.
+    comparison
+        The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
     joint
         All layers of all folders, however many, with all in one grid.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
         A folder without representations, different examples, a wrong measure or option, input
-        that the measure does not take, or another `path`.
+        that the measure does not take, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/svcca.parquet", measure="svcca", truncation=5)
+    >>> len(read_results(step.path))  # 7 layers with 7
+    49
     """
-    chosen = settings(measure, options or {})
+    folders, path = as_paths(folders), Path(out)
+    chosen = settings(measure, options)
     if not (joint or 1 <= len(folders) <= 2):
         raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
     loaded = [load_representations(folder) for folder in folders]
@@ -77,7 +100,7 @@ def write_grid(
     def make() -> Iterator[ResultRow]:
         return grid_rows(measure, chosen, xs, ys, comparison)
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(path, inputs, make, replace=overwrite)
 
 
 def grid_rows(
@@ -94,7 +117,7 @@ def grid_rows(
     Parameters
     ----------
     chosen
-        A complete set of options (`measures.settings`).
+        A complete set of options (`catalogue.settings`).
 
     Raises
     ------

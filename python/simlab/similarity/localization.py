@@ -29,17 +29,47 @@ if TYPE_CHECKING:
 NEEDED = ("neuronsim", "svcca")
 
 
-def write_localization(
-    results: Path | Sequence[Path], path: Path, *, replace: bool = False
+def localize(
+    results: str | Path | Sequence[str | Path], out: str | Path, *, overwrite: bool = False
 ) -> Outcome:
-    """Write the scores of every joint comparison in `results` to results file `path`.
+    """Write the localization score of every layer of every joint comparison in `results`.
+
+    Parameters
+    ----------
+    results
+        Results files with joint grids of neuronsim and SVCCA, or folders of them.
+    out
+        The results file (.parquet) to write.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
         No joint grids of neuronsim and SVCCA over the same layers, several of one measure, or
-        another `path`.
+        another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, localize, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> pair = ["runs/reps/orig", "runs/reps/random"]
+    >>> step = extract("minilm", "rt", pair[0], label="ORIG", task_options=few)
+    >>> step = extract(
+    ...     "minilm", "rt", pair[1], label="RANDOM", random_init_seed=0, task_options=few
+    ... )
+    >>> for measure in ("neuronsim", "svcca"):
+    ...     step = grid(pair, f"runs/joint/{measure}.parquet", joint=True, measure=measure)
+    >>> step = localize("runs/joint", "runs/results/localization.parquet")
+    >>> len(read_results(step.path))  # 7 layers of 2 models
+    14
     """
+    path = Path(out)
     files = [file for file in results_files(results) if file.resolve() != path.resolve()]
     inputs = {"step": LOCALIZATION, "results": [hash_file(file) for file in files]}
 
@@ -55,7 +85,7 @@ def write_localization(
             )
         return [row for rows in joint for row in localization_rows(rows)]
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(path, inputs, make, replace=overwrite)
 
 
 def localization_rows(frame: pd.DataFrame) -> list[ResultRow]:

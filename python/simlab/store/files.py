@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,11 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise UserError(f"{path}: wanted JSON, found a damaged file ({error})") from error
+
+
+def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Make a list of what a caller gave as one path or as several."""
+    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def read_json_lines(path: Path) -> list[Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.store.files import atomic_file, hash_json
+from simlab.store.files import as_paths, atomic_file, hash_json
 from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
@@ -163,20 +163,41 @@ def ensure_results(
     return Outcome(path, key, seconds, skipped=False)
 
 
-def read_results(paths: Path | Sequence[Path]) -> pd.DataFrame:
+def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     """Read results files, or all of a folder, into one table.
+
+    Parameters
+    ----------
+    paths
+        A Parquet file that a step wrote, a folder of such files, or several of both.
+
+    Returns
+    -------
+    DataFrame
+        A row for each value, with the columns that `simlab.store.results` describes; `as_xarray`
+        there gives a labelled array of them.
 
     Raises
     ------
     UserError
         No such file, an empty folder, not Parquet, or other columns.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> frame = read_results(step.path)
+    >>> frame.pivot(index="layer_x", columns="layer_y", values="value").shape
+    (7, 7)
     """
     import pandas as pd
 
     return pd.concat([_read_file(file) for file in results_files(paths)], ignore_index=True)
 
 
-def results_files(paths: Path | Sequence[Path]) -> list[Path]:
+def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """The files among `paths`, and those in the folders among them.
 
     Raises
@@ -184,7 +205,7 @@ def results_files(paths: Path | Sequence[Path]) -> list[Path]:
     UserError
         No such file, or an empty folder.
     """
-    return [file for path in _as_list(paths) for file in _files_of(path)]
+    return [file for path in as_paths(paths) for file in _files_of(path)]
 
 
 def as_xarray(
@@ -256,10 +277,6 @@ def _metadata(path: Path) -> dict[bytes, bytes]:
         return pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
         return {}
-
-
-def _as_list(paths: Path | Sequence[Path]) -> Sequence[Path]:
-    return [paths] if isinstance(paths, Path) else paths
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simlab.errors import UserError
 from simlab.store.files import read_json
-from simlab.tasks import load_task
-
-if TYPE_CHECKING:
-    from simlab.tasks import Task, TaskOptions
+from simlab.tasks import Task, TaskOptions, load_task
 
 EVALUATION = "evaluation.json"
 _SIZES = ("train_size", "heldout_size", "split_seed")
@@ -39,7 +36,9 @@ def read_split_record(folder: Path) -> dict[str, Any] | None:
     return read_json(file).get("split") if file.is_file() else None
 
 
-def load_task_of(checkpoints: Sequence[Path], name: str, options: TaskOptions) -> Task:
+def load_task_of(
+    checkpoints: Sequence[Path], task: str | Path | Task, options: TaskOptions | None = None
+) -> Task:
     """`load_task` for models that may have been trained on some of its rows.
 
     Parameters
@@ -47,12 +46,21 @@ def load_task_of(checkpoints: Sequence[Path], name: str, options: TaskOptions) -
     checkpoints
         Model folders. The first that was fine-tuned on the same data decides what `options` leave
         open of the split.
+    task
+        As for `load_task`. A task that has been loaded already is returned as it is.
 
     Raises
     ------
     UserError
         As `load_task`; or a held-out row is one that a checkpoint was trained on.
+    ValueError
+        `options` for a task that has been loaded already.
     """
+    if isinstance(task, Task):
+        if options is not None:
+            raise ValueError(f"task_options: wanted None with a loaded task, found {options}")
+        return task
+    name, options = str(task), options or TaskOptions()
     trained = {}
     for folder in checkpoints:
         record = read_split_record(folder)

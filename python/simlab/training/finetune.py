@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,19 +13,19 @@ from simlab.errors import UserError
 from simlab.models.batches import collator, encode
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import progress
 from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
 from simlab.store.runtime import quiet_libraries
-from simlab.tasks.splits import EVALUATION, split_record
+from simlab.tasks.splits import EVALUATION, load_task_of, split_record
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
-from simlab.training.recipes import Recipe
+from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-    from simlab.tasks import Task
+    from simlab.tasks import Task, TaskOptions
     from simlab.training.callbacks import CKACallback
 
 CKA_RESULTS = "cka.parquet"
@@ -36,35 +34,60 @@ _MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
 
 
 def finetune(
-    source: ModelSource,
-    task: Task,
-    recipe: Recipe,
-    folder: Path,
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    recipe: str | Recipe = QUICK,
     *,
-    replace: bool = False,
+    task_options: TaskOptions | None = None,
     cka_every: int | None = None,
+    overwrite: bool = False,
+    **changes: Any,
 ) -> Outcome:
-    """Fine-tune `source` on the training rows of `task`; evaluate on the held-out rows.
-
-    The folder gets the model and tokenizer (plain ``from_pretrained`` loads it) and
-    ``evaluation.json``. A run that was interrupted continues at its last Trainer checkpoint and
-    ends with the weights an uninterrupted run would have.
+    """Fine-tune a model on the training rows of a task; evaluate it on the held-out rows.
 
     Parameters
     ----------
-    replace
-        What to do if `folder` was made from other inputs: make it anew, or raise.
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The checkpoint folder to make. It gets the model and tokenizer (plain ``from_pretrained``
+        loads it) and ``evaluation.json``. A run that was interrupted continues at its last Trainer
+        checkpoint and ends with the weights that an uninterrupted run would have.
+    recipe, **changes
+        ``quick``, ``phang2021``, ``wu2020``, ``ren2023`` or a `Recipe`; keywords are fields of
+        `Recipe` that are to be others, such as ``seed=2`` or ``freeze="bottom:2"``.
+    task_options
+        Columns and split of the task.
     cka_every
         Also record every so many steps the CKA of each layer with its initial state, on held-out
         rows (`CKACallback`), in ``cka.parquet``.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, whether it was there before, and how long the training took.
 
     Raises
     ------
     UserError
-        A bad recipe or model, labels that do not vary, a full disk, or `folder` holds something
-        else and not `replace`.
+        A bad recipe, model or task, labels that do not vary, a full disk, or `out` holds something
+        else and not `overwrite`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few).path
+    PosixPath('runs/ft-1')
     """
-    recipe.check()
+    source = resolve(model)
+    task = load_task_of([source.path], task, task_options)
+    recipe = make_recipe(recipe, task.name, changes)
     require_varied_labels(task)
     inputs = {
         "step": "finetune",
@@ -83,22 +106,7 @@ def finetune(
             _keep_complete(partial)
             raise
 
-    return run_job(folder, inputs, make, replace=replace, resumable=True)
-
-
-def finetune_seeds(
-    source: ModelSource,
-    task: Task,
-    recipe: Recipe,
-    folders: Mapping[int, Path],
-    *,
-    replace: bool = False,
-    cka_every: int | None = None,
-) -> Iterator[Outcome]:
-    """`finetune` with each seed into its folder; each is a step of its own and resumes alone."""
-    for seed, folder in folders.items():
-        seeded = dataclasses.replace(recipe, seed=seed)
-        yield finetune(source, task, seeded, folder, replace=replace, cka_every=cka_every)
+    return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
 
 def require_varied_labels(task: Task) -> None:

@@ -103,22 +103,29 @@ RECIPES: dict[str, Recipe] = {
 _BY_TASK: dict[tuple[str, str], Mapping[str, Any]] = {("ren2023", "mrpc"): {"epochs": 5}}
 
 
-def make_recipe(name: str, task: str, given: Mapping[str, Any]) -> Recipe:
-    """The named recipe for `task`, with the fields in `given` that are not None in its place.
+def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Recipe:
+    """A recipe for `task`, with the fields in `given` that are not None in the place of its own.
+
+    Parameters
+    ----------
+    recipe
+        A name of `RECIPES`, or a recipe as it is to be for any task.
 
     Raises
     ------
     UserError
         No recipe of that name, `epochs` and `max_steps` both given, or a senseless value.
     """
-    if name not in RECIPES:
-        raise UserError(f"--recipe {name}: wanted one of {', '.join(RECIPES)}")
+    if isinstance(recipe, str) and recipe not in RECIPES:
+        raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
     chosen = {field: value for field, value in given.items() if value is not None}
     if {"epochs", "max_steps"} <= chosen.keys():
         raise UserError("--max-steps: wanted this or --epochs, found both")
     if "epochs" in chosen:
         chosen["max_steps"] = None
-    recipe = replace(RECIPES[name], **{**_BY_TASK.get((name, task.lower()), {}), **chosen})
+    if isinstance(recipe, str):
+        recipe = replace(RECIPES[recipe], **_BY_TASK.get((recipe, task.lower()), {}))
+    recipe = replace(recipe, **chosen)
     recipe.check()
     return recipe
 

@@ -10,8 +10,8 @@ from tinymodels import LAYERS
 import simcore
 from simcore.align import LinearAligner
 from simlab.errors import UserError
-from simlab.experiments.align_study import StudyOptions, nuclear_norm, split_rows, write_study
-from simlab.figures.draw import plot_results
+from simlab.experiments.align_study import StudyOptions, align_study, nuclear_norm, split_rows
+from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.store.results import read_results
@@ -51,7 +51,7 @@ def value(frame, measure, part, layer, other=None, **columns):
 
 
 def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
-    write_study(folders["cls"], tmp_path, LINEAR)
+    align_study(folders["cls"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
     frame = frame[frame["comparison"] == "alignment: ft"]
     pairs = frame[["model_x", "model_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
@@ -73,7 +73,7 @@ def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
 
 def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, folders):
     options = replace(LINEAR, within=True)
-    write_study(folders["token"][:1], tmp_path, options)
+    align_study(folders["token"][:1], tmp_path, options)
     frame = read_results(tmp_path)
     frame = frame[frame["comparison"] == "alignment within: ft"]
     assert len(frame) == (LAYERS + 1) ** 2 * 4
@@ -98,7 +98,7 @@ def test_rows_of_one_example_stay_on_one_side(folders, kind):
 
 
 def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
-    write_study(folders["attention"], tmp_path, LINEAR)
+    align_study(folders["attention"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
     aligned = frame[frame["comparison"] == "alignment: ft"]
     assert sorted(set(aligned["layer_x"])) == [1, 2, 3]
@@ -112,7 +112,7 @@ def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
 
 def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     causal = replace(LINEAR, causal=True)
-    write_study(folders["attention"], tmp_path, causal)
+    align_study(folders["attention"], tmp_path, causal)
     frame = read_results(tmp_path)
     x, y = (load_representations(folder) for folder in folders["attention"])
     layers = [simcore.distributed_attention(m.layers[1], causal=True) for m in (x, y)]
@@ -127,15 +127,15 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
     assert norms.iloc[0] == nuclear_norm(matrices[0])
     assert all(json.loads(text)["causal"] for text in frame["options"])
-    assert plot_results(frame, tmp_path / "figures", ("png",))
+    assert plot(frame, tmp_path / "figures", ("png",))
     with pytest.raises(UserError, match=r"--causal: wanted kind attention in .* found cls"):
-        write_study(folders["cls"], tmp_path / "cls", causal)
+        align_study(folders["cls"], tmp_path / "cls", causal)
     with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
-        write_study(folders["attention"], tmp_path, LINEAR)
+        align_study(folders["attention"], tmp_path, LINEAR)
 
 
 def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders):
-    write_study(folders["token"], tmp_path, LINEAR)
+    align_study(folders["token"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
     frame = frame[frame["measure"] == "nuclear-norm"]
     assert len(frame) == 2 * (LAYERS + 1)
@@ -151,8 +151,8 @@ def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders
 
 def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
     options = StudyOptions("ft", ("inn", "mlp"), heldout_share=0.4, epochs=2)
-    write_study(folders["token"], tmp_path / "together", options)
-    write_study(folders["token"], tmp_path / "apart", replace(options, at_once=1))
+    align_study(folders["token"], tmp_path / "together", options)
+    align_study(folders["token"], tmp_path / "apart", replace(options, at_once=1))
     together, apart = (read_results(tmp_path / name) for name in ("together", "apart"))
     keys = ["measure", "options", "model_x", "layer_x"]
     merged = together.merge(apart, on=keys)
@@ -174,9 +174,9 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatc
 
     monkeypatch.setattr(alignstudy._Part, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_study(folders["cls"], tmp_path, LINEAR)
+        align_study(folders["cls"], tmp_path, LINEAR)
     assert len(list(tmp_path.glob("*"))) == 4
-    outcomes = write_study(folders["cls"], tmp_path, LINEAR)
+    outcomes = align_study(folders["cls"], tmp_path, LINEAR)
     assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 2
     assert len(calls) == 7
 
@@ -191,7 +191,7 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
     assert "done before" in simcore(*arguments)[1]
     code, _, errors = simcore(*arguments, "--seed", 3)
     assert (code, len(errors)) == (2, 1)
-    files = plot_results(read_results(results), tmp_path / "figures", ("png",))
+    files = plot(read_results(results), tmp_path / "figures", ("png",))
     assert {file.stem for file in files} == {
         "reviews-alignment-token-complexity",
         "reviews-alignment-token-methods",
@@ -206,7 +206,7 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
 def test_bad_input_is_named(tmp_path, folders):
     def refused(text, chosen=folders["cls"], **changes):
         with pytest.raises(UserError, match=text):
-            write_study(chosen, tmp_path, replace(LINEAR, **changes))
+            align_study(chosen, tmp_path, replace(LINEAR, **changes))
         assert not list(tmp_path.glob("*alignment*"))
 
     refused("--method conv: wanted one of linear", methods=("conv",))

@@ -8,13 +8,7 @@ import torch
 from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
 from simlab.errors import UserError
-from simlab.experiments.inject import (
-    TABLE_5,
-    InjectionPair,
-    InjectOptions,
-    replaced_states,
-    write_injection,
-)
+from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject, replaced_states
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -190,7 +184,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
 
     def refused(text, *sources, **options):
         with pytest.raises(UserError, match=text):
-            write_injection(*(sources or (a, b)), review_task, out, InjectOptions(**options))
+            inject(*(sources or (a, b)), review_task, out, InjectOptions(**options))
         assert not out.exists()
 
     refused(r"--method conv: wanted one of itself, identity", methods=("conv",))

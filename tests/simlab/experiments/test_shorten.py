@@ -10,8 +10,8 @@ from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_t
 from tolerance import BATCHED_STATES
 
 from simlab.experiments.advice import advice_rows, describe_advice, fewest_layers
-from simlab.experiments.shorten import export, measure_checkpoint
-from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.experiments.shorten import measure_checkpoint, shorten
+from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models import batches
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
@@ -29,11 +29,11 @@ def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task,
     from transformers import AutoModelForSequenceClassification
 
     source = save_classifier(tmp_path / "ft", architecture, review_task)
-    export(source.path, KEPT, tmp_path / "short", review_task, 64)
+    shorten(source.path, review_task, KEPT, tmp_path / "short", max_length=64)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
     assert model.config.num_hidden_layers == KEPT
     found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
-    wanted = truncate(source, review_task, 64, "untuned", UNTUNED).logits
+    wanted = cut_model(source, review_task, 64, "untuned", UNTUNED).logits
     assert np.array_equal(found, wanted[KEPT])
     assert not np.allclose(found, wanted[LAYERS])
 
@@ -42,12 +42,12 @@ def test_a_trained_head_goes_along(tmp_path, review_task):
     from transformers import AutoModelForSequenceClassification
 
     source = save_classifier(tmp_path / "ft", "bert", review_task)
-    export(source.path, KEPT, tmp_path / "short", review_task, 64, TUNED)
+    shorten(source.path, review_task, KEPT, tmp_path / "short", TUNED, max_length=64)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
     found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
-    wanted = truncate(source, review_task, 64, "tuned", TUNED).logits[KEPT]
+    wanted = cut_model(source, review_task, 64, "tuned", TUNED).logits[KEPT]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
-    untuned = truncate(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
+    untuned = cut_model(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
     assert not np.allclose(found, untuned)
 
 
@@ -55,10 +55,10 @@ def test_the_tokenizer_is_that_of_the_model_before_fine_tuning(tmp_path, review_
     source = save_classifier(tmp_path / "ft", "bert", review_task)
     original = save_tiny_decoder(tmp_path / "original", list(review_task.train.texts))
     options = replace(TUNED, modes=("tuned-orig",), original=str(original))
-    export(source.path, KEPT, tmp_path / "short", review_task, 64, options)
+    shorten(source.path, review_task, KEPT, tmp_path / "short", options, max_length=64)
     short = resolve(str(tmp_path / "short"))
     found = predict_logits(load_classifier(short), load_tokenizer(short), review_task.heldout, 64)
-    wanted = truncate(source, review_task, 64, "tuned-orig", options).logits[KEPT]
+    wanted = cut_model(source, review_task, 64, "tuned-orig", options).logits[KEPT]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
 
 
@@ -67,11 +67,11 @@ def test_multiple_choice(tmp_path):
 
     task = choice_task()
     source = save_classifier(tmp_path / "ft", "bert", task)
-    export(source.path, 1, tmp_path / "short", task, 64)
+    shorten(source.path, task, 1, tmp_path / "short", max_length=64)
     model = AutoModelForMultipleChoice.from_pretrained(tmp_path / "short").eval()
     model.config.num_labels = 3
     found = predict_logits(model, load_tokenizer(source), task.heldout, 64)
-    assert np.array_equal(found, truncate(source, task, 64, "untuned", UNTUNED).logits[1])
+    assert np.array_equal(found, cut_model(source, task, 64, "untuned", UNTUNED).logits[1])
 
 
 def test_the_command_prints_both_models_and_refuses_mistakes(

@@ -18,7 +18,7 @@ from simlab.experiments.skip import (
     spans,
     sweep_evaluations,
 )
-from simlab.figures.draw import plot_results
+from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_skipping
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
@@ -151,7 +151,7 @@ def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, review
         load_classifier(source), load_tokenizer(source), review_task.heldout, 64
     ).argmax(1)
     assert frame["value"][0] == review_task.score(own, review_task.heldout.labels)
-    files = plot_results(frame, tmp_path / "figures", ("png",))
+    files = plot(frame, tmp_path / "figures", ("png",))
     assert [file.name for file in files] == ["reviews-skipping.png"]
     axis = plot_skipping(frame).axes[0]
     image = axis.images[0].get_array().filled(np.nan)

@@ -11,11 +11,11 @@ from simlab.errors import UserError
 from simlab.experiments.truncate import (
     MODES,
     TruncationOptions,
+    cut_model,
     original_of,
-    truncate,
     truncation_rows,
 )
-from simlab.figures.draw import plot_results
+from simlab.figures.draw import plot
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits
@@ -33,7 +33,7 @@ OPTIONS = TruncationOptions(recipe=QUICK)
 
 
 def truncated_logits(source, task, max_length):
-    return truncate(source, task, max_length, "untuned", OPTIONS).logits
+    return cut_model(source, task, max_length, "untuned", OPTIONS).logits
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -79,7 +79,7 @@ def test_a_head_of_another_size_is_refused(tmp_path, review_task):
     table.write_text("text,label\n" + "".join(f"the film {i},{i % 3}\n" for i in range(30)))
     for mode in ("untuned", "tuned"):
         with pytest.raises(UserError, match="wanted a head with 3 outputs, found 2"):
-            truncate(source, load_task(str(table)), 64, mode, OPTIONS)
+            cut_model(source, load_task(str(table)), 64, mode, OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def checkpoint(tmp_path_factory, review_task, tiny_bert):
 
 def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_task):
     recipe = HeadRecipe(most_steps=200, steps_between=20, batch_size=16)
-    tuned = truncate(checkpoint, review_task, 64, "tuned", TruncationOptions(recipe=recipe))
+    tuned = cut_model(checkpoint, review_task, 64, "tuned", TruncationOptions(recipe=recipe))
     untuned = truncated_logits(checkpoint, review_task, 64)
     truth = review_task.heldout.labels
     better = [(logits.argmax(1) == truth).mean() for logits in tuned.logits]
@@ -101,14 +101,14 @@ def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_tas
     assert tuned.logits.shape == untuned.shape == (LAYERS + 1, 32, 2)
     assert max(better[1:]) > max(before[1:])
     still = TruncationOptions(recipe=HeadRecipe(most_steps=1, learning_rate=0.0))
-    start = truncate(checkpoint, review_task, 64, "tuned", still).logits
+    start = cut_model(checkpoint, review_task, 64, "tuned", still).logits
     np.testing.assert_allclose(start, untuned, rtol=0, atol=BATCHED_STATES * np.abs(untuned).max())
 
 
 def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
     still = HeadRecipe(most_steps=1, learning_rate=0.0, seed=3)
     options = TruncationOptions(recipe=still)
-    found = truncate(checkpoint, review_task, 64, "tuned-orig", options).logits
+    found = cut_model(checkpoint, review_task, 64, "tuned-orig", options).logits
     fresh = load_classifier(tiny_bert, review_task, seed=3)
     wanted = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
     np.testing.assert_allclose(found[-1], wanted, rtol=0, atol=BATCHED_STATES)
@@ -161,7 +161,7 @@ def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, 
     curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
     assert len(curves) == 3 * (LAYERS + 1)
     assert curves["options"].isna().sum() == LAYERS + 1
-    (file,) = plot_results(frame, tmp_path / "figures", ("png",))
+    (file,) = plot(frame, tmp_path / "figures", ("png",))
     assert file.name == "reviews-truncation.png"
     one, other = curves, curves.assign(model_x="FT[2]", value=curves["value"] + 0.1)
     (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes

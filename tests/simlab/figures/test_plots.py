@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.figures.draw import plot_results
+from simlab.figures.draw import plot
 from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
 from simlab.figures.truncation import plot_truncation
@@ -109,7 +109,7 @@ def frame():
 
 
 def test_every_format_of_every_figure_is_written(tmp_path, frame):
-    files = plot_results(frame, tmp_path, ("png", "pdf", "svg"))
+    files = plot(frame, tmp_path, ("png", "pdf", "svg"))
     names = {
         f"rt-{stem}.{kind}"
         for stem in ("cka-biased", "cka-unbiased", "truncation")
@@ -158,12 +158,12 @@ def test_curve_has_every_layer_and_the_majority_line(frame):
 
 
 def test_comparisons_can_be_chosen_and_must_exist(tmp_path, frame):
-    files = plot_results(frame, tmp_path, ("png",), ["FT-FT"])
+    files = plot(frame, tmp_path, ("png",), ["FT-FT"])
     assert files
     with pytest.raises(UserError, match=r"--comparison X-Y.*ORIG-ORIG"):
-        plot_results(frame, tmp_path, ("png",), ["X-Y"])
+        plot(frame, tmp_path, ("png",), ["X-Y"])
     with pytest.raises(UserError, match="--format gif"):
-        plot_results(frame, tmp_path, ("gif",))
+        plot(frame, tmp_path, ("gif",))
 
 
 def test_drawing_loads_no_numerics():
@@ -203,7 +203,7 @@ def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, fra
     import pandas as pd
 
     joint = to_frame([*joint_rows(), *score_rows()])
-    files = plot_results(pd.concat([frame, joint]), tmp_path / "one", ("svg",))
+    files = plot(pd.concat([frame, joint]), tmp_path / "one", ("svg",))
     assert {file.stem for file in files} == {
         "rt-cka-biased",
         "rt-cka-unbiased",
@@ -211,9 +211,9 @@ def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, fra
         "rt-truncation",
     }
     two = to_frame([*joint_rows(), *joint_rows(comparison="A + B")])
-    files = plot_results(two, tmp_path / "two", ("svg",))
+    files = plot(two, tmp_path / "two", ("svg",))
     assert [file.stem for file in files] == ["rt-models-all", "rt-models-A-B"]
-    (file,) = plot_results(to_frame(score_rows()), tmp_path / "scores", ("svg",))
+    (file,) = plot(to_frame(score_rows()), tmp_path / "scores", ("svg",))
     assert file.stem == "rt-models"
 
 
@@ -238,7 +238,7 @@ def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
             '{"standardize": false, "truncation": 20}',
         )
     ]
-    files = plot_results(to_frame(rows), tmp_path, ("svg",))
+    files = plot(to_frame(rows), tmp_path, ("svg",))
     assert [file.stem for file in files] == [
         "rt-svcca",
         "rt-svcca-truncation-20",

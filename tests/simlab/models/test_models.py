@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from tinymodels import COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
-from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import FAMILIES
 from simlab.models.batches import encode
 from simlab.models.load import (
@@ -172,7 +172,7 @@ def test_a_head_of_another_size_or_kind_is_refused(
         require_head(model, source, choice_task)
     load_classifier(source, choice_task).save_pretrained(checkpoint)
     with pytest.raises(UserError, match="wanted a classifier head, found a multiple-choice head"):
-        truncate(source, review_task, 64, "untuned", TruncationOptions())
+        cut_model(source, review_task, 64, "untuned", TruncationOptions())
 
 
 def test_a_head_whose_size_the_configuration_denies_is_refused(checkpoint):

@@ -13,7 +13,7 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.grids import write_grid
+from simlab.similarity.grids import grid
 from simlab.store.files import read_json, write_json
 from simlab.store.results import joint_table, read_results
 
@@ -69,7 +69,7 @@ def pair(reps, measure):
 def test_grid_agrees_with_the_float64_twin_in_every_direction_it_stores(tmp_path, reps, measure):
     folders = pair(reps, measure)
     out = tmp_path / "grid.parquet"
-    write_grid(folders, out, measure=measure)
+    grid(folders, out, measure=measure)
     x, y = (load_representations(folder).layers for folder in folders)
     wanted = TWINS[measure](x, y)
     np.testing.assert_allclose(table_of(out, "A", "B"), wanted, rtol=0, atol=FLOAT32_MEASURE)
@@ -82,7 +82,7 @@ def test_grid_agrees_with_the_float64_twin_in_every_direction_it_stores(tmp_path
 
 @pytest.mark.parametrize("measure", ["cka", *TWINS])
 def test_values_are_within_the_range_of_the_registry(tmp_path, reps, measure):
-    write_grid(pair(reps, measure), tmp_path / "grid.parquet", measure=measure, joint=True)
+    grid(pair(reps, measure), tmp_path / "grid.parquet", measure=measure, joint=True)
     values = read_results(tmp_path / "grid.parquet")["value"]
     assert values.between(MEASURES[measure].lowest, 1 + FLOAT32_MEASURE).all()
     assert len(values) == (2 * (4 if MEASURES[measure].takes_representations else 3)) ** 2 * (
@@ -92,7 +92,7 @@ def test_values_are_within_the_range_of_the_registry(tmp_path, reps, measure):
 
 @pytest.mark.parametrize("measure", TWINS)
 def test_the_registry_knows_which_measures_are_symmetric(tmp_path, reps, measure):
-    write_grid(pair(reps, measure), tmp_path / "grid.parquet", measure=measure, joint=True)
+    grid(pair(reps, measure), tmp_path / "grid.parquet", measure=measure, joint=True)
     _, values = joint_table(read_results(tmp_path / "grid.parquet"))
     difference = np.max(np.abs(values - values.T))
     assert (difference <= FLOAT32_MEASURE) == MEASURES[measure].symmetric
@@ -100,8 +100,8 @@ def test_the_registry_knows_which_measures_are_symmetric(tmp_path, reps, measure
 
 def test_joint_grid_has_the_blocks_of_the_pairs(tmp_path, reps):
     folders = pair(reps, "svcca")
-    write_grid(folders, tmp_path / "joint.parquet", measure="svcca", joint=True)
-    write_grid(folders, tmp_path / "pair.parquet", measure="svcca")
+    grid(folders, tmp_path / "joint.parquet", measure="svcca", joint=True)
+    grid(folders, tmp_path / "pair.parquet", measure="svcca")
     layers, values = joint_table(read_results(tmp_path / "joint.parquet"))
     assert [(layer.model, layer.seed, layer.number) for layer in layers] == [
         (name, seed, number) for name, seed in (("A", 3), ("B", 5)) for number in range(4)
@@ -112,7 +112,7 @@ def test_joint_grid_has_the_blocks_of_the_pairs(tmp_path, reps):
 
 def test_options_reach_the_measure_and_the_table(tmp_path, reps):
     folders = pair(reps, "svcca")
-    write_grid(folders, tmp_path / "svcca.parquet", measure="svcca", options={"truncation": 5})
+    grid(folders, tmp_path / "svcca.parquet", measure="svcca", truncation=5)
     frame = read_results(tmp_path / "svcca.parquet")
     assert json.loads(frame.iloc[0]["options"]) == {"standardize": False, "truncation": 5}
     assert set(frame["kind"]) == {"word-mean"}
@@ -120,9 +120,7 @@ def test_options_reach_the_measure_and_the_table(tmp_path, reps):
     wanted = reference.svcca_grid(x, y, truncation=5, **EPS)
     found = table_of(tmp_path / "svcca.parquet", "A", "B")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
-    write_grid(
-        folders, tmp_path / "rsa.parquet", measure="rsa", options={"correlation": "spearman"}
-    )
+    grid(folders, tmp_path / "rsa.parquet", measure="rsa", correlation="spearman")
     wanted = reference.rsa_grid(x, y, correlation="spearman")
     found = table_of(tmp_path / "rsa.parquet", "A", "B")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
@@ -130,7 +128,7 @@ def test_options_reach_the_measure_and_the_table(tmp_path, reps):
 
 def test_distributed_attention_goes_to_measures_of_representations(tmp_path, reps):
     folders = pair(reps, "attention-js")
-    write_grid(folders, tmp_path / "cka.parquet", measure="cka", options={"estimator": "biased"})
+    grid(folders, tmp_path / "cka.parquet", measure="cka", estimator="biased")
     x, y = (load_representations(folder).layers for folder in folders)
     sides = [[reference.distributed_attention(layer) for layer in side] for side in (x, y)]
     wanted = reference.cka_grid(*sides)
@@ -141,7 +139,7 @@ def test_distributed_attention_goes_to_measures_of_representations(tmp_path, rep
 def test_causal_attention_counts_the_lower_triangle(tmp_path, reps):
     folders = pair(reps, "attention-js")
     x, y = (load_representations(folder).layers for folder in folders)
-    write_grid(folders, tmp_path / "js.parquet", measure="attention-js", options={"causal": True})
+    grid(folders, tmp_path / "js.parquet", measure="attention-js", causal=True)
     wanted = reference.attention_grid(x, y, causal=True)
     found = table_of(tmp_path / "js.parquet", "A", "B")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
@@ -160,17 +158,17 @@ def test_causal_attention_counts_the_lower_triangle(tmp_path, reps):
 def test_input_that_does_not_fit_is_refused(tmp_path, reps, names, measure, options, message):
     folders = [reps / name for name in names]
     with pytest.raises(UserError, match=message):
-        write_grid(folders, tmp_path / "grid.parquet", measure=measure, options=options)
+        grid(folders, tmp_path / "grid.parquet", measure=measure, **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_joint_grid_needs_labels_that_differ(tmp_path, reps):
     with pytest.raises(UserError, match="--joint: wanted folders with different labels"):
-        write_grid([reps / "a-cls", reps / "a-cls"], tmp_path / "grid.parquet", joint=True)
+        grid([reps / "a-cls", reps / "a-cls"], tmp_path / "grid.parquet", joint=True)
 
 
 def test_an_undefined_layer_is_undefined_in_the_table(tmp_path, reps):
-    write_grid([reps / "a-cls"], tmp_path / "grid.parquet", measure="neuronsim")
+    grid([reps / "a-cls"], tmp_path / "grid.parquet", measure="neuronsim")
     values = table_of(tmp_path / "grid.parquet", "A", "A")
     assert np.isnan(values[0]).all()
     assert np.isnan(values[:, 0]).all()

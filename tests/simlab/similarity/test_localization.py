@@ -5,7 +5,7 @@ import pytest
 from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
-from simlab.similarity.localization import write_localization
+from simlab.similarity.localization import localize
 from simlab.store.results import LOCALIZATION, ResultRow, read_results, to_frame, write_results
 
 MODELS = (("ORIG", None), ("FT", 1))
@@ -50,7 +50,7 @@ def test_scores_are_column_means_without_the_diagonal(tmp_path, grids):
     for name, values in grids.items():
         store(tmp_path / "in" / f"{name}.parquet", joint_rows(name, values))
     out = tmp_path / "out.parquet"
-    write_localization(tmp_path / "in", out)
+    localize(tmp_path / "in", out)
     frame = read_results(out)
     difference = grids["neuronsim"] - grids["svcca"]
     np.fill_diagonal(difference, 0)
@@ -67,7 +67,7 @@ def test_an_undefined_layer_has_no_score_and_takes_no_part(tmp_path, grids):
     for values in grids.values():
         values[0] = values[:, 0] = np.nan
     rows = [joint_rows(name, values) for name, values in grids.items()]
-    write_localization(store(tmp_path / "in.parquet", *rows), tmp_path / "out.parquet")
+    localize(store(tmp_path / "in.parquet", *rows), tmp_path / "out.parquet")
     found = read_results(tmp_path / "out.parquet")["value"].to_numpy()
     difference = (whole["neuronsim"] - whole["svcca"])[1:, 1:]
     np.fill_diagonal(difference, 0)
@@ -78,8 +78,8 @@ def test_an_undefined_layer_has_no_score_and_takes_no_part(tmp_path, grids):
 def test_the_own_output_in_the_same_folder_is_no_input(tmp_path, grids):
     rows = [joint_rows(name, values) for name, values in grids.items()]
     store(tmp_path / "grids.parquet", *rows)
-    assert not write_localization(tmp_path, tmp_path / "out.parquet").skipped
-    assert write_localization(tmp_path, tmp_path / "out.parquet").skipped
+    assert not localize(tmp_path, tmp_path / "out.parquet").skipped
+    assert localize(tmp_path, tmp_path / "out.parquet").skipped
 
 
 def test_missing_double_and_different_grids_are_refused(tmp_path, grids):
@@ -96,5 +96,5 @@ def test_missing_double_and_different_grids_are_refused(tmp_path, grids):
     for message, rows in cases.items():
         path = store(tmp_path / "in.parquet", *rows)
         with pytest.raises(UserError, match=message):
-            write_localization(path, tmp_path / "out.parquet")
+            localize(path, tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()

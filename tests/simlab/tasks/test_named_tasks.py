@@ -12,7 +12,7 @@ from tinymodels import LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.experiments.baselines import majority_row, tfidf_row
-from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.batches import batches, collator, encode
 from simlab.models.evaluate import predict_logits, predictions_of, read_evaluation
 from simlab.models.load import load_classifier, load_tokenizer
@@ -69,7 +69,7 @@ def test_rows_in_the_published_format_make_the_stated_task(folders, name):
 def test_a_training_step_and_the_metric(tmp_path, folders, tiny_bert, name):
     task = from_folder(folders[name], name)
     recipe = Recipe(epochs=0.1, batch_size=4, learning_rate=1e-2)  # one step
-    finetune(tiny_bert, task, recipe, tmp_path / "ft")
+    finetune(tiny_bert, task, tmp_path / "ft", recipe)
     source = resolve(str(tmp_path / "ft"))
     before, after = load_classifier(tiny_bert, task, seed=recipe.seed), load_classifier(source)
     assert type(after).__name__.endswith(
@@ -152,7 +152,7 @@ def test_multiple_choice_goes_through_truncation_and_extraction(tmp_path, folder
     name = f"hellaswag:{folders['hellaswag']}"
     assert simcore("finetune", encoder, name, "--epochs", 0.1, "--out", checkpoint)[0] == 0
     source = resolve(str(checkpoint))
-    logits = truncate(source, task, 64, "untuned", TruncationOptions()).logits
+    logits = cut_model(source, task, 64, "untuned", TruncationOptions()).logits
     model, tokenizer = load_classifier(source), load_tokenizer(source)
     assert logits.shape == (LAYERS + 1, HELDOUT, 4)
     assert np.array_equal(logits[-1], predict_logits(model, tokenizer, task.heldout, 64))

@@ -97,3 +97,9 @@ def test_fine_tuning_a_checkpoint_further_keeps_its_split(simcore, checkpoint, r
     again = tmp_path / "again"
     assert simcore("finetune", checkpoint, reviews, *COLUMNS, *STEP, "--out", again)[0] == 0
     assert read_evaluation(again)["split"] == read_evaluation(checkpoint)["split"]
+
+
+def test_a_loaded_task_is_taken_as_it_is(review_task):
+    assert load_task_of([], review_task) is review_task
+    with pytest.raises(ValueError, match="task_options: wanted None with a loaded task"):
+        load_task_of([], review_task, OPTIONS)

@@ -32,7 +32,7 @@ def weights_hash(folder):
 def uninterrupted(tmp_path_factory, tiny_bert, review_task):
     """A checkpoint from one run without a break."""
     folder = tmp_path_factory.mktemp("whole") / "checkpoint"
-    finetune(tiny_bert, review_task, RECIPE, folder)
+    finetune(tiny_bert, review_task, folder, RECIPE)
     return folder
 
 
@@ -55,8 +55,8 @@ def test_it_learns_and_plain_from_pretrained_loads_it(uninterrupted, review_task
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     tmp_path, tiny_bert, review_task, uninterrupted
 ):
-    finetune(tiny_bert, review_task, RECIPE, tmp_path / "again")
-    finetune(tiny_bert, review_task, replace(RECIPE, seed=2), tmp_path / "other")
+    finetune(tiny_bert, review_task, tmp_path / "again", RECIPE)
+    finetune(tiny_bert, review_task, tmp_path / "other", replace(RECIPE, seed=2))
     assert weights_hash(tmp_path / "again") == weights_hash(uninterrupted)
     assert weights_hash(tmp_path / "other") != weights_hash(uninterrupted)
 
@@ -67,16 +67,16 @@ def test_a_run_broken_off_in_an_epoch_ends_with_the_same_weights(
 ):
     # 32 steps, 16 an epoch, saved every 8: what breaks off at 30 goes on in the second epoch.
     recipe = replace(RECIPE, epochs=2, group_by_length=group_by_length)
-    finetune(tiny_bert, review_task, recipe, tmp_path / "whole", cka_every=6)
+    finetune(tiny_bert, review_task, tmp_path / "whole", recipe, cka_every=6)
     out = tmp_path / "broken"
     break_at(30, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        finetune(tiny_bert, review_task, recipe, out, cka_every=6)
+        finetune(tiny_bert, review_task, out, recipe, cka_every=6)
     assert not out.exists()
     kept = tmp_path / "broken.partial"
     assert [path.name for path in (kept / "trainer").iterdir()] == ["checkpoint-24"]
     monkeypatch.undo()
-    assert not finetune(tiny_bert, review_task, recipe, out, cka_every=6).skipped
+    assert not finetune(tiny_bert, review_task, out, recipe, cka_every=6).skipped
     assert weights_hash(out) == weights_hash(tmp_path / "whole")
     assert not kept.exists()
     records = [read_results(folder / CKA_RESULTS) for folder in (out, tmp_path / "whole")]
@@ -88,14 +88,14 @@ def test_a_run_broken_off_after_its_last_step_trains_no_more(
     tmp_path, tiny_bert, review_task, monkeypatch
 ):
     recipe = replace(RECIPE, epochs=0.5)
-    finetune(tiny_bert, review_task, recipe, tmp_path / "whole")
+    finetune(tiny_bert, review_task, tmp_path / "whole", recipe)
     out = tmp_path / "broken"
     monkeypatch.setattr("simlab.training.finetune.predict_logits", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        finetune(tiny_bert, review_task, recipe, out)
+        finetune(tiny_bert, review_task, out, recipe)
     monkeypatch.undo()
     break_at(9, monkeypatch)  # half an epoch is 8
-    finetune(tiny_bert, review_task, recipe, out)
+    finetune(tiny_bert, review_task, out, recipe)
     assert weights_hash(out) == weights_hash(tmp_path / "whole")
     assert read_evaluation(out)["seconds_per_step"] > 0
 
@@ -176,12 +176,12 @@ def test_a_full_disk_keeps_complete_checkpoints_and_nothing_else(
     monkeypatch.setattr(Trainer, "_save_optimizer_and_scheduler", no_room_after_step_24)
     out = tmp_path / "checkpoint"
     with pytest.raises(UserError, match=r"checkpoint: wanted to write there, found: No space left"):
-        finetune(tiny_bert, review_task, RECIPE, out)
+        finetune(tiny_bert, review_task, out, RECIPE)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.partial"]
     kept = sorted(path.name for path in (tmp_path / "checkpoint.partial" / "trainer").iterdir())
     assert kept == ["checkpoint-24"]
     monkeypatch.undo()
-    finetune(tiny_bert, review_task, RECIPE, out)
+    finetune(tiny_bert, review_task, out, RECIPE)
     assert weights_hash(out) == weights_hash(uninterrupted)
 
 
@@ -209,7 +209,7 @@ def test_a_run_killed_outright_ends_with_the_same_weights(
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     assert not out.exists()
-    finetune(tiny_bert, review_task, RECIPE, out)
+    finetune(tiny_bert, review_task, out, RECIPE)
     assert weights_hash(out) == weights_hash(uninterrupted)
 
 
@@ -250,19 +250,19 @@ def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, re
 def test_a_finished_folder_is_skipped_or_refused_or_replaced(tmp_path, tiny_bert, review_task):
     short = replace(RECIPE, epochs=0.25)
     out = tmp_path / "checkpoint"
-    assert not finetune(tiny_bert, review_task, short, out).skipped
-    assert finetune(tiny_bert, review_task, short, out).skipped
+    assert not finetune(tiny_bert, review_task, out, short).skipped
+    assert finetune(tiny_bert, review_task, out, short).skipped
     other = replace(short, seed=9)
     with pytest.raises(UserError, match=r"different recipe.*--overwrite"):
-        finetune(tiny_bert, review_task, other, out)
-    assert not finetune(tiny_bert, review_task, other, out, replace=True).skipped
+        finetune(tiny_bert, review_task, out, other)
+    assert not finetune(tiny_bert, review_task, out, other, overwrite=True).skipped
     assert read_evaluation(out)["recipe"]["seed"] == 9
 
 
 @pytest.mark.assets
 def test_regression_on_real_pairs(tmp_path, tiny_bert):
     task = load_task("stsb", TaskOptions(train_size=32, heldout_size=32))
-    finetune(tiny_bert, task, replace(RECIPE, epochs=1), tmp_path / "checkpoint")
+    finetune(tiny_bert, task, tmp_path / "checkpoint", replace(RECIPE, epochs=1))
     evaluation = read_evaluation(tmp_path / "checkpoint")
     assert evaluation["metric"] == "spearman"
     assert -1 <= evaluation["value"] <= 1
@@ -274,7 +274,7 @@ def test_real_minilm_fits_the_rows_it_has_seen(tmp_path, minilm):
     task = load_task("rt", TaskOptions(train_size=32, heldout_size=32))
     recipe = Recipe(epochs=8, learning_rate=2e-4, batch_size=8, max_length=32)
     seen = replace(task, heldout=task.train)
-    finetune(minilm, seen, recipe, tmp_path / "checkpoint")
+    finetune(minilm, seen, tmp_path / "checkpoint", recipe)
     assert read_evaluation(tmp_path / "checkpoint")["value"] > 0.8
 
 
@@ -282,7 +282,7 @@ def test_real_minilm_fits_the_rows_it_has_seen(tmp_path, minilm):
 def test_a_senseless_recipe_is_refused(tmp_path, tiny_bert, review_task, wrong):
     option = next(iter(wrong)).replace("_", "-")
     with pytest.raises(UserError, match=f"--{option}"):
-        finetune(tiny_bert, review_task, replace(RECIPE, **wrong), tmp_path / "checkpoint")
+        finetune(tiny_bert, review_task, tmp_path / "checkpoint", replace(RECIPE, **wrong))
     assert not list(tmp_path.iterdir())
 
 
@@ -334,4 +334,4 @@ def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
     task = Task("scores", *(examples(name, labels[name]) for name in ("train", "heldout")))
     name = {"train": "training", "heldout": "held-out"}[split]
     with pytest.raises(UserError, match=rf"in the {name} rows, found 2 times 2.5"):
-        finetune(tiny_bert, task, RECIPE, tmp_path / "checkpoint")
+        finetune(tiny_bert, task, tmp_path / "checkpoint", RECIPE)

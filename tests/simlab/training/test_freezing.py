@@ -3,7 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model
+from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
@@ -11,7 +11,6 @@ from simlab.models.families import family_of
 from simlab.models.load import load_classifier
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
-from simlab.store.results import FREEZING, read_results
 from simlab.training.finetune import finetune
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import Recipe
@@ -69,7 +68,7 @@ def test_a_whole_frozen_bottom_leaves_the_head(tmp_path, review_task):
 
 def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_bert, review_task):
     recipe = Recipe(max_steps=3, learning_rate=1e-2, batch_size=8, freeze="bottom:1")
-    finetune(tiny_bert, review_task, recipe, tmp_path / "ft")
+    finetune(tiny_bert, review_task, tmp_path / "ft", recipe)
     before, after = (load_file(f / "model.safetensors") for f in (tiny_bert.path, tmp_path / "ft"))
     for name, weights in before.items():
         stays = name.startswith(("embeddings.", "encoder.layer.0."))
@@ -90,36 +89,3 @@ def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_ber
 def test_what_cannot_be_frozen_is_refused(tmp_path, review_task, architecture, freeze, found):
     with pytest.raises(UserError, match=rf"^--freeze {freeze}: model .*{found}"):
         frozen_model(tmp_path, architecture, review_task, freeze)
-
-
-def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simcore):
-    arguments = ["freeze-study", tiny_bert.path, reviews, *COLUMNS, "--out", tmp_path / "study"]
-    arguments += ["--max-steps", 4, "--batch-size", 8, "--seeds", "3,1"]
-    arguments += ["--bottom", 2, "--top", 1]
-    code, printed, errors = simcore(*arguments)
-    assert (code, errors) == (0, [])
-    assert "trained parameters" in printed
-    frame = read_results(tmp_path / "study" / "results")
-    assert set(frame["comparison"]) == {FREEZING}
-    values = frame.pivot(index=["model_x", "seed_x"], columns="measure", values="value")
-    assert list(dict.fromkeys(frame["model_x"])) == ["none", "top:1", "bottom:2"]
-    assert set(frame["seed_x"]) == {1, 3}
-    trained = values["trained parameters"].groupby("model_x").first()
-    assert trained["none"] > trained["top:1"] > trained["bottom:2"]
-    assert (values["seconds per step"] > 0).all()
-    assert values["accuracy"].between(0, 1).all()
-    assert (tmp_path / "study" / "results" / "freezing.csv").read_text().count("\n") == 4
-    assert (tmp_path / "study" / "figures" / "reviews-freezing.png").is_file()
-    code, printed, _ = simcore(*arguments)
-    assert code == 0
-    assert printed.count("done before") == 6
-
-
-def test_freeze_study_refuses_before_it_trains(tmp_path, tiny_bert, reviews, simcore):
-    out = tmp_path / "study"
-    code, _, errors = simcore(
-        "freeze-study", tiny_bert.path, reviews, *COLUMNS, "--bottom", 4, "--out", out
-    )
-    assert (code, len(errors)) == (2, 1)
-    assert "--freeze bottom:4" in errors[0]
-    assert not out.exists()

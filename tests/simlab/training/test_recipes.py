@@ -37,6 +37,12 @@ def test_quick_is_the_default_recipe():
     assert RECIPES["quick"] == Recipe() == make_recipe("quick", "rt", {"epochs": None})
 
 
+def test_a_recipe_of_one_s_own_is_changed_as_named_ones_are():
+    mine = Recipe(epochs=2, max_steps=7, learning_rate=1e-3)
+    assert make_recipe(mine, "rt", {}) == mine
+    assert make_recipe(mine, "rt", {"epochs": 3}) == Recipe(epochs=3, learning_rate=1e-3)
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_field_can_be_overridden(name):
     given = {
