@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-cpp test-cuda gpu-check lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-cpus test-cpp test-cuda gpu-check lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +35,24 @@ test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitize
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
 # most tests use one core, and a file's tests share what they build.
+PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
 test-python: assets ## the Python suite (ARGS="-k name" narrows it)
-	OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
+	$(PYTEST)
+
+# As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
+# held to an older instruction set. Every setting runs, whatever the others did.
+LEVEL_generic := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
+  ONEDNN_MAX_CPU_ISA=SSE41 SIMCORE_CPU_ISA=generic
+LEVEL_avx2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+  ONEDNN_MAX_CPU_ISA=AVX2 SIMCORE_CPU_ISA=avx2
+test-cpus: assets ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
+	failed=""; \
+	run() { echo "== $$*"; env "$$@" $(PYTEST) || failed+=$$'\n'"  $$*"; }; \
+	for threads in 1 2; do \
+	  run OMP_NUM_THREADS=$$threads $(LEVEL_generic); \
+	  run OMP_NUM_THREADS=$$threads $(LEVEL_avx2); \
+	done; \
+	[ -z "$$failed" ] || { echo "failed under:$$failed"; exit 1; }
 
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them.
 test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers

@@ -19,7 +19,7 @@ from bench.functional import MODEL, SEEDS, publish, simcore
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
 SENTENCES = 4000  # of the training rows, half of which the maps are judged on
-# Of all figures, those that README shows.
+# Of all figures, those that docs/experiments.md shows.
 FIGURES = (
     "alignment-cls-methods",
     "alignment-cls-layers-linear",

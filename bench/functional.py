@@ -4,7 +4,7 @@
     python -m bench.functional --task rt
 
 Freezing, FT-FT and FT[1]-FT[2] grids with their blocks, truncation in three modes, and skipping,
-by the commands of the README into ``runs/functional/TASK``. What came out lands in
+by the commands of docs/commands.md into ``runs/functional/TASK``. What came out lands in
 ``bench/results/functional-TASK.csv``, the figures in ``docs/figures``.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.peak import ROOT
 
 MODEL, TASKS, SEEDS = "minilm", ("rt", "stsb"), (1, 2, 3)
-# Of all figures, those that README shows.
+# Of all figures, those that docs/experiments.md shows.
 FIGURES = ("truncation", "skipping", "freezing", "cka-biased")
 FREEZING = ("--bottom", 2, "--bottom", 4, "--top", 2, "--top", 4)
 MODES = ("--mode", "untuned", "--mode", "tuned", "--mode", "tuned-orig")

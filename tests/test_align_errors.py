@@ -6,12 +6,14 @@ import pytest
 from simcore.align import (
     METHODS,
     CCAAligner,
+    ConstantRowsError,
     INNAligner,
     LinearAligner,
     MLPAligner,
     NotFittedError,
     PWCCAAligner,
     SVCCAAligner,
+    TooFewRowsError,
     align_pairs,
 )
 
@@ -93,9 +95,21 @@ TOO_FEW = {
 @pytest.mark.parametrize("method", METHODS)
 def test_too_few_rows(method):
     aligner, n, message = TOO_FEW[method]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(TooFewRowsError, match=message):
         aligner.fit(X[:n], X[:n])
     aligner.fit(X[: n + 1], X[: n + 1])
+    judged = {"X_heldout": [X], "Y_heldout": [X]}
+    with pytest.raises(TooFewRowsError, match=message):
+        align_pairs([X[:n]], [X[:n]], method, **judged, **aligner.get_params())
+
+
+@pytest.mark.parametrize("method", ["cca", "svcca", "pwcca"])
+def test_equal_rows_have_no_canonical_directions(method):
+    equal = np.repeat(X[:1], len(X), axis=0)
+    with pytest.raises(ConstantRowsError, match="X: wanted rows that differ, got equal ones"):
+        make(method).fit(equal, X)
+    with pytest.raises(ConstantRowsError, match="pair 0: Y: wanted rows that differ"):
+        align_pairs([X], [equal], method)
 
 
 def test_ridge_needs_no_more_rows_than_two():

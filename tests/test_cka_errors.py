@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+import tolerance
 import torch
 from bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled, with_layer
 
@@ -69,7 +70,7 @@ def test_finite_values_whose_squares_overflow_give_no_wrong_number():
     huge = [x.to(torch.float32) * 1e25 for x in X]
     got = cka_grid(huge)
     want = cka_grid([x.to(torch.float32) for x in X])
-    assert bool((got.isnan() | torch.isclose(got, want, atol=1e-3)).all())
+    assert bool((got.isnan() | torch.isclose(got, want, atol=tolerance.CHANGE)).all())
 
 
 def test_options_are_keyword_only():

@@ -107,3 +107,11 @@ def test_same_allows_rounding_only(dtype):
     tolerance.assert_same(shifted(0.9 * unit), REFERENCE, dtype)
     with pytest.raises(AssertionError):
         tolerance.assert_same(shifted(1.1 * unit), REFERENCE, dtype)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_forward_passes_are_compared_at_the_scale_of_their_values(scale):
+    states = scale * np.array([[5.0, -0.001], [0.3, 0.0]])
+    tolerance.assert_same_forward(states + 0.9e-4 * scale, states)
+    with pytest.raises(AssertionError, match="max difference"):
+        tolerance.assert_same_forward(states + 1.1e-4 * scale, states)

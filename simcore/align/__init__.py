@@ -8,7 +8,13 @@
 True
 """
 
-from simcore.align._base import Aligner, AlignmentError, NotFittedError
+from simcore.align._base import (
+    Aligner,
+    AlignmentError,
+    ConstantRowsError,
+    NotFittedError,
+    TooFewRowsError,
+)
 from simcore.align._training import Log
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import LinearAligner
@@ -20,6 +26,7 @@ __all__ = [
     "Aligner",
     "AlignmentError",
     "CCAAligner",
+    "ConstantRowsError",
     "INNAligner",
     "LinearAligner",
     "Log",
@@ -28,5 +35,6 @@ __all__ = [
     "PWCCAAligner",
     "PairResult",
     "SVCCAAligner",
+    "TooFewRowsError",
     "align_pairs",
 ]

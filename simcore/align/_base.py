@@ -21,6 +21,14 @@ class NotFittedError(ValueError, AttributeError):
     """`transform` or another method that needs `fit` was called before it."""
 
 
+class TooFewRowsError(ValueError):
+    """A method needs more rows to fit a map, or to judge one, than there are."""
+
+
+class ConstantRowsError(ValueError):
+    """All rows of one side are the same, and the method needs rows that differ."""
+
+
 @dataclass(frozen=True)
 class AlignmentError:
     """How far ``g(X)`` is from Y.
@@ -87,7 +95,8 @@ class Aligner(ABC):
         ------
         TypeError, ValueError
             Not two matrices of equal n on one device, NaN or infinity, fewer rows than the method
-            needs, a parameter out of range.
+            needs (`TooFewRowsError`), equal rows where the method needs different ones
+            (`ConstantRowsError`), a parameter out of range.
         """
         x, y = checked_pair(X, Y)
         self._fit(x, y)
@@ -231,9 +240,9 @@ def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tup
 
 
 def require_rows(rows: Tensor, name: str, least: int, reason: str) -> None:
-    """A ValueError where there are fewer than `least` rows."""
+    """A `TooFewRowsError` where there are fewer than `least` rows."""
     if len(rows) < least:
-        raise ValueError(f"{name}: wanted at least {least} rows for {reason}, got {len(rows)}")
+        raise TooFewRowsError(f"{name}: wanted at least {least} rows for {reason}, got {len(rows)}")
 
 
 def alignment_error(predicted: Tensor, y: Tensor) -> AlignmentError:

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from simcore._inputs import Array, check_choice
-from simcore.align._base import Aligner, AlignmentError, alignment_error, require_rows
+from simcore.align._base import (
+    Aligner,
+    AlignmentError,
+    ConstantRowsError,
+    alignment_error,
+    require_rows,
+)
 from simcore.basis import Basis, bases
 
 SCALES = ("one", "rho")
@@ -35,7 +41,7 @@ class _CanonicalAligner(Aligner):
         basis_x, basis_y = self._bases(x, y)
         for basis, name in ((basis_x, "X"), (basis_y, "Y")):
             if not basis.kept:
-                raise ValueError(f"{name}: wanted rows that differ, got equal ones")
+                raise ConstantRowsError(f"{name}: wanted rows that differ, got equal ones")
         # Fewer rows than this leave directions in which any two layers agree: no map to learn.
         require_rows(x, "X", max(basis_x.kept, basis_y.kept) + 2, "the canonical directions")
         cross = basis_x.vectors.double().T @ basis_y.vectors.double()

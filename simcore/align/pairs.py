@@ -13,7 +13,13 @@ from torch import Tensor
 
 from simcore._inputs import Array, check_choice
 from simcore._progress import progress_bar
-from simcore.align._base import Aligner, AlignmentError, checked_pair
+from simcore.align._base import (
+    Aligner,
+    AlignmentError,
+    ConstantRowsError,
+    TooFewRowsError,
+    checked_pair,
+)
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import LinearAligner
 from simcore.align.neural import INNAligner, MLPAligner, NeuralAligner
@@ -89,8 +95,9 @@ def align_pairs(
     Raises
     ------
     TypeError, ValueError
-        Naming the pair: different n, NaN, too few rows; different shapes for "inn" and "mlp"; an
-        unknown method or parameter.
+        Naming the pair: different n, NaN, too few rows (`TooFewRowsError`), equal rows
+        (`ConstantRowsError`); different shapes for "inn" and "mlp"; an unknown method or
+        parameter.
 
     Examples
     --------
@@ -130,7 +137,9 @@ def _naming(pair: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"pair {pair}: {error}") from error
+        told_apart = isinstance(error, TooFewRowsError | ConstantRowsError)
+        kind = type(error) if told_apart else ValueError
+        raise kind(f"pair {pair}: {error}") from error
 
 
 def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str]) -> list[Pair]:
@@ -150,7 +159,7 @@ def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
         cut = min(max(2, round(share * len(x))), len(x) - 2)
         if cut < 2:
-            raise ValueError(f"X: wanted at least 4 rows to hold some out, got {len(x)}")
+            raise TooFewRowsError(f"X: wanted at least 4 rows to hold some out, got {len(x)}")
         judged.append((x[order[:cut]], y[order[:cut]]))
         kept.append((x[order[cut:]], y[order[cut:]]))
     return kept, judged

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from simlab.commands.options import (
     continues,
     when,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Epochs = Annotated[
     int | None, typer.Option(help="Passes of inn and mlp over their rows (100, or until no gain).")
@@ -69,13 +73,15 @@ def inject(
 ) -> None:
     """Let B go on from g(hidden states of A) at one layer, for several maps g, and score it.
 
-    The maps are fitted on training examples, the metric is that of the held-out ones.
+    The maps are fitted on training examples, the metric is that of the held-out ones. A map that
+    the states do not allow has no value, and a note says why.
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
     from simlab import tasks
     from simlab.experiments import inject as step
     from simlab.store import console
+    from simlab.store.results import read_results
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -98,7 +104,24 @@ def inject(
             task_options=task_options,
             overwrite=overwrite,
         )
+    for line in _describe_undefined(read_results(out)):
+        console.note(line)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+
+
+def _describe_undefined(frame: pd.DataFrame) -> list[str]:
+    """One line for each reason why injected methods of a results table have no value."""
+    from simlab.store.results import INJECTION
+
+    methods: dict[tuple[int, str], list[str]] = {}
+    for row in frame[frame["comparison"] == INJECTION].itertuples():
+        options = json.loads(row.options)
+        if "undefined" in options:
+            methods.setdefault((row.layer_x, options["undefined"]), []).append(options["method"])
+    return [
+        f"{', '.join(names)}: no value at layer {layer}: {reason}"
+        for (layer, reason), names in methods.items()
+    ]
 
 
 def align_study(
@@ -135,9 +158,9 @@ def align_study(
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Alignment error of every pair of models, layer by layer, and every layer's complexity.
+    """Alignment error from every model to every other, layer by layer, and layers' complexity.
 
-    One file for each pair and method; an interrupted study goes on where it was.
+    One file for each ordered pair and method; an interrupted study goes on where it was.
 
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +33,8 @@ def blocks(
 ) -> None:
     """Split the layers of every model-with-itself grid (FT-FT) into clusters, and score them.
 
-    The score is 1 for perfect blocks, and 0 where similarity depends on distance alone.
+    The score is 1 for perfect blocks, and 0 where similarity depends on distance alone. A single
+    cluster scores 0: nothing is split.
 
     Example: `simcore blocks runs/results --out runs/results/blocks.parquet`
     """
@@ -49,16 +51,24 @@ def blocks(
         table.add_column(name)
     for name in ("score", "within", "between"):
         table.add_column(name, justify="right")
+    if any(len(layers.clusters) == 1 for layers, _ in found):
+        table.caption = (
+            "A single cluster scores 0, and no pairs of layers are between clusters (–)."
+        )
     for layers, rows in found:
         first = rows[0]
         parts = (first.measure, first.kernel, first.estimator, first.kind, first.options)
         measure = " ".join(part for part in parts if part)
-        numbers = (f"{value:.2f}" for value in (layers.score, layers.within, layers.between))
+        numbers = map(_number, (layers.score, layers.within, layers.between))
         names = (first.task, first.model_x, measure, _spans(layers))
         table.add_row(*map(escape, names), *numbers)
-    console.out.print(table)
+    console.print_table(table)
     if out is not None:
         console.out.print(f"{out}: written")
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"
 
 
 def _spans(layers: Blocks) -> str:

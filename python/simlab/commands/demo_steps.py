@@ -26,7 +26,7 @@ from simlab.representations.kinds import ATTENTION
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.grids import grid_rows
 from simlab.similarity.localization import NEEDED, localize
-from simlab.store.console import out
+from simlab.store.console import out, print_table
 from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome
 from simlab.store.results import LOCALIZATION, ResultRow, ensure_results, read_results
@@ -121,7 +121,7 @@ class Run:
 
 
 def run_demo(folder: Path, config: DemoConfig) -> None:
-    """Run or continue the demo in `folder`; see the module and the README for its steps.
+    """Run or continue the demo in `folder`; see the module for its steps.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def _summarise(run: Run, figures: list[Path]) -> None:
     for row in frame.itertuples():
         style = "bold" if row.model_x.startswith("FT[") else None
         table.add_row(_escape(row.model_x), f"{row.value:.3f}", style=style)
-    out.print(table)
+    print_table(table)
     tuned = frame["model_x"].str.startswith("FT[")
     if frame.loc[tuned, "value"].min() <= frame.loc[~tuned, "value"].max():
         out.print("[yellow]A fine-tuned model does not beat every baseline with this recipe.[/]")

@@ -139,4 +139,4 @@ def _print(summary: pd.DataFrame, task: str) -> None:
             f"{1000 * row.seconds_per_step:.0f}",
             f"{row.time_saved:.0%}",
         )
-    console.out.print(table)
+    console.print_table(table)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 Rows = tuple[Sequence[str], Sequence[tuple[str, ...]]]
-PIPED_WIDTH = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +31,9 @@ def models(
 
     Example: `simcore models minilm "google/multiberts-seed_{0..24}"`
     """
-    _print(*(_found_models(names) if names else _families()))
+    from simlab.store import console
+
+    console.print_rows(*(_found_models(names) if names else _families()))
 
 
 def tasks() -> None:
@@ -44,6 +45,7 @@ def tasks() -> None:
 
     Example: `simcore tasks`
     """
+    from simlab.store import console
     from simlab.tasks import TASKS
 
     rows = [
@@ -52,7 +54,7 @@ def tasks() -> None:
             spec.title,
             spec.kind,
             ", ".join(spec.columns[:-1]),
-            f"{spec.label}: {', '.join(spec.labels) or 'a number'}",
+            f"{spec.label} ({', '.join(spec.labels) or 'a number'})",
             ", ".join(spec.metrics),
             f"{spec.train}, {spec.heldout}",
             f"package or {spec.hub}" if spec.offline else spec.hub,
@@ -60,7 +62,7 @@ def tasks() -> None:
         for spec in TASKS.values()
     ]
     names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "from")
-    _print(names, rows)
+    console.print_rows(names, rows)
 
 
 def _families() -> Rows:
@@ -101,20 +103,3 @@ def _found_models(names: Sequence[str]) -> Rows:
             )
         )
     return ("model", "type", "layers", "width", "classifier token", "saved as"), rows
-
-
-def _print(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table that fits a terminal; elsewhere, every row on one line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from simlab.store import console
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    wide = console.out if console.out.is_terminal else Console(width=PIPED_WIDTH, highlight=False)
-    wide.print(table)

@@ -23,7 +23,7 @@ def plot(
         list[str] | None, typer.Option(help="png, pdf or svg, repeatable; default: png and pdf.")
     ] = None,
 ) -> None:
-    """Draw heatmaps and truncation curves from results files; computes nothing.
+    """Draw every figure that results files have rows for; computes nothing.
 
     Example: `simcore plot runs/demo/results --out runs/demo/figures --format svg`
     """

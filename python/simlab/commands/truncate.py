@@ -137,5 +137,5 @@ def _export(
             f"{found.ms_per_example:.2f}",
             f"{found.value:.3f}",
         )
-    console.out.print(table)
+    console.print_table(table)
     console.out.print(f"{folder}: written ({when(outcome.skipped, outcome.seconds)})")

@@ -28,7 +28,8 @@ def check_tolerance(tolerance: float, task: Task) -> None:
         raise UserError(f"--advise {tolerance}: wanted a tolerance of at least 0")
     if len(task.heldout) < _FEWEST_ROWS:
         raise UserError(
-            f"--advise: wanted at least {_FEWEST_ROWS} held-out rows, found {len(task.heldout)}"
+            f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_ROWS} rows for "
+            "--advise to halve"
         )
 
 

@@ -1,23 +1,23 @@
 """Alignment studies (Ren et al. 2023, section 5 and appendix B.2) over stored representations.
 
-For a set of models: the error of the map from each layer of one model to the same layer of another
-(figures 2, 4 and 5), from each layer to each other of the same model (figure 3), and the complexity
-of every layer, its nuclear norm (B.2). Maps are fitted on some examples and judged on others. Of
-attention, word pairs are rows and heads are columns (`simcore.distributed_attention`).
+For a set of models: the error of the map from each layer of one model to the same layer of another,
+in both directions (figures 2, 4 and 5), from each layer to each other of the same model (figure 3),
+and the complexity of every layer, its nuclear norm (B.2). Maps are fitted on some examples and
+judged on others. Of attention, word pairs are rows and heads are columns
+(`simcore.distributed_attention`).
 
-A study is a folder of results files, one for each pair of models and method, so that an interrupted
-one goes on where it was.
+A study is a folder of results files, one for each ordered pair of models and method, so that an
+interrupted one goes on where it was.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.experiments.inject import TRAINED
+from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.representations.folder import (
+    MORE_ROWS,
     Representations,
     load_representations,
     require_same_examples,
@@ -112,31 +114,31 @@ def align_study(
     overwrite: bool = False,
     **changes: Any,
 ) -> list[Outcome]:
-    """Write the alignment error of every pair of models and the complexity of every layer.
+    """Write the alignment error from every model to every other and the complexity of every layer.
 
     Parameters
     ----------
     folders
         Representation folders (`extract`), one a model, of the same rows and one kind.
     out
-        The folder of results files to write, one for each pair of models and method.
+        The folder of results files to write, one for each ordered pair of models and method.
     options, **changes
         How to align; keywords are fields of `StudyOptions`, such as ``methods=("linear", "inn")``
         or ``within=True``.
     overwrite
-        What to do if a file was made from other inputs: make it anew, or raise.
+        What to do with files that were made from something else, and with those that an earlier
+        version wrote for a study of this name: replace and remove them, or raise.
 
     Returns
     -------
     list of Outcome
-        Where the results files are, and whether they were there before; `read_results` reads
-        all of the folder.
+        Where the results files are, and whether they were there before; `read_results` reads all.
 
     Raises
     ------
     UserError
         No such folders, other rows, equal labels, another number of layers, too few examples, or
-        files that were made from something else.
+        files as above and not `overwrite`.
 
     Examples
     --------
@@ -147,8 +149,8 @@ def align_study(
     >>> step = extract("minilm", "rt", pair[0], label="ORIG", **tokens)
     >>> step = extract("minilm", "rt", pair[1], label="RANDOM", random_init_seed=0, **tokens)
     >>> steps = align_study(pair, "runs/results/alignment", methods=("linear",))
-    >>> len(steps)  # the pair, and the complexity of each
-    3
+    >>> len(steps)  # both directions of the pair, and the complexity of each
+    4
     """
     options = dataclasses.replace(options or StudyOptions(), **changes)
     options.check()
@@ -156,10 +158,13 @@ def align_study(
     models = [load_representations(folder) for folder in folders]
     _check(models, options)
     split = split_rows(models[0], options)
+    remove_old_files(out, options.name, replace=overwrite)
     outcomes = []
     for kind, members in _parts(models, options):
         for method in options.methods if kind != COMPLEXITY else (NUCLEAR,):
-            file = out / f"{_slug(kind, options.name, method, models[0], *members)}.parquet"
+            labels = [model.manifest["label"] for model in members]
+            rows = models[0].manifest["kind"]
+            file = out / file_name(kind, options.name, method, rows, labels)
             inputs = {
                 "step": "align-study",
                 "part": [kind, options.name, method],
@@ -188,8 +193,8 @@ def split_rows(model: Representations, options: StudyOptions) -> Split:
     heldout = round(options.heldout_share * count)
     if min(heldout, count - heldout) < 2:
         raise UserError(
-            f"{model.folder}: --heldout-share {options.heldout_share} wanted 2 examples or more on "
-            f"each side, found {count} in all"
+            f"--heldout-share {options.heldout_share}: wanted 2 examples or more on each side, "
+            f"found {heldout} of {count} held out in {model.folder}; {MORE_ROWS}"
         )
     draw = np.random.default_rng(options.seed)
     judged = np.zeros(count, bool)
@@ -241,7 +246,7 @@ def _parts(
     """What is to be done, cheapest first: kind of work, and the models."""
     for model in models:
         yield COMPLEXITY, (model,)
-    for pair in combinations(models, 2):
+    for pair in permutations(models, 2):
         yield ALIGNMENT, pair
     if options.within:
         for model in models:
@@ -312,18 +317,23 @@ class _Part:
             yield self._error_row(measure, part, np.nan, pair)
 
     def _aligned(self, pairs: list[tuple[int, int]]) -> Iterator[ResultRow]:
-        from simcore.align import align_pairs
+        from simcore.align import TooFewRowsError, align_pairs
 
         learnt, judged = (
             ([self.cut_x[i][part] for i, _ in pairs], [self.cut_y[j][part] for _, j in pairs])
             for part in (0, 1)
         )
         heldout = dict(zip(("X_heldout", "Y_heldout"), judged, strict=True))
+        where = " and ".join(str(side.folder) for side in (self.x, self.y))
         try:
             with warnings_as_notes():
                 results = align_pairs(*learnt, self.method, **heldout, **self._params())
+        except TooFewRowsError as error:
+            option, more = f"--rows {self.options.rows}", ""
+            if len(self.split.train) < self.options.rows:
+                option, more = f"--heldout-share {self.options.heldout_share}", f"; {MORE_ROWS}"
+            raise UserError(f"{option}, --method {self.method}: {where}: {error}{more}") from None
         except ValueError as error:
-            where = " and ".join(str(side.folder) for side in (self.x, self.y))
             raise UserError(f"{where}: {self.method}: {error}") from None
         for pair, result in zip(pairs, results, strict=True):
             for part, errors in ((TRAIN, result.train), (HELDOUT, result.heldout)):
@@ -387,9 +397,3 @@ def nuclear_norm(rows: np.ndarray) -> float:
 
 def _varies(rows: np.ndarray) -> bool:
     return bool(len(rows)) and bool((rows != rows[0]).any())
-
-
-def _slug(kind: str, name: str, method: str, first: Representations, *rest: Any) -> str:
-    labels = [model.manifest["label"] for model in rest]
-    parts = [kind, name, method, first.manifest["kind"], *labels]
-    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)

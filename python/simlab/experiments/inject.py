@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.sources import ModelSource, resolve
-from simlab.models.states import layer_states
+from simlab.models.states import layer_states, replaced_states
 from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
@@ -117,6 +115,10 @@ def inject(
 
     The results file has the held-out metric of B, a row for each method.
 
+    A method that the states do not allow has the value nan and the reason in ``options``, under
+    ``undefined``: canonical maps need rows that differ, and at the embedding output the classifier
+    token is the same vector in every text.
+
     Parameters
     ----------
     a
@@ -180,48 +182,6 @@ def inject(
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
-@contextmanager
-def replaced_states(
-    model: PreTrainedModel, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
-    """Inside the block `model` goes on from ``change(states)`` at `layer`.
-
-    `change` gets and gives the states [b, t, p] that enter layer `layer` (counted from 0), or that
-    the last one gave if `layer` is the number of layers.
-    """
-    family = family_of(model)
-    modules = family.layers(model)
-    entered, left = count(), count()
-
-    def turned(states: torch.Tensor) -> torch.Tensor:
-        return states.transpose(0, 1) if family.time_first else states
-
-    def enter(_module, arguments, options):
-        if next(entered) != layer:
-            return None
-        if arguments:
-            return (turned(change(turned(arguments[0]))), *arguments[1:]), options
-        return (), {**options, "hidden_states": turned(change(turned(options["hidden_states"])))}
-
-    def leave(_module, _arguments, answer):
-        if next(left) != len(modules) - 1:
-            return None
-        states = change(family.states_of(answer))
-        return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
-
-    handles = []
-    for module in dict.fromkeys(modules):  # layers that share weights are one module, called often
-        if layer < len(modules):
-            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        else:
-            handles.append(module.register_forward_hook(leave))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 class InjectionPair:
     """Both models, loaded, and what they make of the examples.
 
@@ -231,6 +191,8 @@ class InjectionPair:
     b : the fine-tuned model that goes on from them
     layer : int
         Where.
+    undefined : dict of str
+        Why methods have no value, by method; filled when the maps are fitted.
     """
 
     def __init__(
@@ -246,28 +208,37 @@ class InjectionPair:
             model.to(self.device).eval()
         self.layer = self._chosen_layer()
         self.methods = self._chosen_methods()
+        self.undefined: dict[str, str] = {}
 
     def rows(self, label_a: str, label_b: str) -> list[ResultRow]:
         """The metric of every method, in the order of the methods."""
         task = self.task
         aligners, spread = self._fit()
-        predictions = self._predictions(aligners, spread)
+        labels = task.heldout.labels
+        values = {
+            method: task.score(predictions, labels)
+            for method, predictions in self._predictions(aligners, spread).items()
+        }
         return [
             ResultRow(
                 comparison=INJECTION,
                 measure=task.metric,
                 kind=self.options.tokens,
-                options=json.dumps({"method": method}),
+                options=self._options(method),
                 model_x=label_a,
                 model_y=label_b,
                 layer_x=self.layer,
                 layer_y=self.layer,
-                value=task.score(predictions[method], task.heldout.labels),
+                value=values.get(method, float("nan")),
                 n=len(task.heldout),
                 task=task.name,
             )
             for method in self.methods
         ]
+
+    def _options(self, method: str) -> str:
+        reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
+        return json.dumps({"method": method, **reason})
 
     def _chosen_layer(self) -> int:
         counts = [len(family_of(model).layers(model)) for model in (self.a, self.b)]
@@ -292,13 +263,10 @@ class InjectionPair:
         """The fitted maps by method, and mean and standard deviation of B's training states."""
         import torch
 
-        from simcore.align import METHODS as ALIGNERS
-
-        train = self.task.train
         fitted = [name for name in self.methods if name in FITTED]
         x, y = [], []
         if fitted or RANDOM_EMBEDDINGS in self.methods:
-            examples = train.head(min(self.options.fit_size, len(train)))
+            examples = self.task.train.head(self._limit()[1])
             with torch.no_grad():
                 for _, _, batch_b, own in self._batches(examples, "collecting states"):
                     states = layer_states(self.b, batch_b)[self.layer]
@@ -307,20 +275,36 @@ class InjectionPair:
         if not x:
             return {}, (torch.empty(0), torch.empty(0))
         side_x, side_y = torch.cat(x), torch.cat(y)
-        aligners: dict[str, Aligner] = {}
-        for method in fitted:
-            trained = method in TRAINED
-            params: dict[str, Any] = {}
-            if trained:
-                params = {"seed": self.options.seed, "progress": err.is_terminal}
-            if trained and self.options.epochs is not None:
+        aligners = {name: self._fitted(name, side_x, side_y) for name in fitted}
+        found = {name: aligner for name, aligner in aligners.items() if aligner is not None}
+        return found, (side_y.mean(0), side_y.std(0))
+
+    def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
+        """The map from `x` to `y`; None, and an entry in `undefined`, if these rows allow none."""
+        from simcore.align import METHODS as ALIGNERS
+        from simcore.align import ConstantRowsError, TooFewRowsError
+
+        params: dict[str, Any] = {}
+        if method in TRAINED:
+            params = {"seed": self.options.seed, "progress": err.is_terminal}
+            if self.options.epochs is not None:
                 params["max_epochs"] = self.options.epochs
-            try:
-                with warnings_as_notes():
-                    aligners[method] = ALIGNERS[method](**params).fit(side_x, side_y)
-            except ValueError as error:
-                raise UserError(f"--method {method}, {len(side_x)} rows: {error}") from error
-        return aligners, (side_y.mean(0), side_y.std(0))
+        try:
+            with warnings_as_notes():
+                return ALIGNERS[method](**params).fit(x, y)
+        except ConstantRowsError as error:
+            self.undefined[method] = f"{error} (X is states of A, Y of B)"
+            return None
+        except TooFewRowsError as error:
+            option, size = self._limit()
+            raise UserError(f"{option} {size}, --method {method}: {error}") from error
+        except ValueError as error:
+            raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
+
+    def _limit(self) -> tuple[str, int]:
+        """The option that bounds the examples of the fit, and their number."""
+        sizes = {"--fit-size": self.options.fit_size, "--train-size": len(self.task.train)}
+        return min(sizes.items(), key=lambda size: size[1])
 
     def _predictions(
         self, aligners: dict[str, Aligner], spread: tuple[torch.Tensor, torch.Tensor]
@@ -328,7 +312,7 @@ class InjectionPair:
         import torch
 
         task, heldout = self.task, self.task.heldout
-        run = [name for name in self.methods if name != RANDOM_LABELS]
+        run = [name for name in self.methods if name not in (RANDOM_LABELS, *self.undefined)]
         shape = (len(heldout), self.b.config.num_labels)
         logits = {name: np.empty(shape, np.float32) for name in run}
         noise = torch.Generator().manual_seed(self.options.seed)

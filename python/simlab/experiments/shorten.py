@@ -26,7 +26,7 @@ from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import EVALUATION, load_task_of, read_split_record
+from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -163,7 +163,7 @@ def shorten(
             "metric": task.metric,
             "value": task.score(predictions_of(logits, task), task.heldout.labels),
             "n": len(task.heldout),
-            "split": read_split_record(checkpoint),
+            "splits": read_split_records(checkpoint),
             "layers": layers,
             "mode": mode,
         }

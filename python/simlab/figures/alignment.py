@@ -80,7 +80,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
         axis.boxplot(values, positions=range(len(layers)), widths=0.6, medianprops={"color": _BLUE})
         axis.set_xticks(range(len(layers)), layer_names(layers))
         pairs = some[["model_x", "model_y"]].drop_duplicates()
-        count = f"{len(pairs)} pair" + ("s" if len(pairs) > 1 else "")
+        count = f"{len(pairs)} ordered pair" + ("s" if len(pairs) > 1 else "")
         _finish(axis, f"{study} ({count})", "layer", _ERROR_LABEL)
         if np.isfinite(top):
             axis.set_ylim(0, top)

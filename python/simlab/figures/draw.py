@@ -14,6 +14,7 @@ from simlab.figures.grids import plot_grids
 from simlab.figures.joint import MEASURE_COLUMNS, plot_models
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_options
+from simlab.figures.training import plot_training
 from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
 from simlab.store.files import atomic_file
@@ -24,6 +25,7 @@ from simlab.store.results import (
     FREEZING,
     LOCALIZATION,
     SKIPPING,
+    TRAINING_CKA,
     TRUNCATIONS,
     is_alignment,
     is_joint,
@@ -103,6 +105,10 @@ def plot(
         files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
     for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
         files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
+    records = frame[frame["comparison"] == TRAINING_CKA]
+    for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
+        name = f"{task}-{TRAINING_CKA}-{kind}-{estimator}"
+        files += _save(plot_training(rows), folder / name, formats)
     for name, figure in alignment_figures(alignment).items():
         files += _save(figure, folder / name, formats)
     if not files:

@@ -28,6 +28,8 @@ from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
+# How a message about too few rows goes on.
+MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ programming over where the last cluster begins: O(L^2) sums and O(k L^2) steps. 
 planted blocks and 0 between them, no other split has so large an excess, whatever the sizes.
 
 The score is 1 for such perfect blocks, and 0 where similarity depends on distance only: for a
-constant matrix, for any band matrix, and for one cluster. It says how much of the way from the
-band's similarity to 1 the pairs within clusters have come, and does not depend on the number of
-layers or on the scale of dissimilarity: it can be compared between models and tasks.
+constant matrix and for any band matrix. The score of a single cluster is 0, exactly: over all pairs
+the excess cancels, and where nothing is split there are no blocks. The score says how much of the
+way from the band's similarity to 1 the pairs within clusters have come, and does not depend on the
+number of layers or on the scale of dissimilarity: it can be compared between models and tasks.
 
 The number of clusters is the smallest whose largest excess is at least `ENOUGH` of the largest
 excess of all; one cluster, with score 0, if that score would be below `LOWEST_SCORE`.
@@ -64,9 +65,10 @@ class Blocks:
     clusters
         Per cluster the numbers of its layers, rising; rows and columns of the matrix.
     score
-        How block diagonal the matrix is, 0 to 1.
+        How block diagonal the matrix is, 0 to 1; of a single cluster 0.
     within, between
-        Mean similarity of pairs in the same and in different clusters; nan where there are none.
+        Mean similarity of pairs in the same and in different clusters; nan where there are no such
+        pairs, as between clusters if there is a single one.
     undefined
         Layers that are in no cluster, because their similarities are nan.
     excess_by_count
@@ -175,7 +177,8 @@ def block_rows(
     ------
     blocks, rows
         Whose layers are numbered as in the table. A row per layer has the number of its cluster,
-        from 1, as its value (nan if the layer is undefined), a row without layer the score.
+        from 1, as its value (nan if the layer is undefined), a row without layer the score, which
+        is 0 if all layers are in one cluster.
 
     Raises
     ------
@@ -241,8 +244,8 @@ def _describe(values: np.ndarray, kept: np.ndarray, clusters: int | None, every:
     found, starts = _best_splits(_cluster_sums(excess(values)))
     room = _cluster_sums(1 - _band(values))
     options = [_edges(starts, count) for count in range(1, len(kept) + 1)]
-    scores = [
-        _score(best, sum(room[a, b] for a, b in edges))
+    scores = [  # the first is of one cluster, whose excess is 0 but for rounding
+        0.0 if len(edges) == 1 else _score(best, sum(room[a, b] for a, b in edges))
         for best, edges in zip(found, options, strict=True)
     ]
     chosen = clusters if clusters is not None else _count(found, scores)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.representations.folder import (
+    MORE_ROWS,
     Representations,
     load_representations,
     require_same_examples,
 )
 from simlab.similarity.catalogue import BOTH, ESTIMATORS, Measure, find_measure, settings
-from simlab.store.console import err
+from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
 from simlab.store.results import ResultRow, ensure_results
@@ -175,7 +176,9 @@ def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
     estimator, found = variant["estimator"], x.manifest["n"]
     wanted = MINIMUM_EXAMPLES[estimator]
     if found < wanted:
-        raise UserError(f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {found}")
+        raise UserError(
+            f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {found}; {MORE_ROWS}"
+        )
 
 
 def _layers(
@@ -207,7 +210,8 @@ def _call(
         try:
             grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
         except ValueError as error:  # NaN in a file, or too little memory: X and Y are the folders
-            raise UserError(f"{where}: {error}") from None
+            few = len(x_layers[0]) < max(MINIMUM_EXAMPLES.values())
+            raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
     _tell(caught)
     return grid
 
@@ -220,7 +224,7 @@ def _tell(caught: list[warnings.WarningMessage]) -> None:
     """
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         if "self-HSIC is not positive" not in message:
-            err.print(f"[yellow]note:[/] {message}")
+            note(message)
 
 
 def _rows(

@@ -1,12 +1,15 @@
-"""Terminal output: messages and tables on standard output, progress bars on standard error."""
+"""Terminal output: messages and tables on standard output, progress and notes on standard error."""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,8 +19,77 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+# Wider than any row: a table takes the width that its longest row needs.
+_PIPED_WIDTH = 100_000
+_INDENT = 4
+
+
+def note(message: str) -> None:
+    """Print what a user should know of a command that goes on."""
+    err.print(f"[yellow]note:[/] {escape(message)}")
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print what is warned of inside, such as a loss that became NaN, as notes of the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        note(message)
+
+
+def print_table(table: Table) -> None:
+    """Print a table that fits a terminal; elsewhere, every row on one line.
+
+    Not rich's own notion of a terminal: with FORCE_COLOR or TTY_COMPATIBLE, as many CI systems set
+    them, a pipe is one to rich.
+    """
+    if sys.stdout.isatty():
+        out.print(table)
+        return
+    wide = Console(width=_PIPED_WIDTH, highlight=False)
+    with wide.capture() as printed:
+        wide.print(table)
+    lines = [line.rstrip() for line in printed.get().split("\n")]
+    print("\n".join(line for line in lines if line))
+
+
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of texts; on a terminal that is too narrow for it, a paragraph for each row.
+
+    Parameters
+    ----------
+    names
+        Of the columns. A paragraph begins with the first column, the others follow their names.
+    """
+    from rich import box
+    from rich.measure import Measurement
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    needed = Measurement.get(out, out.options.update(width=_PIPED_WIDTH), table).maximum
+    if not sys.stdout.isatty() or needed <= out.width:
+        print_table(table)
+        return
+    for row in rows:
+        out.print(Text(row[0], style="bold"), soft_wrap=False)
+        parts = [
+            Text.assemble((f"{name}:", "dim"), " ", value)
+            for name, value in zip(names[1:], row[1:], strict=True)
+        ]
+        out.print(Padding(Text(" · ").join(parts), (0, 0, 0, _INDENT)), soft_wrap=False)
 
 
 @contextmanager
@@ -38,13 +110,3 @@ def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     with bar:
         task = bar.add_task(description, total=total)
         yield lambda count: bar.advance(task, count)
-
-
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Print the warnings of a block, each text once, as notes on standard error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        err.print(f"[yellow]note:[/] {message}")

@@ -4,6 +4,7 @@ Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (trunca
 freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what
 has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
 `seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
+What is not defined has the value nan; `options` of an injection without value say why.
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 
 The names that experiments give their rows are all here: experiments write them, figures look for

@@ -53,7 +53,8 @@ def build_task(
     splits = (_examples(train), _examples(heldout))
     task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
     if task.metric in CORRELATIONS:
-        require_varied(task.heldout.labels, f"task {name}, held-out split")
+        size = f"--heldout-size {len(task.heldout)}"
+        require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
     return task
 
 

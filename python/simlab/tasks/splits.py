@@ -1,8 +1,9 @@
 """Which rows a checkpoint was trained on, so that no later step holds them out.
 
-`simcore finetune` notes in ``evaluation.json`` how it split its task. A step that gets the
-checkpoint and the same data takes that split where an option does not say otherwise, and refuses
-options that would hold out what the checkpoint was trained on.
+`simcore finetune` notes in ``evaluation.json`` how it split its task, after the splits of every
+earlier fine-tuning that the model went through. A step that gets the checkpoint and the same data
+takes the last of those splits where an option does not say otherwise, and refuses options that
+would hold out what the checkpoint was ever trained on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.store.console import note
 from simlab.store.files import read_json
+from simlab.store.jobs import RECORD
 from simlab.tasks import Task, TaskOptions, load_task
 
 EVALUATION = "evaluation.json"
@@ -30,10 +33,37 @@ def split_record(task: Task) -> dict[str, Any]:
     }
 
 
-def read_split_record(folder: Path) -> dict[str, Any] | None:
-    """`split_record` of the task that a checkpoint folder was trained on; None if it has none."""
-    file = folder / EVALUATION
-    return read_json(file).get("split") if file.is_file() else None
+def split_records(source: Path | None, task: Task) -> list[dict[str, Any]]:
+    """`split_record` of every fine-tuning of `source`, and of the one on `task` that followed.
+
+    Parameters
+    ----------
+    source
+        The folder of the model that was fine-tuned; None if it began with random weights.
+    """
+    own = split_record(task)
+    earlier = [] if source is None else read_split_records(source)
+    return [*(record for record in earlier if record != own), own]
+
+
+def read_split_records(folder: Path) -> list[dict[str, Any]]:
+    """`split_record` of every task that a model folder was trained on, the last one last.
+
+    Empty for a model that was not fine-tuned here. Earlier versions noted the last fine-tuning
+    alone, as ``split``, or none. Of a checkpoint without a note the record has no sizes, only the
+    name of the task and the hash of its training rows, None if that is unknown too.
+    """
+    evaluation = folder / EVALUATION
+    found = read_json(evaluation) if evaluation.is_file() else None
+    if not isinstance(found, dict) or not {"task", "metric"} <= found.keys():
+        return []  # not written here
+    if "splits" in found:
+        return found["splits"]
+    if found.get("split"):
+        return [found["split"]]
+    job = folder / RECORD
+    inputs = read_json(job)["inputs"] if job.is_file() else {}
+    return [{"task": found["task"], "train_sha256": inputs.get("train")}]
 
 
 def load_task_of(
@@ -61,22 +91,32 @@ def load_task_of(
             raise ValueError(f"task_options: wanted None with a loaded task, found {options}")
         return task
     name, options = str(task), options or TaskOptions()
-    trained = {}
-    for folder in checkpoints:
-        record = read_split_record(folder)
-        task = None if record is None else _trained_on(record, name, options)
-        if task is not None:
-            trained[folder] = (record, task)
-    if not trained:
-        return load_task(name, options)
-    first, same = next(iter(trained.values()))
-    open_sizes = {size: first[size] for size in _SIZES if getattr(options, size) is None}
-    chosen = replace(options, **open_sizes)
-    if any(getattr(chosen, size) != first[size] for size in _SIZES):
-        same = load_task(name, chosen)
-    for folder, (record, task) in trained.items():
-        _require_unseen(folder, record, task, same)
+    trained = [
+        (folder, record, own)
+        for folder in checkpoints
+        for record in reversed(read_split_records(folder))
+        if _is_known(record) and (own := _trained_on(record, name, options)) is not None
+    ]
+    if trained:
+        _, first, same = trained[0]
+        open_sizes = {size: first[size] for size in _SIZES if getattr(options, size) is None}
+        chosen = replace(options, **open_sizes)
+        if any(getattr(chosen, size) != first[size] for size in _SIZES):
+            same = load_task(name, chosen)
+    else:
+        same = load_task(name, options)
+    for folder, record, own in trained:
+        _require_unseen(folder, record, own, same)
+    if any(getattr(options, size) is None for size in _SIZES):
+        for folder in dict.fromkeys(checkpoints):
+            for record in read_split_records(folder):
+                if not _is_known(record):
+                    _tell_if_unknown(folder, record, same)
     return same
+
+
+def _is_known(record: dict[str, Any]) -> bool:
+    return all(size in record for size in _SIZES)
 
 
 def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task | None:
@@ -95,4 +135,17 @@ def _require_unseen(folder: Path, record: dict[str, Any], trained: Task, task: T
         raise UserError(
             f"--heldout-size, --split-seed: wanted held-out rows that {folder} was not trained on "
             f"(its split is {own}), found {leaked} of {len(task.heldout)} among its training rows"
+        )
+
+
+def _tell_if_unknown(folder: Path, record: dict[str, Any], task: Task) -> None:
+    """Say that rows may leak where it is unknown on which rows of `task` a checkpoint was trained.
+
+    Nothing is said where the hash shows that it was trained on just these rows.
+    """
+    if record["task"] == task.name and record["train_sha256"] != task.train.fingerprint:
+        note(
+            f"{folder} does not say which rows of {task.name} it was trained on (an earlier "
+            "version wrote it): some may be held out now, unless --train-size, --heldout-size and "
+            "--split-seed are those of its fine-tuning"
         )

@@ -30,9 +30,10 @@ class CKACallback(TrainerCallback):
     Give it to any `transformers.Trainer`, for any model that returns ``hidden_states``::
 
         callback = CKACallback(validation_rows, every=100)
-        trainer = Trainer(..., callbacks=[callback])
+        trainer = Trainer(..., processing_class=tokenizer, callbacks=[callback])
         trainer.train()
         callback.frame()  # columns step, layer, cka
+        callback.write("cka.parquet", task="rt")  # `simcore plot` draws it
 
     Training is not disturbed: the global random state and the mode of every module are restored,
     so that the weights are those of a run without the callback, bit for bit. What is recorded is
@@ -56,13 +57,15 @@ class CKACallback(TrainerCallback):
     max_memory
         Bytes that the pooled states may take: all layers, before training and now.
     collate
-        Makes a batch of probe examples; by default they are padded by the Trainer's tokenizer.
+        Makes a batch of probe examples; by default they are padded by the Trainer's tokenizer
+        (its `processing_class`). Needed if the Trainer has none and `probe` is no batch of tensors.
 
     Raises
     ------
     ValueError
         Both or neither of `every` and `steps`, an unknown pooling, too few examples; when training
-        begins, a probe that does not fit into `max_memory` or a model without hidden states.
+        begins, a probe that does not fit into `max_memory` or a model without hidden states. When
+        the Trainer is made, a probe of examples with neither a tokenizer nor `collate`.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from simlab.store.console import progress
 from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
 from simlab.store.runtime import quiet_libraries
-from simlab.tasks.splits import EVALUATION, load_task_of, split_record
+from simlab.tasks.splits import EVALUATION, load_task_of, split_records
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CKA_RESULTS = "cka.parquet"
 _TRAINER_FOLDER = "trainer"
-_MOST_PROBES = 512  # held-out rows on which CKA is recorded during training
+_FEWEST_PROBES, _MOST_PROBES = 2, 512  # held-out rows on which CKA is recorded during training
 
 
 def finetune(
@@ -75,8 +75,8 @@ def finetune(
     Raises
     ------
     UserError
-        A bad recipe, model or task, labels that do not vary, a full disk, or `out` holds something
-        else and not `overwrite`.
+        A bad recipe, model or task, labels that do not vary, too few held-out rows for
+        CKA, a full disk, or `out` holds something else and not `overwrite`.
 
     Examples
     --------
@@ -89,6 +89,11 @@ def finetune(
     task = load_task_of([source.path], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     require_varied_labels(task)
+    if cka_every is not None and len(task.heldout) < _FEWEST_PROBES:
+        raise UserError(
+            f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_PROBES} rows for "
+            "--cka-every"
+        )
     inputs = {
         "step": "finetune",
         "model": source.fingerprint,
@@ -118,15 +123,15 @@ def require_varied_labels(task: Task) -> None:
         All training labels are the same, or all held-out scores of a regression are.
     """
     # The number of the right choice says nothing by itself: it may be the same everywhere.
-    splits = {} if task.is_multiple_choice else {"training": task.train}
+    splits = {} if task.is_multiple_choice else {"training rows (--train-size)": task.train}
     if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
-        splits["held-out"] = task.heldout
+        splits["held-out rows (--heldout-size)"] = task.heldout
     for name, examples in splits.items():
         values = np.unique(examples.labels)
         if len(values) < 2:
             only = values[0] if task.is_regression else task.label_names[values[0]]
             raise UserError(
-                f"task {task.name}: wanted at least two different labels in the {name} rows, "
+                f"task {task.name}: wanted at least two different labels in the {name}, "
                 f"found {len(examples)} times {only!s}"
             )
 
@@ -248,7 +253,7 @@ def _write_checkpoint(
         "value": scores[task.metric],
         "scores": scores,
         "n": len(task.heldout),
-        "split": split_record(task),
+        "splits": split_records(None if recipe.random_init else source.path, task),
         "recipe": asdict(recipe),
         "parameters": every,
         "trained_parameters": trained,

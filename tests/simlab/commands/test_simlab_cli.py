@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from commandline import check_refused
 from tinymodels import COLUMNS, save_tiny_model
+from tolerance import FLOAT32_CKA_ABSOLUTE
 
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
@@ -74,7 +75,7 @@ def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
         for i in range(1, 4):
             for j in range(1, 4):
                 wanted = reference.cka(x.layers[i], y.layers[j], kernel=kernel, estimator=estimator)
-                assert found[i, j] == pytest.approx(wanted, abs=1e-5)
+                assert found[i, j] == pytest.approx(wanted, abs=FLOAT32_CKA_ABSOLUTE)
 
 
 def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):

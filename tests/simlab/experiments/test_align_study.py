@@ -2,10 +2,14 @@
 
 import json
 from dataclasses import replace
+from itertools import permutations
+from shutil import copytree
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tinymodels import LAYERS
+from tolerance import ALIGNED, FLOAT32_MEASURE
 
 import simcore
 from simcore.align import LinearAligner
@@ -14,6 +18,7 @@ from simlab.experiments.align_study import StudyOptions, align_study, nuclear_no
 from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
+from simlab.store.files import read_json, write_json
 from simlab.store.results import read_results
 
 LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
@@ -55,20 +60,21 @@ def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
     frame = read_results(tmp_path)
     frame = frame[frame["comparison"] == "alignment: ft"]
     pairs = frame[["model_x", "model_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
-    assert sorted(pairs) == [("R[0]", "R[1]"), ("R[0]", "R[2]"), ("R[1]", "R[2]")]
-    assert len(frame) == 3 * (LAYERS + 1) * 4
-    x, y = (load_representations(folder) for folder in folders["cls"][:2])
-    split = split_rows(x, LINEAR)
+    assert sorted(pairs) == sorted(permutations(("R[0]", "R[1]", "R[2]"), 2))
+    assert len(frame) == 6 * (LAYERS + 1) * 4
+    split = split_rows(load_representations(folders["cls"][0]), LINEAR)
     assert not set(split.train) & set(split.heldout)
     assert len(split.heldout) == round(0.4 * 128) == 128 - len(split.train)
-    mine = {"model_x": "R[0]", "model_y": "R[1]"}
-    aligner = LinearAligner().fit(x.layers[2][split.train], y.layers[2][split.train])
-    for part in ("train", "heldout"):
-        rows = getattr(split, part)
-        expected = aligner.errors(x.layers[2][rows], y.layers[2][rows])
-        assert value(frame, "alignment-mse", part, 2, **mine) == expected.mse
-        assert value(frame, "alignment-error", part, 2, **mine) == expected.relative
-    assert np.isnan(value(frame, "alignment-error", "heldout", 0, **mine))  # CLS of embeddings
+    for i, j in ((0, 1), (1, 0), (2, 1)):
+        mine = {"model_x": f"R[{i}]", "model_y": f"R[{j}]"}
+        x, y = (load_representations(folders["cls"][model]).layers[2] for model in (i, j))
+        aligner = LinearAligner().fit(x[split.train], y[split.train])
+        for part in ("train", "heldout"):
+            rows = getattr(split, part)
+            expected = aligner.errors(x[rows], y[rows])
+            assert value(frame, "alignment-mse", part, 2, **mine) == expected.mse
+            assert value(frame, "alignment-error", part, 2, **mine) == expected.relative
+        assert np.isnan(value(frame, "alignment-error", "heldout", 0, **mine))  # CLS of embeddings
 
 
 def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, folders):
@@ -107,7 +113,7 @@ def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
     matrices = [np.asarray(simcore.distributed_attention(m.layers[1]), np.float32) for m in (x, y)]
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
     expected = aligner.errors(*(m[split.heldout] for m in matrices))
-    assert value(aligned, "alignment-mse", "heldout", 2) == expected.mse
+    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
 
 
 def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
@@ -123,7 +129,7 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
     expected = aligner.errors(*(m[split.heldout] for m in matrices))
     aligned = frame[frame["comparison"] == "alignment: ft"]
-    assert value(aligned, "alignment-mse", "heldout", 2) == expected.mse
+    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
     norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
     assert norms.iloc[0] == nuclear_norm(matrices[0])
     assert all(json.loads(text)["causal"] for text in frame["options"])
@@ -143,7 +149,7 @@ def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders
     rows = rows - rows.mean(0)
     expected = np.linalg.norm(rows, "nuc") / np.linalg.norm(rows)
     found = frame[(frame["model_x"] == "R[0]") & (frame["layer_x"] == 1)]["value"].iloc[0]
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert found == pytest.approx(expected, rel=FLOAT32_MEASURE)
     line = np.outer(np.arange(9.0), np.ones(4))
     assert nuclear_norm(line) == pytest.approx(1)
     assert np.isnan(nuclear_norm(np.ones((5, 3))))
@@ -154,10 +160,10 @@ def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
     align_study(folders["token"], tmp_path / "together", options)
     align_study(folders["token"], tmp_path / "apart", replace(options, at_once=1))
     together, apart = (read_results(tmp_path / name) for name in ("together", "apart"))
-    keys = ["measure", "options", "model_x", "layer_x"]
+    keys = ["measure", "options", "model_x", "model_y", "layer_x"]
     merged = together.merge(apart, on=keys)
     assert len(merged) == len(together) == len(apart)
-    assert np.allclose(merged["value_x"], merged["value_y"], rtol=1e-3)
+    assert np.allclose(merged["value_x"], merged["value_y"], rtol=ALIGNED)
 
 
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatch):
@@ -177,8 +183,8 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatc
         align_study(folders["cls"], tmp_path, LINEAR)
     assert len(list(tmp_path.glob("*"))) == 4
     outcomes = align_study(folders["cls"], tmp_path, LINEAR)
-    assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 2
-    assert len(calls) == 7
+    assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 5
+    assert len(calls) == 5 + 5
 
 
 def test_the_command_and_its_figures(simcore, tmp_path, folders):
@@ -187,7 +193,7 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
     arguments += ["--method", "linear", "--method", "cca", "--within"]
     code, printed, errors = simcore(*arguments)
     assert (code, errors) == (0, [])
-    assert "8 files" in printed
+    assert "10 files" in printed
     assert "done before" in simcore(*arguments)[1]
     code, _, errors = simcore(*arguments, "--seed", 3)
     assert (code, len(errors)) == (2, 1)
@@ -205,9 +211,10 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
 
 def test_bad_input_is_named(tmp_path, folders):
     def refused(text, chosen=folders["cls"], **changes):
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         with pytest.raises(UserError, match=text):
-            align_study(chosen, tmp_path, replace(LINEAR, **changes))
-        assert not list(tmp_path.glob("*alignment*"))
+            align_study(chosen, out, replace(LINEAR, **changes))
+        assert not list(out.glob("*alignment*"))
 
     refused("--method conv: wanted one of linear", methods=("conv",))
     refused("--method: wanted each once, found cca, cca", methods=("cca", "cca"))
@@ -216,5 +223,59 @@ def test_bad_input_is_named(tmp_path, folders):
     refused("wanted 2 folders or more, or --within, found 1", folders["cls"][:1])
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
     refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
-    refused(r"--heldout-share 0.001 wanted 2 examples", heldout_share=0.001)
-    refused(r"linear: pair 0: X: wanted at least 25 rows", rows=10)
+    refused(
+        r"--heldout-share 0.001: wanted 2 examples or more on each side, found 0 of 128 held out",
+        heldout_share=0.001,
+    )
+    few = r"--method linear: .*cls-0 and .*cls-1: pair 0: X: wanted at least 25 rows .* got"
+    refused(rf"--rows 10, {few} 10$", rows=10)
+    refused(rf"--heldout-share 0.9, {few} 13; .*--limit, --train-size", heldout_share=0.9)
+
+
+@pytest.mark.parametrize("method", ["linear", "cca"])
+def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, folders, method):
+    relabelled = []
+    for folder, label in zip(folders["cls"], ("FT[1]", "FT-1", "FT 1"), strict=True):
+        copied = tmp_path / f"from-{folder.name}"
+        copytree(folder, copied)
+        manifest = read_json(copied / "manifest.json")
+        write_json(copied / "manifest.json", {**manifest, "label": label})
+        relabelled.append(copied)
+    options = replace(LINEAR, methods=(method,))
+    outcomes = align_study(relabelled, tmp_path / "out", options)
+    assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 3 + 6
+    frame = read_results(tmp_path / "out")
+    pairs = set(zip(frame["model_x"], frame["model_y"].fillna(""), strict=True))
+    assert len(pairs) == 3 + 6
+    assert all(o.skipped for o in align_study(relabelled, tmp_path / "out", options))
+
+
+def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simcore):
+    """That version fitted one direction, and its files were named by the labels alone."""
+    align_study(folders["cls"], tmp_path / "new", LINEAR)
+    (written,) = (tmp_path / "new").glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
+    study = tmp_path / "study"
+    old = study / "alignment-ft-linear-cls-R-0-R-1.parquet"
+    study.mkdir()
+    old.write_bytes(written.read_bytes())
+    arguments = ["align-study", *folders["cls"], "--out", study, "--method", "linear"]
+    arguments += ["--heldout-share", 0.4]
+    outcome = simcore(*arguments, "--name", "ft")
+    check_refused(
+        outcome,
+        f"--out {study}",
+        "'ft', found files of an earlier version",
+        old.name,
+        "--overwrite",
+    )
+    assert list(study.iterdir()) == [old]
+    code, _, errors = simcore(*arguments, "--name", "another")
+    assert (code, errors) == (0, [])
+    code, _, errors = simcore(*arguments, "--name", "ft", "--overwrite")
+    assert (code, errors) == (0, [])
+    assert not old.exists()
+    names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert names <= {path.name for path in study.iterdir()}
+    # Another method of the same study joins those that are there.
+    code, _, errors = simcore(*arguments, "--name", "ft", "--method", "cca")
+    assert (code, errors) == (0, [])

@@ -8,12 +8,13 @@ import torch
 from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
 from simlab.errors import UserError
-from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject, replaced_states
+from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
+from simlab.figures.draw import plot
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.models.states import apply_head, layer_states
+from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
 
@@ -193,11 +194,46 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"--layer -1: wanted 0 to 3", layer=-1)
     refused(r"--fit-size: wanted at least 1, found 0", fit_size=0)
-    refused(r"--method linear, 10 rows: X: wanted at least 25 rows.*got 10", fit_size=10)
+    refused(r"--fit-size 10, --method linear: X: wanted at least 25 rows.*got 10", fit_size=10)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
     refused(r"wanted a checkpoint with a head", a, bare)
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
     refused(r"--tokens all: wanted models that cut texts", other, b, layer=1, tokens="all")
+
+
+def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
+    simcore, tmp_path, pair_of_models, reviews
+):
+    """At the embedding output the classifier token is the same vector in every text."""
+    out = tmp_path / "injection.parquet"
+    a, b = (source.path for source in pair_of_models)
+    arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 1, "--layer", 0]
+    note = (
+        "note: cca, pwcca: no value at layer 0: X: wanted rows that differ, got equal ones "
+        "(X is states of A, Y of B)"
+    )
+    for state in ("s)", "done before"):
+        code, printed, errors = simcore(*arguments)
+        assert (code, errors) == (0, [note])
+        assert state in printed
+    frame = read_results(out)
+    stored = [json.loads(text) for text in frame["options"]]
+    assert tuple(options["method"] for options in stored) == TABLE_5
+    values = {o["method"]: value for o, value in zip(stored, frame["value"], strict=True)}
+    reasons = {o["method"]: o["undefined"] for o in stored if "undefined" in o}
+    assert reasons == dict.fromkeys(("cca", "pwcca"), note.partition("layer 0: ")[2])
+    assert {method for method, value in values.items() if np.isnan(value)} == set(reasons)
+    assert values["itself"] == values["linear"]  # the mean of B's states is what they all are
+    (figure,) = plot(frame, tmp_path / "figures", ("png",))
+    assert figure.stem == "reviews-injection"
+
+
+def test_too_few_training_rows_name_their_option(tmp_path, pair_of_models, review_task):
+    few = Task("t", review_task.train.head(10), review_task.heldout, review_task.label_names)
+    out = tmp_path / "r.parquet"
+    with pytest.raises(UserError, match=r"--train-size 10, --method cca: X: wanted at least"):
+        inject(*pair_of_models, few, out, InjectOptions(2, ("itself", "cca")))
+    assert not out.exists()
 
 
 def test_a_loss_that_becomes_nan_is_a_note(pair_of_models, review_task, capfd, monkeypatch):

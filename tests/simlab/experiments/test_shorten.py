@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
-from tolerance import BATCHED_STATES
+from tolerance import assert_same_forward
 
-from simlab.experiments.advice import advice_rows, describe_advice, fewest_layers
+from simlab.errors import UserError
+from simlab.experiments.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
 from simlab.experiments.shorten import measure_checkpoint, shorten
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models import batches
@@ -18,6 +19,7 @@ from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import to_frame
+from simlab.tasks import Task
 
 KEPT = 2
 UNTUNED = TruncationOptions()
@@ -46,7 +48,7 @@ def test_a_trained_head_goes_along(tmp_path, review_task):
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
     found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
     wanted = cut_model(source, review_task, 64, "tuned", TUNED).logits[KEPT]
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
+    assert_same_forward(found, wanted)
     untuned = cut_model(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
     assert not np.allclose(found, untuned)
 
@@ -59,7 +61,7 @@ def test_the_tokenizer_is_that_of_the_model_before_fine_tuning(tmp_path, review_
     short = resolve(str(tmp_path / "short"))
     found = predict_logits(load_classifier(short), load_tokenizer(short), review_task.heldout, 64)
     wanted = cut_model(source, review_task, 64, "tuned-orig", options).logits[KEPT]
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=BATCHED_STATES * np.abs(wanted).max())
+    assert_same_forward(found, wanted)
 
 
 def test_multiple_choice(tmp_path):
@@ -135,6 +137,12 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert describe_advice(to_frame(none)) == [
         "FT, tuned: no number of layers is within 0.1 of the whole model"
     ]
+
+
+def test_too_few_rows_to_halve_name_their_option(review_task):
+    few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
+    with pytest.raises(UserError, match="--heldout-size 3: wanted at least 4 rows for --advise"):
+        check_tolerance(0.1, few)
 
 
 def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):

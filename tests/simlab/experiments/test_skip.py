@@ -5,7 +5,7 @@ import pytest
 import torch
 from tinyclassifiers import batch_of, choice_task, save_classifier
 from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
-from tolerance import BATCHED_STATES, CHANGE
+from tolerance import CHANGE, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
@@ -65,7 +65,7 @@ def test_every_span_is_a_model_without_its_layers(loaded, states_per_call):
         assert torch.equal(found[EMPTY], whole)
         for span in spans(LAYERS)[1:]:
             wanted = logits_without(model, span, batch)
-            assert (found[span] - wanted).abs().max() <= BATCHED_STATES * whole.abs().max()
+            assert_same_forward(found[span], wanted)
             assert (found[span] - whole).abs().max() > CHANGE
         assert torch.equal(model(**batch).logits, whole)  # the layers are back
     different = {tuple(logits.flatten().tolist()) for logits in found.values()}
@@ -82,7 +82,7 @@ def test_multiple_choice(tmp_path):
         for span, logits in found.items():
             wanted = logits_without(model, span, batch)
             assert logits.shape == (4, 3)
-            assert (logits - wanted).abs().max() <= BATCHED_STATES * wanted.abs().max()
+            assert_same_forward(logits, wanted)
 
 
 @pytest.mark.parametrize(("layers", "sweep", "loop"), [(1, 1, 1), (6, 41, 76), (12, 298, 584)])
@@ -121,9 +121,7 @@ def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, rev
     assert tight.examples < 8
     again = all_skip_logits(source, review_task, 64, max_memory=limit)
     for span, logits in found.items():
-        np.testing.assert_allclose(
-            again[span], logits, rtol=0, atol=BATCHED_STATES * np.abs(logits).max()
-        )
+        assert_same_forward(again[span], logits)
     with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
         all_skip_logits(source, review_task, 64, max_memory=1000)
 

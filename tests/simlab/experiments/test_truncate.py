@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from tinyclassifiers import choice_task, save_classifier
 from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
-from tolerance import BATCHED_STATES
+from tolerance import assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import (
@@ -102,7 +102,7 @@ def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_tas
     assert max(better[1:]) > max(before[1:])
     still = TruncationOptions(recipe=HeadRecipe(most_steps=1, learning_rate=0.0))
     start = cut_model(checkpoint, review_task, 64, "tuned", still).logits
-    np.testing.assert_allclose(start, untuned, rtol=0, atol=BATCHED_STATES * np.abs(untuned).max())
+    assert_same_forward(start, untuned)
 
 
 def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
@@ -111,7 +111,7 @@ def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, 
     found = cut_model(checkpoint, review_task, 64, "tuned-orig", options).logits
     fresh = load_classifier(tiny_bert, review_task, seed=3)
     wanted = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
-    np.testing.assert_allclose(found[-1], wanted, rtol=0, atol=BATCHED_STATES)
+    assert_same_forward(found[-1], wanted)
 
 
 @pytest.mark.parametrize("kind", ["regression", "pair", "choices"])

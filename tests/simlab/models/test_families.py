@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
-from tolerance import BATCHED_STATES
+from tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.models.architectures import FAMILIES
@@ -118,9 +118,7 @@ def test_padding_does_not_change_logits(loaded, review_task):
             for _, batch in batches(tokenizer, encode(tokenizer, examples, 64), 1, "cpu")
         ]
     order = [rows[0] for rows, _ in batches(tokenizer, encode(tokenizer, examples, 64), 1, "cpu")]
-    np.testing.assert_allclose(
-        together[order], torch.cat(alone).numpy(), rtol=0, atol=BATCHED_STATES
-    )
+    assert_same_forward(together[order], torch.cat(alone))
 
 
 def test_head_is_everything_with_weights_outside_the_encoder(loaded):
@@ -169,7 +167,7 @@ def test_extraction_takes_the_classifier_token_of_every_layer(tmp_path, loaded, 
     found = load_representations(tmp_path / "reps").layers
     for layer, states in zip(found, hidden, strict=True):
         wanted = states[torch.arange(len(index)), index].numpy()
-        np.testing.assert_allclose(layer, wanted, rtol=0, atol=BATCHED_STATES)
+        assert_same_forward(layer, wanted)
 
 
 def test_attention_of_every_layer_is_to_be_had(tmp_path, loaded, review_task):
@@ -178,7 +176,7 @@ def test_attention_of_every_layer_is_to_be_had(tmp_path, loaded, review_task):
     layers = load_representations(tmp_path / "reps").layers
     assert len(layers) == LAYERS
     for weights in layers[0]:
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=BATCHED_STATES)
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=ATTENTION_ROW_SUM)
 
 
 def choice_task():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
-from tolerance import ATTENTION_ROW_SUM, BATCHED_STATES
+from tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.models.batches import encode
@@ -13,7 +13,6 @@ from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations, require_same_examples
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 
-CLOSE = {"rtol": 0, "atol": BATCHED_STATES}
 TEXTS = (
     "the unbelievable film",
     "films don't",
@@ -44,7 +43,7 @@ def test_layers_equal_the_models_hidden_states(tmp_path, tiny_bert, review_task)
     assert len(found.layers) == 4  # embedding output and three blocks
     assert found.ids == list(review_task.heldout.ids)
     for layer, wanted in zip(found.layers, expected, strict=True):
-        np.testing.assert_allclose(layer, wanted, **CLOSE)
+        assert_same_forward(layer, wanted)
 
 
 @pytest.mark.assets
@@ -54,7 +53,7 @@ def test_real_minilm_has_seven_layers_that_padding_does_not_change(tmp_path, min
     found = load_representations(tmp_path / "reps")
     assert [layer.shape for layer in found.layers] == [(24, 384)] * 7
     for layer, wanted in zip(found.layers, one_by_one(minilm, task.heldout, 128), strict=True):
-        np.testing.assert_allclose(layer, wanted, **CLOSE)
+        assert_same_forward(layer, wanted)
 
 
 def test_batch_size_does_not_change_rows(tmp_path, tiny_bert, review_task):
@@ -63,7 +62,7 @@ def test_batch_size_does_not_change_rows(tmp_path, tiny_bert, review_task):
     one, *others = [load_representations(tmp_path / str(size)) for size in (1, 5, 64)]
     for other in others:
         for layer, wanted in zip(other.layers, one.layers, strict=True):
-            np.testing.assert_allclose(layer, wanted, **CLOSE)
+            assert_same_forward(layer, wanted)
 
 
 def test_random_twin_is_seeded_and_unlike_the_model(tmp_path, tiny_bert, review_task):
@@ -159,7 +158,7 @@ def check_rows(kind, source, task, folder):
         expected.append([naive_rows(kind, layer, words) for layer in layers])
     found = load_representations(folder).layers
     for layer, wanted in zip(found, zip(*expected, strict=True), strict=True):
-        np.testing.assert_allclose(layer, np.concatenate(wanted), **CLOSE)
+        assert_same_forward(layer, np.concatenate(wanted))
 
 
 def check_attention(source, task, folder):
@@ -170,7 +169,7 @@ def check_attention(source, task, folder):
         for layer, weights in zip(layers, output.attentions, strict=True):
             found = layer[sentence]
             wanted = naive_attention(weights[0].double().numpy(), words)
-            np.testing.assert_allclose(found, wanted, **CLOSE)
+            assert_same_forward(found, wanted)
             np.testing.assert_allclose(found.sum(-1), 1, rtol=0, atol=ATTENTION_ROW_SUM)
 
 

@@ -219,6 +219,29 @@ def test_the_command_prints_writes_and_leads_to_outlines(results, simcore, tmp_p
     }
 
 
+@pytest.mark.parametrize(
+    ("count", "within"), [(5, "0.50"), (1, "–")], ids=["many layers", "one layer"]
+)
+def test_a_single_cluster_scores_zero_and_says_so(tmp_path, simcore, count, within):
+    similarity = np.linspace(0, 1, count**2).reshape(count, count)
+    found = find_blocks(similarity, 1)
+    assert (found.score, sizes_of(found)) == (0.0, [count])  # exactly, with no rounding
+    assert np.isnan(found.between)
+    path, out = tmp_path / "grid.parquet", tmp_path / "blocks.parquet"
+    write_results(to_frame(grid(similarity)), path)
+    code, printed, errors = simcore("blocks", path, "--clusters", 1, "--out", out)
+    assert (code, errors) == (0, [])
+    (row,) = [line for line in printed.splitlines() if "FT[1]" in line]
+    assert row.replace("│", " ").split()[-3:] == ["0.00", within, "–"]
+    assert "A single cluster scores 0" in printed
+    frame = read_results(out)
+    assert frame.loc[frame["comparison"] == BLOCK_SCORE, "value"].tolist() == [0.0]
+
+
+def test_several_clusters_have_no_word_of_a_single_one(results, simcore):
+    assert "A single cluster" not in simcore("blocks", results)[1]
+
+
 @pytest.mark.parametrize("comparison", ["alignment within: FT", "injection"])
 def test_errors_of_aligned_layers_are_no_grid(comparison):
     errors = grid(1 - planted((2, 3)), comparison=comparison)

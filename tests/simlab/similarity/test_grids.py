@@ -162,6 +162,24 @@ def test_input_that_does_not_fit_is_refused(tmp_path, reps, names, measure, opti
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("count", "measure", "message"),
+    [
+        (3, "cka", "unbiased CKA wanted 4 examples, found 3"),
+        (2, "rsa", "wanted at least 3 rows for a dissimilarity matrix, got 2"),
+        (1, "svcca", "wanted at least 2 rows for a basis, got 1"),
+    ],
+)
+def test_too_few_rows_name_the_options_that_give_more(
+    tmp_path, tiny_bert, review_task, count, measure, message
+):
+    few, out = tmp_path / "few", tmp_path / "grid.parquet"
+    extract(tiny_bert, review_task, few, ExtractOptions(limit=count), label="A")
+    with pytest.raises(UserError, match=rf"{message}; .*simcore extract.*--limit, --train-size"):
+        grid(few, out, measure=measure)
+    assert not out.exists()
+
+
 def test_a_joint_grid_needs_labels_that_differ(tmp_path, reps):
     with pytest.raises(UserError, match="--joint: wanted folders with different labels"):
         grid([reps / "a-cls", reps / "a-cls"], tmp_path / "grid.parquet", joint=True)

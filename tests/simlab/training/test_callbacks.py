@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from tinymodels import LAYERS, save_tiny_decoder
-from tolerance import FLOAT32_CKA_ABSOLUTE
+from tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
 from simcore import reference
 from simlab import CKACallback
@@ -136,7 +136,7 @@ def test_one_batch_of_tensors_is_a_probe_too(tiny_bert, review_task, tokenizer, 
     assert as_batch.examples == as_rows.examples == 32
     found = [c._states(model, t) for c, t in ((as_rows, tokenizer), (as_batch, None))]
     for x, y in zip(*found, strict=True):
-        torch.testing.assert_close(x, y)
+        assert_same_forward(x, y)
 
 
 def test_the_token_is_the_one_the_head_reads(tmp_path, review_task):
@@ -147,7 +147,7 @@ def test_the_token_is_the_one_the_head_reads(tmp_path, review_task):
     found = CKACallback(encoded, every=1)._states(model, tokenizer)
     with torch.no_grad():
         one = model(torch.tensor([encoded[3]["input_ids"]]), output_hidden_states=True)
-    torch.testing.assert_close(found[-1][3], one.hidden_states[-1][0, -1])
+    assert_same_forward(found[-1][3], one.hidden_states[-1][0, -1])
 
 
 def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokenizer, rows):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tinymodels import COLUMNS
 
 from simlab.errors import UserError
@@ -322,6 +323,14 @@ def test_labels_that_are_all_the_same_are_refused(tmp_path, tiny_bert, simcore, 
     assert not out.exists()
 
 
+def test_one_held_out_row_is_too_few_for_cka(tmp_path, tiny_bert, reviews, simcore):
+    out = tmp_path / "ft"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--heldout-size", 1, "--max-steps", 1)
+    outcome = simcore("finetune", *arguments, "--cka-every", 1, "--out", out)
+    check_refused(outcome, "--heldout-size 1: wanted at least 2 rows for --cka-every")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("split", ["train", "heldout"])
 def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
     from simlab.tasks import Examples, Task
@@ -332,6 +341,9 @@ def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
 
     labels = {"train": [0.5, 1.5], "heldout": [0.5, 1.5], split: [2.5, 2.5]}
     task = Task("scores", *(examples(name, labels[name]) for name in ("train", "heldout")))
-    name = {"train": "training", "heldout": "held-out"}[split]
-    with pytest.raises(UserError, match=rf"in the {name} rows, found 2 times 2.5"):
+    name = {
+        "train": r"training rows \(--train-size\)",
+        "heldout": r"held-out rows \(--heldout-size\)",
+    }[split]
+    with pytest.raises(UserError, match=rf"in the {name}, found 2 times 2.5"):
         finetune(tiny_bert, task, tmp_path / "checkpoint", RECIPE)
