@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.sources import ModelSource, resolve
-from simlab.models.states import layer_states
+from simlab.models.states import layer_states, replaced_states
 from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
@@ -178,48 +176,6 @@ def inject(
         return pair.rows(*names)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
-
-
-@contextmanager
-def replaced_states(
-    model: PreTrainedModel, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
-    """Inside the block `model` goes on from ``change(states)`` at `layer`.
-
-    `change` gets and gives the states [b, t, p] that enter layer `layer` (counted from 0), or that
-    the last one gave if `layer` is the number of layers.
-    """
-    family = family_of(model)
-    modules = family.layers(model)
-    entered, left = count(), count()
-
-    def turned(states: torch.Tensor) -> torch.Tensor:
-        return states.transpose(0, 1) if family.time_first else states
-
-    def enter(_module, arguments, options):
-        if next(entered) != layer:
-            return None
-        if arguments:
-            return (turned(change(turned(arguments[0]))), *arguments[1:]), options
-        return (), {**options, "hidden_states": turned(change(turned(options["hidden_states"])))}
-
-    def leave(_module, _arguments, answer):
-        if next(left) != len(modules) - 1:
-            return None
-        states = change(family.states_of(answer))
-        return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
-
-    handles = []
-    for module in dict.fromkeys(modules):  # layers that share weights are one module, called often
-        if layer < len(modules):
-            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        else:
-            handles.append(module.register_forward_hook(leave))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class InjectionPair:

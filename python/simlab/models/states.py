@@ -1,4 +1,4 @@
-"""The hidden states of a model, and its own head on any of them.
+"""The hidden states of a model, others in their place, and its own head on any of them.
 
 Where the layers are and how they answer differs between architectures (`architectures`);
 everything else is asked of the model's own code. So a head is never rebuilt here: `apply_head`
@@ -8,8 +8,9 @@ lets every layer answer with the given states and runs the model, whose code aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from simlab.models.architectures import lookup
@@ -87,6 +88,44 @@ def encoder_output(
     with _layers_answer(model, hidden):
         inputs = _stand_in(model, attention_mask.flatten(0, -2))
         return model.base_model(**inputs).last_hidden_state
+
+
+@contextmanager
+def replaced_states(
+    model: PreTrainedModel, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Inside the block `model` goes on from ``change(states)`` at `layer`.
+
+    `change` gets and gives the states [b, t, p] that enter layer `layer` (counted from 0), or that
+    the last one gave if `layer` is the number of layers.
+    """
+    family = family_of(model)
+    modules = family.layers(model)
+    entered, left = count(), count()
+
+    def turned(states: torch.Tensor) -> torch.Tensor:
+        return states.transpose(0, 1) if family.time_first else states
+
+    def enter(_module, arguments, options):
+        if next(entered) != layer:
+            return None
+        if arguments:
+            return (turned(change(turned(arguments[0]))), *arguments[1:]), options
+        return (), {**options, "hidden_states": turned(change(turned(options["hidden_states"])))}
+
+    def leave(_module, _arguments, answer):
+        if next(left) != len(modules) - 1:
+            return None
+        states = change(family.states_of(answer))
+        return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
+
+    with _removed_afterwards() as handles:
+        for module in dict.fromkeys(modules):  # layers that share weights are one, called often
+            if layer < len(modules):
+                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+            else:
+                handles.append(module.register_forward_hook(leave))
+        yield
 
 
 @contextmanager

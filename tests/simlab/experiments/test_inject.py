@@ -8,12 +8,12 @@ import torch
 from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
 from simlab.errors import UserError
-from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject, replaced_states
+from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.models.states import apply_head, layer_states
+from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
 
