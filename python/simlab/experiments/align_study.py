@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.experiments.complexity import nuclear_norm, varies
 from simlab.experiments.inject import TRAINED
 from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.representations.folder import (
@@ -305,7 +306,7 @@ class _Part:
         groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
         for i, j in pairs:
             x, y = self.cut_x[i], self.cut_y[j]
-            defined = all(_varies(rows) for rows in (*x, *y))
+            defined = all(varies(rows) for rows in (*x, *y))
             groups[x[0].shape[1], y[0].shape[1], defined].append((i, j))
         for (_, _, defined), group in groups.items():
             for start in range(0, len(group), self.options.at_once):
@@ -379,21 +380,3 @@ class _Part:
 
 
 _ERRORS = tuple(product((MSE, RELATIVE), (TRAIN, HELDOUT)))
-
-
-def nuclear_norm(rows: np.ndarray) -> float:
-    """Nuclear norm of the centred rows at unit Frobenius norm; ``nan`` if they do not vary.
-
-    Between 1, for rows on a line, and the square root of the rank, where all directions vary alike
-    (Ren et al. 2023, appendix B.2).
-    """
-    import simcore
-
-    if not _varies(rows):
-        return float("nan")
-    spectrum = simcore.bases([rows])[0].spectrum
-    return float(spectrum.sum() / spectrum.norm())
-
-
-def _varies(rows: np.ndarray) -> bool:
-    return bool(len(rows)) and bool((rows != rows[0]).any())

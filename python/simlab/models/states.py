@@ -1,4 +1,4 @@
-"""The hidden states of a model, and its own head on any of them.
+"""The hidden states of a model, others in their place, and its own head on any of them.
 
 Where the layers are and how they answer differs between architectures (`architectures`);
 everything else is asked of the model's own code. So a head is never rebuilt here: `apply_head`

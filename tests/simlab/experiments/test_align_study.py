@@ -14,7 +14,8 @@ from tolerance import ALIGNED, FLOAT32_MEASURE
 import simcore
 from simcore.align import LinearAligner
 from simlab.errors import UserError
-from simlab.experiments.align_study import StudyOptions, align_study, nuclear_norm, split_rows
+from simlab.experiments.align_study import StudyOptions, align_study, split_rows
+from simlab.experiments.complexity import nuclear_norm
 from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
