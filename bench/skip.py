@@ -19,9 +19,15 @@ import torch
 from torch import Tensor
 
 from bench import harness
-from simlab.chain import LayerChain
-from simlab.families import family_of
-from simlab.skip import loop_evaluations, plan_skip, skip_logits, spans, sweep_evaluations
+from simlab.experiments.skip import (
+    loop_evaluations,
+    plan_skip,
+    skip_logits,
+    spans,
+    sweep_evaluations,
+)
+from simlab.models.chain import LayerChain
+from simlab.models.families import family_of
 
 VOCABULARY, LABELS = 1000, 2
 MEMORY = 2**30

@@ -1,41 +1,92 @@
 """The experiment layer of simcore: from a model and a task to a table and figures.
 
+What a command of `simcore` does, a function of the same name does; options are keywords::
+
+    from simlab import extract, finetune, grid, plot, read_results
+
+    finetune("minilm", "rt", "runs/ft-1", seed=1)
+    extract("runs/ft-1", "rt", "runs/reps/ft-1", label="FT[1]")
+    grid("runs/reps/ft-1", "runs/results/ft-1.parquet", measure="svcca", truncation=0.95)
+    frame = read_results("runs/results")  # a pandas table, one row per measure and layer pair
+    plot(frame, "runs/figures")
+
 Data flows one way, and every arrow is a file on disk::
 
     model + task --finetune--> checkpoint folders
          |                           |
          +---------extract-----------+--> representations/<name>/   (safetensors + manifest)
                                      |               |
-                              truncate, skip      grids (simcore), localization
+                        truncate, skip, inject      grid, localize, blocks, align_study
                                      |               |
-                                     +--> results/*.parquet --plots--> figures/
+                                     +--> results/*.parquet --plot--> figures/
 
-`CKACallback` records, in any Hugging Face Trainer, how far each layer has moved from where it was.
+The rooms, each of which imports only from those before it:
 
-The modules, in that order: `models`, `tasks`, `finetune`, `extract`, `truncate`, `skip`, `grids`,
-`localization`, `blocks`, `results`, `plots`; `recipes`, `freezing` and `trainer` are parts of
-`finetune`, `freeze_study` runs it many times; `demo` joins them and `cli` is the ``simcore``
-command. `families` says where a model's layers and head are, `tasks.specs` what a task is made of;
-`words` and `kinds` say what the rows of a representation are, `representations` how they lie on
-disk, `measures` what a grid can compute. `heads` are those of truncated models, `chain` is a
-model's layers one by one, `shorten` writes the first of them as a checkpoint and `advice` says how
-many are enough. `files` and `jobs` make each step atomic and resumable, `assets` fetches the
-offline model and data.
+* `errors`: what the user can put right.
+* `store`: files, jobs, the results table, and what lies around them.
+* `tasks`: texts, labels, splits and metrics.
+* `models`: models found, loaded, run and evaluated, and their layers and heads.
+* `training`: fine-tuning, and what is recorded during it.
+* `representations`: the rows of every layer, extracted, on disk.
+* `similarity`: measures between them, and what is read off their grids.
+* `experiments`: models cut, skipped, injected, aligned, frozen.
+* `figures`: drawn from the results table alone.
+* `commands`: every command of `simcore`; `cli` joins them.
 
-Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
+Importing `simlab` imports nothing heavy: a name is looked up where it stands when it is asked for,
+and each module loads its libraries where it uses them.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simlab.callbacks import CKACallback
+    from simlab.experiments.align_study import align_study as align_study
+    from simlab.experiments.freeze_study import freeze_study as freeze_study
+    from simlab.experiments.inject import inject as inject
+    from simlab.experiments.shorten import shorten as shorten
+    from simlab.experiments.skip import skip as skip
+    from simlab.experiments.truncate import truncate as truncate
+    from simlab.figures.draw import plot as plot
+    from simlab.representations.extract import extract as extract
+    from simlab.representations.folder import load_representations as load_representations
+    from simlab.similarity.blocks import blocks as blocks
+    from simlab.similarity.grids import grid as grid
+    from simlab.similarity.localization import localize as localize
+    from simlab.store.results import read_results as read_results
+    from simlab.tasks import TaskOptions as TaskOptions
+    from simlab.tasks import load_task as load_task
+    from simlab.training.callbacks import CKACallback as CKACallback
+    from simlab.training.finetune import finetune as finetune
 
-__all__ = ["CKACallback"]
+_PLACES = {
+    "CKACallback": "training.callbacks",
+    "TaskOptions": "tasks",
+    "align_study": "experiments.align_study",
+    "blocks": "similarity.blocks",
+    "extract": "representations.extract",
+    "finetune": "training.finetune",
+    "freeze_study": "experiments.freeze_study",
+    "grid": "similarity.grids",
+    "inject": "experiments.inject",
+    "load_representations": "representations.folder",
+    "load_task": "tasks",
+    "localize": "similarity.localization",
+    "plot": "figures.draw",
+    "read_results": "store.results",
+    "shorten": "experiments.shorten",
+    "skip": "experiments.skip",
+    "truncate": "experiments.truncate",
+}
+
+__all__ = [*_PLACES]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "CKACallback":
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from simlab.callbacks import CKACallback
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
-    return CKACallback
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

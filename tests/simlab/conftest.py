@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tinymodels import save_tiny_model, write_reviews
 
-from simlab.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource, resolve
 from simlab.tasks import Task, TaskOptions, load_task
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from tinymodels import save_tiny_model
 
-from simlab.batches import encode, pad
-from simlab.models import load_classifier, load_tokenizer
-from simlab.sources import ModelSource, resolve
+from simlab.models.batches import encode, pad
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import ModelSource, resolve
 from simlab.tasks import Examples, Task
 
 # Freshly drawn weights are so small that a layer more or less hardly shows.

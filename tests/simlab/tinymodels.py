@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from simlab.runtime import quiet_libraries
+from simlab.store.runtime import quiet_libraries
 
 GOOD = ("wonderful", "moving", "bright", "fresh", "funny")
 BAD = ("dull", "tedious", "awful", "flat", "noisy")

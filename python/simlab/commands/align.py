@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from simlab.commands.options import (
     continues,
     when,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Epochs = Annotated[
     int | None, typer.Option(help="Passes of inn and mlp over their rows (100, or until no gain).")
@@ -74,31 +78,50 @@ def inject(
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
-    from simlab import console, sources, splits, tasks
-    from simlab import inject as step
-    from simlab.results import read_results
+    from simlab import tasks
+    from simlab.experiments import inject as step
+    from simlab.store import console
+    from simlab.store.results import read_results
 
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    methods = tuple(method) if method else None
-    options = step.InjectOptions(layer, methods, tokens, fit_size, max_length, epochs, seed)
     with continues(out):
-        options.check()
-        source_a, source_b = sources.resolve(a), sources.resolve(b)
-        loaded = splits.load_task_of([source_b.path, source_a.path], task, task_options)
-        outcome = step.write_injection(
-            source_a,
-            source_b,
-            loaded,
+        outcome = step.inject(
+            a,
+            b,
+            task,
             out,
-            options,
-            labels=(label_a, label_b),
-            replace=overwrite,
+            layer=layer,
+            methods=tuple(method) if method else None,
+            tokens=tokens,
+            fit_size=fit_size,
+            max_length=max_length,
+            epochs=epochs,
+            seed=seed,
+            label_a=label_a,
+            label_b=label_b,
+            task_options=task_options,
+            overwrite=overwrite,
         )
-    for line in step.describe_undefined(read_results(out)):
+    for line in _describe_undefined(read_results(out)):
         console.note(line)
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+
+
+def _describe_undefined(frame: pd.DataFrame) -> list[str]:
+    """One line for each reason why injected methods of a results table have no value."""
+    from simlab.store.results import INJECTION
+
+    methods: dict[tuple[int, str], list[str]] = {}
+    for row in frame[frame["comparison"] == INJECTION].itertuples():
+        options = json.loads(row.options)
+        if "undefined" in options:
+            methods.setdefault((row.layer_x, options["undefined"]), []).append(options["method"])
+    return [
+        f"{', '.join(names)}: no value at layer {layer}: {reason}"
+        for (layer, reason), names in methods.items()
+    ]
 
 
 def align_study(
@@ -142,14 +165,24 @@ def align_study(
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`
     """
-    from simlab import alignstudy as step
-    from simlab import console
+    from simlab.experiments import align_study as step
+    from simlab.store import console
 
-    options = step.StudyOptions(
-        name, tuple(method or ("inn",)), within, heldout_share, rows, at_once, epochs, seed, causal
-    )
     with continues(out):
-        outcomes = step.write_study(folders, out, options, replace=overwrite)
+        outcomes = step.align_study(
+            folders,
+            out,
+            name=name,
+            methods=tuple(method or ("inn",)),
+            within=within,
+            heldout_share=heldout_share,
+            rows=rows,
+            at_once=at_once,
+            epochs=epochs,
+            seed=seed,
+            causal=causal,
+            overwrite=overwrite,
+        )
     seconds = sum(outcome.seconds for outcome in outcomes)
     skipped = all(outcome.skipped for outcome in outcomes)
     console.out.print(f"{out}: {len(outcomes)} files ({when(skipped, seconds)})")

@@ -11,7 +11,7 @@ import typer
 from simlab.commands.options import Overwrite, continues
 
 if TYPE_CHECKING:
-    from simlab.blocks import Blocks
+    from simlab.similarity.blocks import Blocks
 
 
 def register(app: typer.Typer) -> None:
@@ -41,15 +41,11 @@ def blocks(
     from rich.markup import escape
     from rich.table import Table
 
-    from simlab import blocks as step
-    from simlab import console
-    from simlab.results import read_results, results_files
+    from simlab.similarity import blocks as step
+    from simlab.store import console
 
     with continues(out):
-        files = [f for f in results_files(results) if out is None or f.resolve() != out.resolve()]
-        found = list(step.block_rows(read_results(files), clusters))
-        if out is not None:
-            step.write_blocks(files, out, clusters, replace=overwrite)
+        found = step.blocks(results, out, clusters, overwrite=overwrite)
     table = Table(title="How block diagonal: 1 perfect blocks, 0 no more than distance explains")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)

@@ -24,7 +24,7 @@ from simlab.commands.options import (
 from simlab.errors import UserError
 
 if TYPE_CHECKING:
-    from simlab.jobs import Outcome
+    from simlab.store.jobs import Outcome
 
 # Each None unless given: the recipe says what it is then.
 RecipeName = Annotated[
@@ -100,8 +100,10 @@ def finetune(
     Example: `simcore finetune ./my-bert reviews.csv --text-column body --label-column stars
     --recipe wu2020 --freeze bottom:6 --seeds 0..4 --out runs/mine`
     """
-    from simlab import finetune as step
-    from simlab import recipes, sources, splits, tasks
+    from simlab import tasks
+    from simlab.models import sources
+    from simlab.tasks import splits
+    from simlab.training import finetune as step
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -125,11 +127,17 @@ def finetune(
     with continues(out):
         source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
-        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
-        outcomes = step.finetune_seeds(
-            source, loaded, recipe, folders, replace=overwrite, cka_every=cka_every
-        )
-        for outcome in outcomes:
+        for number, folder in folders.items():  # each is a step of its own and resumes alone
+            outcome = step.finetune(
+                source,
+                loaded,
+                folder,
+                recipe_name,
+                seed=number,
+                cka_every=cka_every,
+                overwrite=overwrite,
+                **given,
+            )
             tell_evaluation(outcome)
     if seeds is not None:
         _summarise(list(folders.values()))
@@ -143,8 +151,8 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
     UserError
         Seeds that cannot be read, or `out` is a finished step of its own.
     """
-    from simlab.jobs import RECORD
-    from simlab.recipes import Recipe, parse_seeds
+    from simlab.store.jobs import RECORD
+    from simlab.training.recipes import Recipe, parse_seeds
 
     if seeds is None:
         return {Recipe().seed if seed is None else seed: out}
@@ -158,8 +166,8 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
 
 def tell_evaluation(outcome: Outcome) -> None:
     """Say what a checkpoint reached on the held-out rows."""
-    from simlab import console
-    from simlab.finetune import read_evaluation
+    from simlab.models.evaluate import read_evaluation
+    from simlab.store import console
 
     evaluation = read_evaluation(outcome.path)
     console.out.print(
@@ -171,8 +179,8 @@ def tell_evaluation(outcome: Outcome) -> None:
 def _summarise(folders: Sequence[Path]) -> None:
     import numpy as np
 
-    from simlab import console
-    from simlab.finetune import read_evaluation
+    from simlab.models.evaluate import read_evaluation
+    from simlab.store import console
 
     evaluations = [read_evaluation(folder) for folder in folders]
     values = np.array([evaluation["value"] for evaluation in evaluations])

@@ -74,9 +74,12 @@ def freeze_study(
     Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
     --out runs/freezing`
     """
-    from simlab import console, plots, recipes, sources, splits, tasks
-    from simlab import freeze_study as study
-    from simlab.results import read_results
+    from simlab import tasks
+    from simlab.experiments import freeze_study as study
+    from simlab.figures import draw as plots
+    from simlab.store import console
+    from simlab.store.results import read_results
+    from simlab.training import recipes
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -92,20 +95,25 @@ def freeze_study(
         "adam_epsilon": adam_epsilon,
         "group_by_length": group_by_length,
     }
-    freezes, numbers = study.ways(bottom or (), top or ()), recipes.parse_seeds(seeds)
+    numbers = recipes.parse_seeds(seeds)
     with continues(out):
-        source = sources.resolve(model)
-        loaded = splits.load_task_of([source.path], task, options)
-        recipe = recipes.make_recipe(recipe_name, loaded.name, given)
-        for outcome in study.run_study(
-            source, loaded, recipe, freezes, numbers, out, replace=overwrite
-        ):
-            if outcome.path.is_dir():
-                tell_evaluation(outcome)
-        frame = read_results(out / study.RESULTS)
-        files = plots.plot_results(frame, out / "figures")
-    _print(study.summary(frame), loaded.name)
-    for file in (out / study.RESULTS, out / study.CSV, *files):
+        outcome = study.freeze_study(
+            model,
+            task,
+            out,
+            recipe_name,
+            bottom=bottom or (),
+            top=top or (),
+            seeds=numbers,
+            task_options=options,
+            overwrite=overwrite,
+            tell=tell_evaluation,
+            **given,
+        )
+        frame = read_results(outcome.path)
+        files = plots.plot(frame, out / "figures")
+    _print(study.summary(frame), frame["task"].iloc[0])
+    for file in (outcome.path, out / study.CSV, *files):
         console.out.print(str(file))
 
 
@@ -114,7 +122,7 @@ def _print(summary: pd.DataFrame, task: str) -> None:
 
     from rich.table import Table
 
-    from simlab import console
+    from simlab.store import console
 
     table = Table(title=f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
     table.add_column("frozen")

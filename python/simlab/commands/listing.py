@@ -31,7 +31,7 @@ def models(
 
     Example: `simcore models minilm "google/multiberts-seed_{0..24}"`
     """
-    from simlab import console
+    from simlab.store import console
 
     console.print_rows(*(_found_models(names) if names else _families()))
 
@@ -45,7 +45,7 @@ def tasks() -> None:
 
     Example: `simcore tasks`
     """
-    from simlab import console
+    from simlab.store import console
     from simlab.tasks import TASKS
 
     rows = [
@@ -66,7 +66,7 @@ def tasks() -> None:
 
 
 def _families() -> Rows:
-    from simlab.families import FAMILIES
+    from simlab.models.architectures import FAMILIES
 
     rows = [
         (
@@ -84,9 +84,9 @@ def _families() -> Rows:
 
 
 def _found_models(names: Sequence[str]) -> Rows:
-    from simlab.families import classifier_token
-    from simlab.models import load_config
-    from simlab.sources import expand_names, resolve
+    from simlab.models.families import classifier_token
+    from simlab.models.load import load_config
+    from simlab.models.sources import expand_names, resolve
 
     rows = []
     for name in expand_names(names):

@@ -62,7 +62,7 @@ def continues(*places: Path | None) -> Iterator[None]:
 
 def _holds_work(place: Path) -> bool:
     """Whether a results file, a finished step or one that can be resumed is there."""
-    from simlab.jobs import PARTIAL_SUFFIX, RECORD
+    from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
     if place.is_file():
         return True

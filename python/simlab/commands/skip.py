@@ -50,22 +50,23 @@ def skip(
 
     Example: `simcore skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet`
     """
-    from simlab import console, splits, tasks
-    from simlab import skip as step
+    from simlab import tasks
+    from simlab.experiments import skip as step
+    from simlab.store import console
 
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     with continues(out):
-        loaded = splits.load_task_of([checkpoint], task, options)
-        outcome = step.write_skip(
+        outcome = step.skip(
             checkpoint,
-            loaded,
+            task,
             out,
-            max_length,
+            max_length=max_length,
             label=label,
             seed=seed,
             max_memory=None if max_memory is None else int(max_memory),
-            replace=overwrite,
+            task_options=options,
+            overwrite=overwrite,
         )
     console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")

@@ -22,8 +22,8 @@ from simlab.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from simlab.experiments.truncate import TruncationOptions
     from simlab.tasks import Task
-    from simlab.truncate import TruncationOptions
 
 MODES_HELP = "`untuned`, `tuned` or `tuned-orig`, repeatable; default: untuned."
 
@@ -73,11 +73,13 @@ def truncate(
 
     Example: `simcore truncate runs/ft-1 rt --export 4 runs/ft-1-short`
     """
-    from simlab import console, splits, tasks
-    from simlab import truncate as step
-    from simlab.advice import describe_advice
+    from simlab import tasks
     from simlab.errors import UserError
-    from simlab.results import read_results
+    from simlab.experiments import truncate as step
+    from simlab.experiments.advice import describe_advice
+    from simlab.store import console
+    from simlab.store.results import read_results
+    from simlab.tasks import splits
 
     if out is None and (export is None or advise is not None):
         raise UserError("--out: wanted a results file, found none")
@@ -89,15 +91,15 @@ def truncate(
     with continues(out, export and export[1]):
         loaded = splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
-            outcome = step.write_truncation(
+            outcome = step.truncate(
                 checkpoint,
                 loaded,
                 out,
-                max_length,
                 options,
+                max_length=max_length,
                 label=label,
                 seed=seed,
-                replace=overwrite,
+                overwrite=overwrite,
             )
             for line in describe_advice(read_results(out)):
                 console.out.print(line)
@@ -118,14 +120,15 @@ def _export(
     """Write the shorter model, and print it beside the whole one."""
     from rich.table import Table
 
-    from simlab import console, shorten
+    from simlab.experiments.shorten import measure_checkpoint, shorten
+    from simlab.store import console
 
-    outcome = shorten.export(
-        checkpoint, layers, folder, task, max_length, options, replace=overwrite
+    outcome = shorten(
+        checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
     )
     table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
     for name in (checkpoint, folder):
-        found = shorten.measure_checkpoint(name, task, max_length)
+        found = measure_checkpoint(name, task, max_length)
         table.add_row(
             str(name),
             str(found.layers),

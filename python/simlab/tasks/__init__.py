@@ -1,4 +1,4 @@
-"""Tasks: which texts, which labels, which split, which metric.
+"""Tasks: which texts, which labels, which split, which metric; `simlab.load_task` gives one.
 
 A task is one of
 
@@ -10,6 +10,14 @@ A task is one of
 
 Held-out rows are drawn before training rows, so a different training size never changes them;
 a training row whose text is also held out (up to case and spaces) is dropped.
+
+* `task`: what a loaded task is: examples, label names, metrics, options.
+* `load`: from a name to a task.
+* `specs`: the table of named tasks: columns, labels, metrics, splits.
+* `metrics`: the metrics, by name.
+* `frames`: from a table of columns to examples, and how rows are split.
+* `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
+* `splits`: the split that a checkpoint was trained on, taken up by later steps.
 """
 
 from simlab.tasks.frames import encode_labels

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.runtime import hub_reachable
+from simlab.store.runtime import hub_reachable
 from simlab.tasks import frames
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
 from simlab.tasks.specs import TASKS

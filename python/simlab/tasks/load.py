@@ -18,16 +18,37 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def load_task(name: str, options: TaskOptions | None = None) -> Task:
+def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     """Load and split task `name`.
+
+    Parameters
+    ----------
+    name
+        A name of `simcore tasks` (``rt``, ``imdb``, ``stsb`` and ``quartz`` are offline),
+        ``NAME:FOLDER`` with its files, a csv, tsv, json, jsonl or parquet file, or
+        ``hub:NAME[:CONFIG]``.
+    options
+        Columns and split.
+
+    Returns
+    -------
+    Task
+        Its ``train`` and ``heldout`` examples, the names of the labels and the metrics.
 
     Raises
     ------
     UserError
         Unknown name, file or column; empty texts or labels; a size that the data cannot fill;
         a single class; an unreachable hub.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, load_task
+    >>> task = load_task("rt", TaskOptions(train_size=64, heldout_size=32))
+    >>> len(task.train), len(task.heldout), task.label_names
+    (64, 32, ('negative', 'positive'))
     """
-    options = options or TaskOptions()
+    name, options = str(name), options or TaskOptions()
     known, _, folder = name.partition(":")
     if known in TASKS:
         return _load_named(TASKS[known], folder, options)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab import assets
 from simlab.errors import UserError
-from simlab.files import read_json_lines
+from simlab.store import assets
+from simlab.store.files import read_json_lines
 from simlab.tasks.frames import GROUP, ROW_ID
 
 if TYPE_CHECKING:

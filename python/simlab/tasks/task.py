@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.files import hash_json
+from simlab.store.files import hash_json
 from simlab.tasks.metrics import METRICS
 
 SPLITS = ("heldout", "train")

@@ -1,0 +1,94 @@
+"""``simcore extract``: the representations of every layer of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simlab.commands.options import (
+    HeldoutSize,
+    LabelColumn,
+    MaxLength,
+    ModelArgument,
+    Overwrite,
+    SplitSeed,
+    TaskArgument,
+    TextColumn,
+    TextPairColumn,
+    TrainSize,
+    continues,
+    when,
+)
+
+KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(extract)
+
+
+def extract(
+    model: ModelArgument,
+    task: TaskArgument,
+    out: Annotated[Path, typer.Option(help="Representation folder to write.")],
+    split: Annotated[str, typer.Option(help="`heldout` or `train`.")] = "heldout",
+    kind: Annotated[str, typer.Option(help=f"What a row is: {KINDS_HELP}.")] = "cls",
+    words: Annotated[
+        str, typer.Option(help="Words as the `tokenizer` cuts them, or between `spaces`.")
+    ] = "tokenizer",
+    limit: Annotated[int | None, typer.Option(min=1, help="The first examples only.")] = None,
+    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Fine-tuning seed to note; of the weights if random.")
+    ] = None,
+    random_init: Annotated[
+        bool, typer.Option("--random-init", help="The model's random twin, drawn with --seed.")
+    ] = False,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: LabelColumn = None,
+    train_size: TrainSize = None,
+    heldout_size: HeldoutSize = None,
+    split_seed: SplitSeed = None,
+    max_length: MaxLength = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the representations of every layer, embedding output first, with row ids.
+
+    Example: `simcore extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1`
+
+    Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
+    --out runs/reps/words`
+    """
+    from simlab import tasks
+    from simlab.representations import extract as step
+    from simlab.representations import folder as representations
+    from simlab.store import console
+
+    task_options = tasks.TaskOptions(
+        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+    )
+    with continues(out):
+        outcome = step.extract(
+            model,
+            task,
+            out,
+            kind=kind,
+            split=split,
+            words=words,
+            limit=limit,
+            max_length=max_length,
+            batch_size=batch_size,
+            random_init_seed=(seed or 0) if random_init else None,
+            label=label,
+            seed=seed,
+            task_options=task_options,
+            overwrite=overwrite,
+        )
+    console.out.print(
+        f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"
+    )

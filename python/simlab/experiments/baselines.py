@@ -1,0 +1,69 @@
+"""What a fine-tuned encoder has to beat: the majority class and a bag of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow
+
+if TYPE_CHECKING:
+    from simlab.tasks import Examples, Task
+
+INVERSE_PENALTY = 10.0
+
+
+def majority_row(task: Task) -> ResultRow | None:
+    """Held-out metric of always answering the most frequent class.
+
+    None for regression, where a constant has no rank correlation.
+    """
+    if task.is_regression:
+        return None
+    labels = task.heldout.labels
+    constant = np.full(len(labels), np.bincount(labels).argmax())
+    return baseline_row(task, MAJORITY, task.score(constant, labels))
+
+
+def tfidf_row(task: Task) -> ResultRow:
+    """Held-out metric of a linear model on TF-IDF word weights, trained on the same rows.
+
+    Single words, and a weaker penalty than scikit-learn's default, which is too strong for rows
+    of unit length: on RT it costs the baseline one to two points. Of multiple choice it learns
+    which pairs of text and choice are right, and answers with the most likely one.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+
+    head = Ridge() if task.is_regression else LogisticRegression(C=INVERSE_PENALTY, max_iter=1000)
+    model = make_pipeline(TfidfVectorizer(), head)
+    train, heldout = task.train.each_choice(), task.heldout.each_choice()
+    model.fit(_joined(train), train.labels)
+    if task.is_multiple_choice:
+        likely = model.decision_function(_joined(heldout)).reshape(len(task.heldout), -1)
+        predictions = likely.argmax(axis=1)
+    else:
+        predictions = model.predict(_joined(heldout))
+    name = TFIDF_REGRESSION if task.is_regression else TFIDF
+    return baseline_row(task, name, task.score(predictions, task.heldout.labels))
+
+
+def baseline_row(task: Task, name: str, value: float, seed: int | None = None) -> ResultRow:
+    """One row of the results table for a whole model, no layer."""
+    return ResultRow(
+        comparison=BASELINE,
+        measure=task.metric,
+        model_x=name,
+        seed_x=seed,
+        value=value,
+        n=len(task.heldout),
+        task=task.name,
+    )
+
+
+def _joined(examples: Examples) -> list[str]:
+    if examples.pairs is None:
+        return list(examples.texts)
+    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs, strict=True)]

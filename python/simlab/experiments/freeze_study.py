@@ -1,0 +1,180 @@
+"""What freezing costs and saves (Wu et al. 2020, appendix D, table 1).
+
+Every way of freezing is fine-tuned with every seed, each as a step of its own; the results table
+gets its held-out metric, its trained parameters and the median time of a training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.models.evaluate import read_evaluation
+from simlab.models.sources import ModelSource, resolve
+from simlab.store.files import atomic_file
+from simlab.store.jobs import Outcome
+from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
+from simlab.tasks.splits import load_task_of
+from simlab.training.finetune import finetune
+from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
+from simlab.training.recipes import QUICK, Recipe, make_recipe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simlab.tasks import Task, TaskOptions
+
+CHECKPOINTS, RESULTS = "checkpoints", Path("results") / f"{FREEZING}.parquet"
+CSV = Path("results") / f"{FREEZING}.csv"
+
+
+def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
+    """No freezing, then each count from the top and from the bottom, as table 1 orders them.
+
+    Raises
+    ------
+    UserError
+        A count below 1.
+    """
+    counts = list(dict.fromkeys([*sorted(top), *sorted(bottom)]))
+    pairs = [(side, k) for k in sorted(counts) for side in (TOP, BOTTOM)]
+    wanted = {TOP: set(top), BOTTOM: set(bottom)}
+    names = [f"{side}:{k}" for side, k in pairs if k in wanted[side]]
+    for name in names:
+        parse_freeze(name)
+    return [NONE, *names]
+
+
+def freeze_study(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    recipe: str | Recipe = QUICK,
+    *,
+    bottom: Sequence[int] = (),
+    top: Sequence[int] = (),
+    seeds: Sequence[int] = (1,),
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    tell: Callable[[Outcome], None] = lambda _: None,
+    **changes: Any,
+) -> Outcome:
+    """Fine-tune with nothing frozen, and with layers frozen from either end, with every seed.
+
+    Parameters
+    ----------
+    model, task, recipe, task_options, **changes
+        As for `finetune`.
+    out
+        A folder that gets ``checkpoints/``, ``results/freezing.parquet`` and
+        ``results/freezing.csv``. An interrupted study continues where it was.
+    bottom, top
+        How many layers to freeze: each count is a way of its own.
+    seeds
+        Every way is fine-tuned with each of them.
+    overwrite
+        Make checkpoints anew that were made from other inputs, or raise.
+    tell
+        Is called with every checkpoint as soon as it is there.
+
+    Returns
+    -------
+    Outcome
+        Of the results file; `simlab.experiments.freeze_study.summary` has a row for each way.
+
+    Raises
+    ------
+    UserError
+        More layers to freeze than there are, layers that share their weights, or what `finetune`
+        refuses.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, freeze_study, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = freeze_study("minilm", "rt", "runs/freezing", top=[2], max_steps=1, task_options=few)
+    >>> list(read_results(step.path)["model_x"].unique())
+    ['none', 'top:2']
+    """
+    if {"freeze", "seed"} & changes.keys():
+        raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
+    freezes = ways(bottom, top)
+    if not seeds:
+        raise UserError("--seeds: wanted at least one, found none")
+    out, source = Path(out), resolve(model)
+    task = load_task_of([source.path], task, task_options)
+    recipe = make_recipe(recipe, task.name, changes)
+    require_freezable(source, task, freezes)
+    found = {}
+    for seed in seeds:  # by seed first: an unfinished study compares all ways on fewer seeds
+        for freeze in freezes:
+            place = out / CHECKPOINTS / f"{freeze.replace(':', '-')}-seed-{seed}"
+            found[freeze, seed] = finetune(
+                source, task, place, recipe, freeze=freeze, seed=seed, overwrite=overwrite
+            )
+            tell(found[freeze, seed])
+    inputs = {"step": FREEZING, "checkpoints": [outcome.key for outcome in found.values()]}
+
+    def make() -> Iterator[ResultRow]:
+        for (freeze, seed), outcome in found.items():
+            yield from _rows(freeze, seed, outcome.path, task)
+
+    # Times are measured anew with a checkpoint, and then its key does not tell: always rewrite.
+    outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
+    with atomic_file(out / CSV) as partial:
+        summary(read_results(outcome.path)).to_csv(partial, index=False)
+    return outcome
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per way of freezing, over its seeds.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``freeze``, ``seeds``, ``metric``, ``mean``, ``standard_deviation`` (nan of one
+        seed), ``trained_parameters``, ``seconds_per_step`` (mean over the seeds' medians) and
+        ``time_saved`` (share of the time of a step without freezing).
+    """
+    import pandas as pd
+
+    rows = []
+    frame = frame[frame["comparison"] == FREEZING]
+    for freeze, mine in frame.groupby("model_x", sort=False):
+        by_measure = dict(iter(mine.groupby("measure", sort=False)["value"]))
+        metric = next(name for name in by_measure if name not in (TRAINED, SECONDS))
+        rows.append(
+            {
+                "freeze": freeze,
+                "seeds": len(by_measure[metric]),
+                "metric": metric,
+                "mean": by_measure[metric].mean(),
+                "standard_deviation": by_measure[metric].std(),
+                "trained_parameters": int(by_measure[TRAINED].iloc[0]),
+                "seconds_per_step": by_measure[SECONDS].mean(),
+            }
+        )
+    table = pd.DataFrame(rows)
+    whole = table.loc[table["freeze"] == NONE, "seconds_per_step"].iloc[0]
+    return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
+
+
+def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[ResultRow]:
+    evaluation = read_evaluation(checkpoint)
+    values = {
+        evaluation["metric"]: evaluation["value"],
+        TRAINED: evaluation["trained_parameters"],
+        SECONDS: evaluation["seconds_per_step"],
+    }
+    for measure, value in values.items():
+        yield ResultRow(
+            comparison=FREEZING,
+            measure=measure,
+            model_x=freeze,
+            seed_x=seed,
+            value=float(value),
+            n=evaluation["n"],
+            task=task.name,
+        )

@@ -1,0 +1,209 @@
+"""Shorter models: the first layers and a head as a checkpoint that ``from_pretrained`` loads."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+from simlab.models.evaluate import (
+    EVALUATION_BATCH,
+    batch_logits,
+    predict_logits,
+    predictions_of,
+    require_classifier,
+)
+from simlab.models.families import family_of
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import ModelSource
+from simlab.store.files import write_json
+from simlab.store.jobs import Outcome, run_job
+from simlab.store.runtime import best_device
+from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from simlab.experiments.truncate import Truncated
+    from simlab.tasks import Task, TaskOptions
+
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A checkpoint's layers, parameters, megabytes (10^6) of files, speed and held-out metric."""
+
+    layers: int
+    parameters: int
+    megabytes: float
+    ms_per_example: float
+    value: float
+
+
+def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
+    """A model like `model` of the layers numbered `kept` (from 0) alone, with the same weights.
+
+    Raises
+    ------
+    UserError
+        The layers share their weights in a way that the shorter configuration cannot express.
+    """
+    family = family_of(model)
+    groups = len(set(map(id, family.layers(model))))
+    if family.shared and groups > 1:
+        raise UserError(
+            f"model of type {model.config.model_type!r}: wanted layers that all share one set of "
+            f"weights, found {groups} groups, which a shorter configuration would divide otherwise"
+        )
+    shorter = deepcopy(model)
+    if not family.shared:
+        path, _, name = family.layers_path.rpartition(".")
+        holder = shorter.base_model.get_submodule(path)
+        layers = getattr(holder, name)
+        setattr(holder, name, type(layers)([layers[layer] for layer in kept]))
+    config = family.keep_layers(model.config, kept)
+    for module in shorter.modules():  # many hold the configuration
+        if hasattr(module, "config"):
+            module.config = config
+    return shorter
+
+
+def shorten(
+    checkpoint: str | Path,
+    task: str | Path | Task,
+    layers: int,
+    out: str | Path,
+    options: TruncationOptions | None = None,
+    *,
+    max_length: int = DEFAULT_MAX_LENGTH,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> Outcome:
+    """Write the first layers of a fine-tuned model and its head, as ``truncate --export`` does.
+
+    Parameters
+    ----------
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    layers
+        How many layers to keep.
+    out
+        The checkpoint folder to make; plain ``from_pretrained`` loads it.
+    options, **changes
+        The one mode says whose head: the fine-tuned model's own (``untuned``, the default) or the
+        one trained for that layer; keywords are fields of `TruncationOptions`.
+    max_length
+        Tokens kept per example.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, and whether it was there before.
+
+    Raises
+    ------
+    UserError
+        More than one mode, `layers` is not between 1 and the model's, or `out` holds something
+        else.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, shorten
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> shorten("runs/ft-1", "rt", 4, "runs/ft-1-short").path
+    PosixPath('runs/ft-1-short')
+    """
+    options = dataclasses.replace(options or TruncationOptions(), **changes)
+    if len(options.modes) != 1:
+        raise UserError(f"--export: wanted one --mode, found {', '.join(options.modes)}")
+    (mode,) = options.modes
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
+    require_classifier(checkpoint)
+    source = ModelSource(str(checkpoint), checkpoint)
+    whole = load_classifier(source)
+    count = len(family_of(whole).layers(whole))
+    if not 1 <= layers <= count:
+        raise UserError(f"--export {layers}: wanted 1 to {count} layers, found {layers}")
+    inputs = {
+        "step": "export",
+        "model": source.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "max_length": max_length,
+        "layers": layers,
+        "mode": mode,
+        **tuning_inputs(source, task, options),
+    }
+
+    def make(partial: Path) -> None:
+        truncated = cut_model(source, task, max_length, mode, options)
+        shorter = shortened(truncated, layers)
+        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, max_length)
+        shorter.save_pretrained(partial)
+        truncated.tokenizer.save_pretrained(partial)
+        evaluation = {
+            "model": source.name,
+            "task": task.name,
+            "metric": task.metric,
+            "value": task.score(predictions_of(logits, task), task.heldout.labels),
+            "n": len(task.heldout),
+            "splits": read_split_records(checkpoint),
+            "layers": layers,
+            "mode": mode,
+        }
+        write_json(partial / EVALUATION, evaluation)
+
+    return run_job(Path(out), inputs, make, replace=overwrite, option="--export")
+
+
+def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
+    """The first `layers` layers, and the head that was trained for them if one was."""
+    import torch
+
+    model = keep_layers(truncated.model, range(layers))
+    if truncated.heads is not None:
+        parameters = dict(model.named_parameters())
+        with torch.no_grad():
+            for name, of_layers in truncated.heads.items():
+                parameters[name].copy_(of_layers[layers])
+    return model
+
+
+def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
+    """Load a checkpoint folder, run the held-out rows through it and time the model alone.
+
+    Tokenising and padding come before: they take as long for a shorter model.
+    """
+    source = ModelSource(str(folder), folder)
+    model, tokenizer = load_classifier(source), load_tokenizer(source)
+    device = best_device()
+    model.to(device).eval()
+    encoded = encode(tokenizer, task.heldout, max_length)
+    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device))
+    batch_logits(model, fed[:1], len(encoded))  # the longest texts, which warm up the most
+    started = time.perf_counter()
+    logits = batch_logits(model, fed, len(encoded))
+    seconds = time.perf_counter() - started
+    return Measured(
+        layers=len(family_of(model).layers(model)),
+        parameters=sum(p.numel() for p in model.parameters()),
+        megabytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")) / _MB,
+        ms_per_example=1000 * seconds / len(task.heldout),
+        value=task.score(predictions_of(logits, task), task.heldout.labels),
+    )

@@ -1,0 +1,308 @@
+"""Skipping layers (Phang et al. 2021, section 4.1): every contiguous span, without retraining.
+
+Span [i, j) leaves out layers i + 1 to j: the output of layer i (0 is the embedding output) goes to
+where the output of layer j would go. A model of L layers has L (L + 1) / 2 spans, and the empty
+one, which is the model itself.
+
+One forward pass per span calls layers
+
+    L + sum over lengths k = 1..L of (L + 1 - k) (L - k)  =  L + (L - 1) L (L + 1) / 3
+
+times. But span [i, j) shares everything before layer i with the model itself, so its own way begins
+at layer j, with a state that is known. Layer l (from 0) has to run on the model's own state and on
+those of the l (l + 1) / 2 spans that end at or before it, which are one batch:
+
+    sum over l = 0..L-1 of 1 + l (l + 1) / 2  =  L + (L - 1) L (L + 1) / 6
+
+layers in the size of the original batch: 41 instead of 76 for 6 layers, 298 instead of 584 for 12.
+The model's own way is its own forward pass, so the empty span is the model bit for bit; the other
+spans differ from a model without their layers by the rounding of products with more rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+from simlab.models.chain import LayerChain
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
+from simlab.models.families import family_of
+from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.sources import ModelSource
+from simlab.store.console import progress
+from simlab.store.jobs import Outcome
+from simlab.store.results import SKIPPING, ResultRow, ensure_results
+from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+    from simlab.tasks import Task, TaskOptions
+
+Span = tuple[int, int]
+EMPTY: Span = (0, 0)
+
+# Beyond so many rows a matrix product is not faster, and the temporaries outgrow the caches (on a
+# CPU: the pages that they are given anew in every call cost a quarter of the time).
+TOKENS_PER_CALL = {"cpu": 4096, "cuda": 65536}
+# What a layer needs while it runs, in hidden states of its input: four times the width before and
+# after the activation (six with a gate), queries, keys, values, their products, residuals.
+_LAYER_STATES = 24
+_FLOAT32_BYTES = 4
+
+
+def spans(layers: int) -> list[Span]:
+    """The empty span and all spans [i, j) with 0 <= i < j <= `layers`."""
+    return [EMPTY, *((i, j) for i in range(layers) for j in range(i + 1, layers + 1))]
+
+
+def sweep_evaluations(layers: int) -> int:
+    """Layers that `skip_logits` runs per batch, in units of that batch (module docstring)."""
+    return layers + (layers - 1) * layers * (layers + 1) // 6
+
+
+def loop_evaluations(layers: int) -> int:
+    """Layers that one forward pass for every span, and for the model itself, would run."""
+    return layers + (layers - 1) * layers * (layers + 1) // 3
+
+
+def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
+    """Logits of the model without each span, in one sweep over its layers.
+
+    Parameters
+    ----------
+    chain
+        The layers of a model on one batch.
+    states_per_call
+        How many copies of the batch a layer takes at once.
+
+    Returns
+    -------
+    dict
+        For each of `spans`, logits ``[b, labels]``. Those of the empty span are the model's own.
+    """
+    layers = len(chain.layers)
+    running: dict[Span, torch.Tensor] = {}
+    for layer in range(layers):
+        running |= {(start, layer): chain.states[start] for start in range(layer)}
+        for part in _parts(list(running), states_per_call):
+            states = chain.run(layer, [running[span] for span in part])
+            running.update(zip(part, states, strict=True))
+    running |= {(start, layers): chain.states[start] for start in range(layers)}
+    logits = {EMPTY: chain.logits}
+    for part in _parts(list(running), states_per_call):
+        logits.update(zip(part, chain.finish([running.pop(s) for s in part]), strict=True))
+    return logits
+
+
+@dataclass(frozen=True)
+class SkipPlan:
+    """How much runs at once: examples in a sweep, and their states in a call of a layer."""
+
+    examples: int
+    states: int
+
+
+def plan_skip(
+    model: PreTrainedModel, layers: int, batch: Mapping[str, torch.Tensor], max_memory: int
+) -> SkipPlan:
+    """The largest sweep whose states and temporaries fit into `max_memory` bytes.
+
+    Raises
+    ------
+    UserError
+        Not even one example, one state at a time, fits.
+    """
+    ids = batch["input_ids"]
+    tokens = ids[0].numel()
+    config = model.config
+    state = tokens * config.hidden_size * _FLOAT32_BYTES
+    scores = ids.shape[-1] * tokens * config.num_attention_heads * _FLOAT32_BYTES
+    # What the spans have and the model's own pass left; a quarter for the allocator's gaps.
+    kept = (layers * (layers + 1) // 2 + layers + 1) * state * 5 // 4
+    per_call = (_LAYER_STATES * state) + 3 * scores
+    if kept + per_call > max_memory:
+        raise UserError(
+            f"--max-memory: wanted at least {kept + per_call:,} bytes for one example of {tokens} "
+            f"tokens in {layers} layers, found {max_memory:,}"
+        )
+    examples = min(len(ids), max_memory // (kept + per_call))
+    room = (max_memory - examples * kept) // (examples * per_call)
+    useful = max(1, TOKENS_PER_CALL[ids.device.type] // (examples * tokens))
+    return SkipPlan(examples, int(min(room, useful, max(1, layers * (layers - 1) // 2))))
+
+
+def all_skip_logits(
+    source: ModelSource,
+    task: Task,
+    max_length: int,
+    *,
+    max_memory: int | None = None,
+    batch_size: int = EVALUATION_BATCH,
+    description: str = "skipping",
+) -> dict[Span, np.ndarray]:
+    """Logits of every held-out example without each span of layers.
+
+    Parameters
+    ----------
+    source
+        A fine-tuned checkpoint.
+    max_memory
+        Bytes for hidden states and temporaries; None is a quarter of `simcore.free_memory`.
+        Results do not depend on it beyond rounding.
+
+    Returns
+    -------
+    dict
+        For each of `spans`, ``[n, labels]`` float32.
+
+    Raises
+    ------
+    UserError
+        Layers that cannot be skipped, a head that does not fit the task, too little memory.
+    """
+    import torch
+
+    from simcore import free_memory
+
+    tokenizer, model = load_tokenizer(source), load_classifier(source)
+    require_head(model, source, task)
+    device = best_device()
+    model.to(device)
+    layers = len(family_of(model).layers(model))
+    encoded = encode(tokenizer, task.heldout, max_length)
+    shape = (len(encoded), model.config.num_labels)  # of multiple choice, the choices
+    logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
+    limit = free_memory(device) // 4 if max_memory is None else max_memory
+    with torch.inference_mode(), progress(description, len(encoded)) as advance:
+        for rows, batch in batches(tokenizer, encoded, batch_size, device):
+            plan = plan_skip(model, layers, batch, limit)
+            for part in _parts(range(len(rows)), plan.examples):
+                cut = slice(part[0], part[-1] + 1)
+                chosen = {name: value[cut] for name, value in batch.items()}
+                chain = LayerChain(model, chosen, source.name)
+                for span, found in skip_logits(chain, plan.states).items():
+                    logits[span][rows[cut]] = found.cpu().numpy()
+            advance(len(rows))
+    return logits
+
+
+def skip_rows(
+    source: ModelSource,
+    task: Task,
+    max_length: int,
+    *,
+    label: str,
+    seed: int | None,
+    max_memory: int | None = None,
+) -> list[ResultRow]:
+    """Held-out metric of the fine-tuned model `source` without each span of its layers.
+
+    Returns
+    -------
+    list of ResultRow
+        `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the model itself.
+    """
+    found = all_skip_logits(
+        source, task, max_length, max_memory=max_memory, description=f"skipping in {label}"
+    )
+    return [
+        ResultRow(
+            comparison=SKIPPING,
+            measure=task.metric,
+            model_x=label,
+            seed_x=seed,
+            layer_x=start,
+            layer_y=end,
+            value=heldout_metric(logits, task),
+            n=len(task.heldout),
+            task=task.name,
+        )
+        for (start, end), logits in found.items()
+    ]
+
+
+def skip(
+    checkpoint: str | Path,
+    task: str | Path | Task,
+    out: str | Path,
+    *,
+    max_length: int = DEFAULT_MAX_LENGTH,
+    label: str | None = None,
+    seed: int | None = None,
+    max_memory: int | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Leave out every contiguous span of layers of a fine-tuned model, and write what that scores.
+
+    The results file has the held-out metric without each span (`skip_rows`); nothing is trained.
+
+    Parameters
+    ----------
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The results file (.parquet) to write.
+    max_length
+        Tokens kept per example.
+    label, seed
+        How results and figures name the model, and the seed of its fine-tuning.
+    max_memory
+        Bytes for hidden states and temporaries; None is a quarter of what is free.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
+
+    Raises
+    ------
+    UserError
+        Not a fine-tuned checkpoint, a head that does not fit, too little memory, another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, read_results, skip
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> step = skip("runs/ft-1", "rt", "runs/results/skipping.parquet")
+    >>> len(read_results(step.path))  # 21 spans of 6 layers, and the whole model
+    22
+    """
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
+    require_classifier(checkpoint)
+    source = ModelSource(str(checkpoint), checkpoint)
+    label = label or checkpoint.name
+    inputs: dict[str, Any] = {
+        "step": "skip",
+        "model": source.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "max_length": max_length,
+        "label": label,
+        "seed": seed,
+    }
+
+    def make() -> list[ResultRow]:
+        return skip_rows(source, task, max_length, label=label, seed=seed, max_memory=max_memory)
+
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
+
+
+def _parts(items: Sequence[Any], size: int) -> list[Any]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,0 +1,78 @@
+"""Names of the results files of an alignment study, and old results beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.store.files import hash_json, writing
+from simlab.store.results import ALIGNMENT, COMPLEXITY, NUCLEAR, WITHIN, read_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_HASH_LETTERS = 8
+
+
+def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[str]) -> str:
+    """The file of one part of a study: readable names, and a hash that keeps them apart.
+
+    Without the hash `FT[1]` and `FT-1` would share a file.
+
+    Parameters
+    ----------
+    kind
+        `results.ALIGNMENT`, `WITHIN` or `COMPLEXITY`.
+    rows
+        The kind of representation, such as ``cls``.
+    labels
+        Of the models: from which and to which, or the only one.
+    """
+    parts = [kind, study, method, rows, *labels]
+    readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
+    return f"{readable}-{hash_json(parts)[:_HASH_LETTERS]}.parquet"
+
+
+def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
+    """Remove files in `folder` with rows of the study that `file_name` would put elsewhere.
+
+    Versions that fitted each pair in one direction named files without a hash. A figure that read
+    such a file beside new ones would count that direction twice.
+
+    Raises
+    ------
+    UserError
+        There are such files and not `replace`, or a file in `folder` is no results file.
+    """
+    files = sorted(folder.glob("*.parquet"))
+    old = [file for file in files if _is_old(read_results(file), file, study)]
+    if old and not replace:
+        raise UserError(
+            f"--out {folder}: wanted no other results of study {study!r}, found files of an "
+            f"earlier version, such as {old[0].name}; choose another --out or --name, or "
+            "pass --overwrite to remove them"
+        )
+    for file in old:
+        with writing(file):
+            file.unlink()
+
+
+def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
+    mine = frame["comparison"].isin(
+        [f"{kind}: {study}" for kind in (ALIGNMENT, WITHIN, COMPLEXITY)]
+    )
+    parts = frame[mine].drop_duplicates(["comparison", "kind", "options", "model_x", "model_y"])
+    names = {_name_of(row, study) for _, row in parts.iterrows()}
+    return bool(names) and names != {file.name}
+
+
+def _name_of(row: pd.Series, study: str) -> str:
+    """The name of the file that a row belongs into."""
+    kind = row["comparison"].removesuffix(f": {study}")
+    labels = [row["model_x"], row["model_y"]] if kind == ALIGNMENT else [row["model_x"]]
+    method = NUCLEAR if kind == COMPLEXITY else json.loads(row["options"])["method"]
+    return file_name(kind, study, method, row["kind"], labels)

@@ -1,0 +1,354 @@
+"""Truncation (Phang et al. 2021, section 4): an intermediate layer goes straight to a head.
+
+Three modes, for every layer, the embedding output first:
+
+* ``untuned``: the fine-tuned model's own head; nothing is trained. At the last layer this is the
+  fine-tuned model itself, logit for logit.
+* ``tuned``: its layers stay as they are, and its head is fine-tuned further for each layer.
+* ``tuned-orig``: the layers of the model before fine-tuning, and a fresh head for each of them.
+
+An encoder runs once over the examples; the heads of all layers are trained together on the vectors
+it gave (`heads`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.advice import advice_rows, check_tolerance
+from simlab.experiments.baselines import majority_row
+from simlab.models.batches import DEFAULT_MAX_LENGTH
+from simlab.models.evaluate import (
+    EVALUATION_BATCH,
+    gather_layers,
+    heldout_metric,
+    predict_logits,
+    read_evaluation,
+    require_classifier,
+)
+from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
+from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.sources import ModelSource, resolve
+from simlab.models.states import apply_head, layer_states
+from simlab.store.jobs import Outcome
+from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
+from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.models.heads import Parameters
+    from simlab.tasks import Task, TaskOptions
+
+UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A model cut after every layer.
+
+    Attributes
+    ----------
+    model
+        The whole one; of ``tuned-orig`` the one before fine-tuning, with a fresh head.
+    tokenizer
+        Its own.
+    logits
+        Held-out logits ``[layers + 1, n, labels]``, float32.
+    heads
+        The trained heads' parameters, ``[layers + 1, ...]`` by name; None for ``untuned``.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    logits: np.ndarray
+    heads: Parameters | None
+
+
+@dataclass(frozen=True)
+class TruncationOptions:
+    """What to do besides cutting.
+
+    Attributes
+    ----------
+    modes
+        Of `MODES`.
+    original
+        The model before fine-tuning; None is the one that the checkpoint names.
+    tolerance
+        Advise on the number of layers within this tolerance (`advice`); None does not.
+    """
+
+    modes: tuple[str, ...] = (UNTUNED,)
+    original: str | None = None
+    tolerance: float | None = None
+    recipe: HeadRecipe = field(default_factory=HeadRecipe)
+
+    def check(self) -> None:
+        """Raise UserError where a mode is not known or comes twice."""
+        for mode in self.modes:
+            if mode not in MODES:
+                raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
+        if len(set(self.modes)) < len(self.modes):
+            raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
+
+
+def cut_model(
+    source: ModelSource, task: Task, max_length: int, mode: str, options: TruncationOptions
+) -> Truncated:
+    """Cut the fine-tuned model `source` after every layer.
+
+    Raises
+    ------
+    UserError
+        The head does not fit the task, or the model before fine-tuning cannot be had.
+    """
+    name = f"{mode}, {source.name}"
+    if mode == UNTUNED:
+        model = load_classifier(source)
+        require_head(model, source, task)
+        model.to(best_device())
+        tokenizer = load_tokenizer(source)
+        logits = _untuned_logits(model, tokenizer, task, max_length, name)
+        return Truncated(model, tokenizer, logits, None)
+    if mode == TUNED_ORIG:
+        source = resolve(options.original or original_of(source.path))
+        model = load_classifier(source, task, seed=options.recipe.seed)
+    else:
+        model = load_classifier(source)
+        require_head(model, source, task)
+    model.to(best_device())
+    tokenizer = load_tokenizer(source)
+    return _tuned(model, tokenizer, task, max_length, options.recipe, name)
+
+
+def truncation_rows(
+    source: ModelSource,
+    task: Task,
+    max_length: int,
+    options: TruncationOptions | None = None,
+    *,
+    label: str,
+    seed: int | None,
+) -> list[ResultRow]:
+    """Held-out metric of the fine-tuned model `source` cut after every layer, in all modes chosen.
+
+    Returns
+    -------
+    list of ResultRow
+        One row per mode and layer, embedding output first; `layer_x` is the layer fed to the head.
+        After each mode its advice, if `options` have a tolerance.
+
+    Raises
+    ------
+    UserError
+        As `cut_model`.
+    """
+    options = options or TruncationOptions()
+    whole = None
+    if options.tolerance is not None:
+        check_tolerance(options.tolerance, task)
+        model = load_classifier(source)
+        require_head(model, source, task)
+        whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
+    rows = []
+    for mode in options.modes:
+        logits = cut_model(source, task, max_length, mode, options).logits
+        common = {"label": label, "seed": seed}
+        rows += _curve(logits, task, mode, options.recipe, **common)
+        if whole is not None:
+            rows += advice_rows(logits, whole, task, options.tolerance, mode, **common)
+    return rows
+
+
+def _curve(
+    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, *, label: str, seed: int | None
+) -> list[ResultRow]:
+    return [
+        ResultRow(
+            comparison=TRUNCATIONS[mode],
+            measure=task.metric,
+            options=None if mode == UNTUNED else json.dumps(asdict(recipe)),
+            model_x=label,
+            seed_x=seed,
+            layer_x=layer,
+            value=heldout_metric(of_layer, task),
+            n=len(task.heldout),
+            task=task.name,
+        )
+        for layer, of_layer in enumerate(logits)
+    ]
+
+
+def truncate(
+    checkpoint: str | Path,
+    task: str | Path | Task,
+    out: str | Path,
+    options: TruncationOptions | None = None,
+    *,
+    max_length: int = DEFAULT_MAX_LENGTH,
+    label: str | None = None,
+    seed: int | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> Outcome:
+    """Feed every layer of a fine-tuned model straight to a head, and write what that scores.
+
+    The results file has the held-out metric for each mode and layer (`truncation_rows`), and that
+    of always answering the most frequent class.
+
+    Parameters
+    ----------
+    checkpoint
+        A folder that `finetune` made.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The results file (.parquet) to write.
+    options, **changes
+        What to do; keywords are fields of `TruncationOptions`, such as
+        ``modes=("untuned", "tuned")`` or ``tolerance=0.01``.
+    max_length
+        Tokens kept per example.
+    label, seed
+        How results and figures name the model, and the seed of its fine-tuning.
+    task_options
+        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
+
+    Raises
+    ------
+    UserError
+        Not a fine-tuned checkpoint, a head that does not fit, an unknown mode, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, read_results, truncate
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> step = truncate("runs/ft-1", "rt", "runs/results/truncation.parquet")
+    >>> frame = read_results(step.path)
+    >>> frame.loc[frame["comparison"] == "truncation-untuned", "layer_x"].tolist()
+    [0, 1, 2, 3, 4, 5, 6]
+    """
+    options = dataclasses.replace(options or TruncationOptions(), **changes)
+    options.check()
+    checkpoint = Path(checkpoint)
+    task = load_task_of([checkpoint], task, task_options)
+    require_classifier(checkpoint)
+    source = ModelSource(str(checkpoint), checkpoint)
+    label = label or checkpoint.name
+    inputs = {
+        "step": "truncate",
+        "model": source.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "max_length": max_length,
+        "label": label,
+        "seed": seed,
+        "modes": list(options.modes),
+        "tolerance": options.tolerance,
+        **tuning_inputs(source, task, options),
+    }
+
+    def make() -> list[ResultRow]:
+        rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        majority = majority_row(task)  # the line that the curves' figure shows
+        return rows if majority is None else [*rows, majority]
+
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
+
+
+def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -> dict[str, Any]:
+    """What the trained heads depend on beyond the fine-tuned model, as a job's inputs."""
+    inputs: dict[str, Any] = {}
+    if set(options.modes) - {UNTUNED}:
+        inputs |= {"train": task.train.fingerprint, "recipe": asdict(options.recipe)}
+    if TUNED_ORIG in options.modes:
+        original = resolve(options.original or original_of(source.path))
+        inputs["original"] = original.fingerprint
+    return inputs
+
+
+def original_of(checkpoint: Path) -> str:
+    """The name of the model that checkpoint folder `checkpoint` was fine-tuned from.
+
+    Raises
+    ------
+    UserError
+        The folder does not say, or it was trained from random weights, which no folder holds.
+    """
+    try:
+        evaluation = read_evaluation(checkpoint)
+        name = evaluation["model"]
+    except (OSError, KeyError) as error:
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
+            "it, found nothing"
+        ) from error
+    if evaluation.get("recipe", {}).get("random_init"):
+        raise UserError(
+            f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
+            f"from random weights and not from those of {name}, found nothing"
+        )
+    return name
+
+
+def _untuned_logits(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    max_length: int,
+    description: str,
+) -> np.ndarray:
+    def logits(batch: dict[str, Any]) -> torch.Tensor:
+        import torch
+
+        mask = batch["attention_mask"]
+        return torch.stack([apply_head(model, h, mask) for h in layer_states(model, batch)])
+
+    return gather_layers(logits, model, tokenizer, task.heldout, max_length, description).numpy()
+
+
+def _tuned(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    max_length: int,
+    recipe: HeadRecipe,
+    description: str,
+) -> Truncated:
+    """Vectors of both splits, heads trained on one and tried on the other."""
+    import torch
+
+    def vectors(batch: dict[str, Any]) -> torch.Tensor:
+        return classifier_vectors(model, batch, description)
+
+    train, heldout = (
+        gather_layers(vectors, model, tokenizer, examples, max_length, description)
+        for examples in (task.train, task.heldout)
+    )
+    labels = torch.as_tensor(task.train.labels)
+    labels = labels.float() if task.is_regression else labels
+    heads = train_heads(model, train, labels, recipe)
+    with torch.inference_mode():
+        logits = [
+            stacked_logits(model, heads, part.to(model.device)).cpu()
+            for part in heldout.split(EVALUATION_BATCH, dim=1)
+        ]
+    return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)

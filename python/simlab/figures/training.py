@@ -1,0 +1,122 @@
+"""How far every layer moves in training: the record of `CKACallback`, drawn."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.figures.style import STYLE, layer_names, measure_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANEL_INCHES = (4.2, 3.1)
+_MOST_COLUMNS = 3
+_MOST_NAMED = 13  # layers in the legend
+_MOST_MARKED = 30  # steps with a point on the curve
+
+
+def plot_training(rows: pd.DataFrame) -> Figure:
+    """CKA of every layer with its state before training, against the step; a panel for each run.
+
+    Parameters
+    ----------
+    rows
+        Rows of one task, kind and estimator whose comparison is `results.TRAINING_CKA`.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    runs = _runs(rows)
+    columns = min(_MOST_COLUMNS, len(runs))
+    lines = -(-len(runs) // columns)
+    size = (columns * _PANEL_INCHES[0] + 0.7, lines * _PANEL_INCHES[1] + 0.4)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
+        for axis, (name, run) in zip(axes, runs.items(), strict=False):
+            _draw_run(axis, name, run)
+        for axis in axes[len(runs) :]:
+            axis.set_axis_off()
+        _add_legend(figure, rows)
+        first = rows.iloc[0]
+        measure = measure_name(rows.assign(options=None))
+        title = f"{measure[0].upper()}{measure[1:]} with the state before training"
+        figure.suptitle(f"{title}\ntask {first['task']} · {first['kind']} · n = {first['n']:,}")
+        if undefined := _undefined(rows):
+            note = (
+                f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
+            )
+            figure.supxlabel(note, fontsize=7.5, color="0.35")
+    return figure
+
+
+def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Values of every run by its name, a row for each step and a column for each layer.
+
+    A run records rising steps, so where the step of a layer does not rise, the rows of another run
+    begin. Without this, two runs of one label would be one curve that goes back.
+    """
+    rows = rows.assign(step=[json.loads(options)["step"] for options in rows["options"]])
+    steps = rows.groupby(["model_x", "layer_x"])["step"]
+    rows = rows.assign(run=steps.transform(lambda of_layer: (of_layer.diff() <= 0).cumsum()))
+    found = {}
+    for (model, number), run in rows.groupby(["model_x", "run"], sort=False):
+        name = f"{model}, run {number + 1}" if number else str(model)
+        found[name] = run.pivot(index="step", columns="layer_x", values="value")
+    return found
+
+
+def _draw_run(axis: Axes, name: str, table: pd.DataFrame) -> None:
+    colours = _colours(table.columns.max())
+    for layer, curve in table.items():
+        axis.plot(
+            table.index,
+            curve,
+            color=colours[int(layer)],
+            marker="o" if len(table) <= _MOST_MARKED else None,
+            markersize=3,
+            linewidth=1.4,
+        )
+    axis.set_title(name, fontweight="bold")
+    axis.set_xlabel("step")
+    axis.set_ylabel("CKA")
+    axis.grid(axis="y", color="0.9", linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.locator_params(axis="x", integer=True)
+
+
+def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
+    """Name the layers, or some of many, the top one first, as the curves usually lie."""
+    from matplotlib.lines import Line2D
+
+    layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
+    colours = _colours(max(rows["layer_x"]))
+    named = layers[:: max(1, -(-len(layers) // _MOST_NAMED))]
+    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in named]
+    figure.legend(
+        handles,
+        layer_names(named),
+        title="layer",
+        loc="outside right center",
+        frameon=False,
+        fontsize=7.5,
+    )
+
+
+def _colours(last: int) -> np.ndarray:
+    """A colour for each layer from 0 to `last`, dark at the bottom of the model."""
+    import matplotlib as mpl
+
+    return mpl.colormaps["viridis"](np.linspace(0, 0.92, int(last) + 1))
+
+
+def _undefined(rows: pd.DataFrame) -> list[int]:
+    """Layers without a value at any step."""
+    values = rows.groupby("layer_x")["value"].count()
+    return [int(layer) for layer in values.index[values == 0]]

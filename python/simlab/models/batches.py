@@ -1,0 +1,165 @@
+"""From texts to padded batches: the one way that extraction and evaluation feed a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.architectures import FIRST, LAST
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples, Task
+
+DEFAULT_MAX_LENGTH = 64
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int
+) -> list[dict[str, Any]]:
+    """Tokenise every example, truncated to `max_length` tokens and not padded.
+
+    Returns
+    -------
+    list of dict
+        Per example ``input_ids``, ``attention_mask`` and whatever else the tokenizer makes: lists
+        of t numbers, or of multiple choice a list of t numbers for each choice.
+
+    Raises
+    ------
+    UserError
+        `max_length` and a text are longer than the model allows.
+    """
+    flat = examples.each_choice()
+    second = list(flat.pairs) if flat.pairs is not None else None
+    limit = token_limit(tokenizer, max_length)
+    rows = per_example(tokenizer(list(flat.texts), second, truncation=True, max_length=limit))
+    require_short(tokenizer, rows, flat.ids, max_length)
+    if examples.choices is None:
+        return rows
+    several = iter(rows)
+    nested = [[next(several) for _ in choices] for choices in examples.choices]
+    return [{name: [row[name] for row in rows] for name in rows[0]} for rows in nested]
+
+
+def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
+    """The tokens kept per example: `max_length`, or one more than the model takes.
+
+    The one more is what `require_short` sees of a text that the model cannot take as wanted.
+    """
+    return min(max_length, tokenizer.model_max_length + 1)
+
+
+def require_short(
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: list[dict[str, Any]],
+    ids: Sequence[str],
+    max_length: int,
+) -> None:
+    """Check that no example is longer than the model allows.
+
+    Raises
+    ------
+    UserError
+        One is, because `max_length` allows more.
+    """
+    limit = tokenizer.model_max_length
+    for example, row in zip(ids, encoded, strict=True):
+        if len(row["input_ids"]) > limit:
+            raise UserError(
+                f"--max-length {max_length}: wanted at most {limit}, which is what the model "
+                f"allows, found a longer text in example {example}"
+            )
+
+
+def per_example(columns: BatchEncoding) -> list[dict[str, Any]]:
+    """One dict per example from the tokenizer's one dict of columns."""
+    count = len(columns["input_ids"])
+    return [{name: column[row] for name, column in columns.items()} for row in range(count)]
+
+
+def batches(
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: list[dict[str, Any]],
+    batch_size: int,
+    device: str,
+) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Yield padded batches of similar length, longest first.
+
+    Sorting by length keeps padding small, and an input too large for memory fails at once; the
+    row numbers that come with each batch let the caller write results in example order.
+
+    Yields
+    ------
+    rows, batch
+        Row numbers, shape [b], and the model's keyword arguments, tensors of shape [b, t], or
+        [b, c, t] of multiple choice.
+    """
+    lengths = np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
+    order = np.argsort(-lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, pad(tokenizer, [encoded[row] for row in rows], device)
+
+
+def pad(
+    tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], device: str = "cpu"
+) -> dict[str, torch.Tensor]:
+    """Make tensors [b, t] of examples, or [b, c, t] of examples with choices."""
+    flat = [
+        dict(zip(example, values, strict=True))
+        for example in encoded
+        for values in zip(*map(_choices, example.values()), strict=True)
+    ]
+    padded = tokenizer.pad(flat, return_tensors="pt").to(device)
+    if len(flat) == len(encoded):
+        return dict(padded)
+    return {name: tensor.unflatten(0, (len(encoded), -1)) for name, tensor in padded.items()}
+
+
+def _choices(values: list[Any]) -> list[list[int]]:
+    """The choices of one input: of an example without choices the only one."""
+    return values if values and isinstance(values[0], list) else [values]
+
+
+def collator(tokenizer: PreTrainedTokenizerBase, task: Task) -> Any:
+    """What makes a training batch of `encode`'s rows and their ``labels``."""
+    from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding
+
+    if task.is_multiple_choice:
+        return DataCollatorForMultipleChoice(tokenizer)
+    return DataCollatorWithPadding(tokenizer)
+
+
+def classifier_positions(
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: list[dict[str, Any]],
+    token: str,
+    model_name: str,
+) -> list[int]:
+    """Position of the classifier token in every unpadded example.
+
+    `token` is where the model's family has it. At the first position, and at XLNet's final one, it
+    is the CLS token; a decoder reads whatever token is the last.
+
+    Raises
+    ------
+    UserError
+        The tokenizer has no CLS token or puts it elsewhere, or an example has no token at all.
+    """
+    inputs = [example["input_ids"] for example in encoded]
+    if not all(inputs):
+        raise UserError(f"model {model_name}: wanted a token in every example, found an empty one")
+    last = [len(ids) - 1 for ids in inputs]
+    positions = [0] * len(inputs) if token == FIRST else last
+    cls = tokenizer.cls_token_id
+    found = (ids[position] for ids, position in zip(inputs, positions, strict=True))
+    if token != LAST and (cls is None or any(number != cls for number in found)):
+        place = "at position 0" if token == FIRST else "at the last position"
+        raise UserError(f"model {model_name}: wanted a CLS token {place}, found none there")
+    return positions

@@ -1,0 +1,152 @@
+"""Evaluate a classifier: what it answers on examples, and what the answers score.
+
+A model is a fine-tuned one, or one of which layers are cut off, left out or replaced; the
+experiments differ in that, and in nothing of what is here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import batches, encode
+from simlab.models.load import read_config
+from simlab.models.sources import CONFIG
+from simlab.store.console import progress
+from simlab.store.files import read_json
+from simlab.store.runtime import best_device
+from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.splits import EVALUATION
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples, Task
+
+EVALUATION_BATCH = 64
+_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
+_SAME = 1e-5  # of the largest output, in float32
+
+
+def require_classifier(folder: Path) -> None:
+    """Check that `folder` is a checkpoint with a head.
+
+    Raises
+    ------
+    UserError
+        No such folder, a damaged configuration, or a model without that head (whose head would be
+        a random one).
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
+    config = folder / CONFIG
+    names = read_config(config).get("architectures") or [] if config.is_file() else []
+    if not any(name.endswith(_HEADS) for name in names):
+        found = ", ".join(names) or "none"
+        raise UserError(
+            f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
+        )
+
+
+def read_evaluation(folder: Path) -> dict[str, Any]:
+    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
+    return read_json(folder / EVALUATION)
+
+
+def predict_logits(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    description: str = "evaluating",
+) -> np.ndarray:
+    """Logits of every example in example order, shape [n, labels], float32."""
+    device = best_device()
+    model.to(device).eval()
+    encoded = encode(tokenizer, examples, max_length)
+    with progress(description, len(examples)) as advance:
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
+        return batch_logits(model, fed, len(examples), advance)
+
+
+def batch_logits(
+    model: PreTrainedModel,
+    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
+    count: int,
+    advance: Callable[[int], None] = lambda _: None,
+) -> np.ndarray:
+    """Logits of `count` examples that come as `batches`, in example order, [n, labels] float32."""
+    import torch
+
+    logits = np.empty((count, model.config.num_labels), np.float32)
+    with torch.inference_mode():
+        for rows, batch in fed:
+            logits[rows] = model(**batch).logits.cpu().numpy()
+            advance(len(rows))
+    return logits
+
+
+def gather_layers(
+    function: Callable[[dict[str, Any]], torch.Tensor],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    description: str,
+) -> torch.Tensor:
+    """Gather ``function(batch)``, [layers, b, ...], in example order: [layers, n, ...] float32.
+
+    Raises
+    ------
+    UserError
+        All of it would take more memory than there is.
+    """
+    import torch
+
+    encoded = encode(tokenizer, examples, max_length)
+    gathered: torch.Tensor | None = None
+    with torch.no_grad(), progress(description, len(encoded)) as advance:
+        for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, model.device):
+            found = function(batch).float().cpu()
+            if gathered is None:
+                shape = (found.shape[0], len(encoded), *found.shape[2:])
+                _require_memory(4 * math.prod(shape))
+                gathered = torch.empty(shape)
+            gathered[:, torch.as_tensor(rows)] = found
+            advance(len(rows))
+    return gathered
+
+
+def _require_memory(wanted: int) -> None:
+    from simcore import free_memory
+
+    free = free_memory()
+    if wanted > free:
+        raise UserError(
+            f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "
+            f"of them and {free:,} bytes free"
+        )
+
+
+def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
+    """Class indices, or the single output of a regressor, shape [n]."""
+    return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
+
+
+def heldout_metric(logits: np.ndarray, task: Task, rows: np.ndarray | None = None) -> float:
+    """The metric of logits ``[n, labels]`` on the held-out examples, or those numbered `rows`.
+
+    nan for a correlation with outputs that are all the same up to rounding, as those of a head on
+    the embedding output are, where the classifier token is the same vector in every text.
+    """
+    rows = np.arange(len(task.heldout)) if rows is None else rows
+    predictions = predictions_of(logits[rows], task)
+    if task.metric in CORRELATIONS and np.ptp(predictions) <= _SAME * np.abs(predictions).max():
+        return float("nan")
+    return task.score(predictions, task.heldout.labels[rows])

@@ -1,0 +1,320 @@
+"""Hugging Face models loaded from where they are, and their randomly initialised twins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.models.families import padding_side, position_limit
+from simlab.models.sources import CONFIG, ModelSource, require_weights, weight_files
+from simlab.store.files import read_json
+from simlab.store.runtime import quiet_libraries
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.tasks import Task
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """Read a ``config.json`` as it is.
+
+    Raises
+    ------
+    UserError
+        It is damaged.
+    """
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{file}: wanted a JSON object, found {found!r:.40}")
+    return found
+
+
+def load_config(source: ModelSource) -> PreTrainedConfig:
+    """Load the configuration of `source`."""
+    quiet_libraries()
+    from transformers import AutoConfig
+
+    if (source.path / CONFIG).is_file():
+        read_config(source.path / CONFIG)  # the library's complaints do not name the file
+    with _load_errors(source, "a configuration"):
+        return AutoConfig.from_pretrained(source.path, local_files_only=True)
+
+
+def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of `source`, which pads where the model's head reads no token.
+
+    Its ``model_max_length`` is not more than the model has positions for.
+    """
+    quiet_libraries()
+    from transformers import AutoTokenizer
+
+    config = load_config(source)
+    with _load_errors(source, "a tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
+    tokenizer.padding_side = padding_side(config)
+    if tokenizer.pad_token is None:  # decoders have none; padding is masked, any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    limit = position_limit(config)
+    if limit is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
+    return tokenizer
+
+
+def load_encoder(
+    source: ModelSource, random_init_seed: int | None = None, *, attention: bool = False
+) -> PreTrainedModel:
+    """Load the encoder without a task head, in evaluation mode and float32.
+
+    With `random_init_seed`, only the configuration is taken from `source` and the weights are
+    drawn afresh: the random twin that pretrained representations are compared with. With
+    `attention` the model can return its attention weights, which fused attention never forms.
+
+    Raises
+    ------
+    UserError
+        An unknown architecture, damaged files, or weights missing.
+    """
+    from transformers import AutoModel
+
+    config = load_config(source)
+    how = {"attn_implementation": "eager"} if attention else {}
+    with _load_errors(source, "an encoder"):
+        if random_init_seed is not None:
+            model = random_twin(AutoModel, config, random_init_seed, **how)
+        else:
+            model, fresh = _load_weights(AutoModel, source, config, **how)
+            _require_encoder(model, fresh, source)
+    return model.float().eval()
+
+
+def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
+    """A model of `auto_class` whose weights its own architecture's rule draws with `seed`."""
+    with seeded(seed):
+        return auto_class.from_config(config, **how)
+
+
+def load_classifier(
+    source: ModelSource, task: Task | None = None, *, seed: int = 0, random_init: bool = False
+) -> PreTrainedModel:
+    """Load a sequence classifier, a regressor or a multiple-choice model.
+
+    It comes in evaluation mode and float32.
+
+    Parameters
+    ----------
+    source
+        A fine-tuned checkpoint, or a pretrained encoder that gets a fresh head for `task`.
+    task
+        Decides the kind and the size of the head; None keeps the head that the checkpoint has.
+    seed
+        Seeds the fresh head, and all weights with `random_init`.
+    random_init
+        Take only the configuration from `source`.
+
+    Raises
+    ------
+    UserError
+        An unknown architecture, one that has no such head, damaged files, weights missing; or,
+        without `task`, a checkpoint without a head.
+    """
+    import transformers
+
+    config = load_config(source)
+    if config.pad_token_id is None:  # heads of decoders look for the last token that is none
+        config.pad_token_id = load_tokenizer(source).pad_token_id
+    if task is not None:
+        _set_head(config, task)
+    if _is_multiple_choice(config, task):
+        auto_class, wanted = transformers.AutoModelForMultipleChoice, "a multiple-choice model"
+    else:
+        auto_class = transformers.AutoModelForSequenceClassification
+        wanted = "a sequence classifier"
+    with _load_errors(source, wanted), seeded(seed):
+        if random_init:
+            return auto_class.from_config(config).float().eval()
+        model, fresh = _load_weights(auto_class, source, config)
+    _require_encoder(model, fresh, source)
+    if task is None and fresh:
+        raise UserError(
+            f"model {source.name}: wanted a checkpoint with a head, found no weights, or of "
+            f"another shape, for {', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
+        )
+    return model.float().eval()
+
+
+def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
+    """Check that the head of `model` is one for `task`.
+
+    Raises
+    ------
+    UserError
+        It is of another kind, or has another number of outputs than the task has labels, or names
+        other labels or the same in another order.
+    """
+    kind = "multiple-choice" if task.is_multiple_choice else "classifier"
+    found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
+    if kind != found:
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a {kind} head, found a {found} head"
+        )
+    wanted = 1 if task.is_regression else len(task.label_names)
+    if model.config.num_labels != wanted:
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
+            f"{model.config.num_labels}"
+        )
+    if kind == "classifier" and not task.is_regression:
+        _require_labels(model.config, source, task)
+
+
+def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
+    """Refuse a head whose outputs stand for other labels than the task's of the same number.
+
+    A name that is nothing but the number (``LABEL_0``, ``0``) leaves that open.
+    """
+    found = [str(config.id2label.get(index)) for index in range(config.num_labels)]
+    for index, pair in enumerate(zip(task.label_names, found, strict=True)):
+        said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
+        if len(said) > 1:
+            raise UserError(
+                f"model {source.name}: task {task.name} wanted a head with labels "
+                f"{', '.join(task.label_names)}, found {', '.join(found)}"
+            )
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch inside the block and restore its state after it."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def _set_head(config: PreTrainedConfig, task: Task) -> None:
+    if task.is_regression:
+        config.num_labels = 1
+        config.problem_type = "regression"
+        return
+    names = task.label_names  # of multiple choice, the numbers of the choices
+    config.id2label = dict(enumerate(names))  # sets num_labels too
+    config.label2id = {name: index for index, name in enumerate(names)}
+    config.problem_type = "single_label_classification"
+
+
+def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
+    """Whether the task, or else the checkpoint, is of multiple choice."""
+    if task is not None:
+        return task.is_multiple_choice
+    return any(name.endswith("ForMultipleChoice") for name in config.architectures or ())
+
+
+def _load_weights(
+    auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
+) -> tuple[PreTrainedModel, dict[str, str]]:
+    """Load a model, and name the weights that the files lack or have in another shape.
+
+    Beside the name of one in another shape stand both shapes, for messages.
+
+    Raises
+    ------
+    UserError
+        Damaged or missing files; or a weight is NaN or infinite, and with it whatever is computed.
+    """
+    require_weights(source.name, source.path)
+    with _weight_errors(source):
+        model, report = auto_class.from_pretrained(
+            source.path,
+            config=config,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **how,
+        )
+    _require_finite(model, source)
+    shapes = {
+        name: f" (wanted {list(wanted)}, found {list(found)})"
+        for name, found, wanted in report["mismatched_keys"]
+    }
+    return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
+
+
+def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
+    for name, weights in model.named_parameters():
+        if not weights.isfinite().all():
+            found = "NaN" if weights.isnan().any() else "infinity"
+            raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
+
+
+def _require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
+    """Refuse an encoder of which some weights would be random; a pooler belongs to the head."""
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise UserError(
+            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
+            f"describes it, found none, or of another shape, for {lost[0]}{fresh[lost[0]]}{more}"
+        )
+
+
+@contextmanager
+def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
+    """Turn the loaders' complaints about the folder's content into one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"model {source.name}: wanted {wanted}, found: {_reason(error)}") from error
+
+
+@contextmanager
+def _weight_errors(source: ModelSource) -> Iterator[None]:
+    """Turn complaints about the files of weights into one line that names the file."""
+    try:
+        yield
+    except FileNotFoundError as error:  # says which
+        found = _reason(error)
+        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+    except Exception as error:
+        # What readers of damaged files raise is of any type: whether one is damaged decides.
+        damaged = _damaged_file(source.path)
+        if damaged is None:
+            raise
+        file, found = damaged
+        raise UserError(
+            f"model {source.name}: wanted whole weights, found: damaged weights in {file}: {found}"
+        ) from error
+
+
+def _damaged_file(folder: Path) -> tuple[Path, str] | None:
+    """The first file of weights that cannot be opened, and why."""
+    for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
+        try:
+            _open_weights(file)
+        except Exception as error:
+            return file, _reason(error)
+    return None
+
+
+def _open_weights(file: Path) -> None:
+    import json
+
+    import torch
+    from safetensors import safe_open
+
+    if file.suffix == ".json":
+        json.loads(file.read_text())
+    elif file.suffix == ".bin":
+        torch.load(file, map_location="meta", weights_only=True)
+    else:
+        with safe_open(file, "pt"):
+            pass
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

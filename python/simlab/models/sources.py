@@ -1,0 +1,156 @@
+"""Where models are: names, patterns of names, local folders and the hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simlab.errors import UserError
+from simlab.store import assets
+from simlab.store.files import hash_file, hash_json
+from simlab.store.runtime import hub_reachable
+
+OFFLINE_MODEL = "minilm"
+CONFIG = "config.json"
+_BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
+_WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
+_OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model that is on this machine: the name the user gave and the folder it is in."""
+
+    name: str
+    path: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the configuration, tokenizer and weight files."""
+        others = ("*.json", "vocab.txt", "*.model")
+        found = [file for pattern in others for file in self.path.glob(pattern)]
+        files = sorted({*weight_files(self.path), *found})
+        ours = {"job.json", "evaluation.json"}  # written beside a checkpoint, no part of it
+        return hash_json({file.name: hash_file(file) for file in files if file.name not in ours})
+
+
+def expand_names(names: Sequence[str]) -> list[str]:
+    """Names of models, with ``{0..24}`` and ``{a,b}`` written out as a shell does.
+
+    >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
+    'google/multiberts-seed_2'
+    """
+    return [one for name in names for one in _expand(name)]
+
+
+def _expand(name: str) -> list[str]:
+    pattern = _BRACES.search(name)
+    if pattern is None:
+        return [name]
+    if pattern["words"] is not None:
+        middles = pattern["words"].split(",")
+    else:
+        first, last = int(pattern["first"]), int(pattern["last"])
+        step = 1 if first <= last else -1
+        middles = [str(number) for number in range(first, last + step, step)]
+    start, end = name[: pattern.start()], name[pattern.end() :]
+    return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
+
+
+def resolve(model: str | Path | ModelSource) -> ModelSource:
+    """Find `model` and return the local folder that holds it.
+
+    Parameters
+    ----------
+    model
+        ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model of
+        the hub, which is downloaded to the hub's own cache if it is not there. A model that has
+        been found already is returned as it is.
+
+    Raises
+    ------
+    UserError
+        The folder is not a model, or the hub does not know the name or cannot be reached.
+    """
+    if isinstance(model, ModelSource):
+        return model
+    name = str(model)
+    if name == OFFLINE_MODEL:
+        return ModelSource(name, assets.fetch("minilm"))
+    folder = Path(name).expanduser()
+    if len(several := _expand(name)) > 1 and not folder.exists():
+        raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)}")
+    if folder.is_dir():
+        _require_model_files(name, folder)
+        return ModelSource(name, folder)
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
+    return ModelSource(name, _from_hub(name))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of weights in a model's folder."""
+    return sorted({file for pattern in _WEIGHT_PATTERNS for file in folder.glob(pattern)})
+
+
+def _require_model_files(name: str, folder: Path) -> None:
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found none in it")
+    require_weights(name, folder)
+
+
+def require_weights(name: str, folder: Path) -> None:
+    """Check that the folder of model `name` has files of weights.
+
+    Raises
+    ------
+    UserError
+        It has none.
+    """
+    if not weight_files(folder):
+        raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        cached = Path(snapshot_download(name, local_files_only=True))
+        if weight_files(cached):
+            return cached
+    except HFValidationError as error:
+        raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
+    except LocalEntryNotFoundError:
+        pass  # not in the cache: ask the hub
+    if not hub_reachable():
+        raise UserError(
+            f"model {name}: wanted {OFFLINE_MODEL!r}, a local folder or a reachable hub; found no "
+            "such folder, nothing in the hub's cache, and the hub does not answer"
+        )
+    try:
+        return _download(name)
+    except GatedRepoError as error:
+        raise UserError(f"model {name}: the hub wants you to accept its terms first") from error
+    except RepositoryNotFoundError as error:
+        raise UserError(f"model {name}: no such folder and no such model on the hub") from error
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise UserError(f"model {name}: the hub failed to deliver it: {error}") from error
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[0]]))
+    if not weight_files(path):  # an old model without a safetensors file
+        path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[1]]))
+    _require_model_files(name, path)
+    return path

@@ -1,0 +1,227 @@
+"""Extraction: every layer of a model in one forward pass, written batch by batch with row ids.
+
+What the rows are is in `kinds`, how they lie on disk in `representations`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import DEFAULT_MAX_LENGTH, batches
+from simlab.models.families import classifier_token
+from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.sources import ModelSource, resolve
+from simlab.representations.folder import LayerWriter
+from simlab.representations.kinds import (
+    ATTENTION,
+    CLS,
+    KINDS,
+    Rows,
+    find_rows,
+    membership,
+    pool_attention,
+    pool_states,
+)
+from simlab.representations.words import WORD_SOURCES
+from simlab.store.console import progress
+from simlab.store.jobs import Outcome, run_job
+from simlab.store.runtime import best_device
+from simlab.tasks.splits import load_task_of
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples, Task, TaskOptions
+
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """What to extract: which split, how long, which words, and whether from a random twin.
+
+    `words` says what a word is (see `simlab.representations.words`), `limit` keeps the first
+    examples only.
+    """
+
+    kind: str = CLS
+    split: str = "heldout"
+    max_length: int = DEFAULT_MAX_LENGTH
+    batch_size: int = BATCH_SIZE
+    random_init_seed: int | None = None
+    words: str = "tokenizer"
+    limit: int | None = None
+
+    def check(self) -> None:
+        """Raise UserError for a name that does not exist, or words of a kind that has none."""
+        if self.kind not in KINDS:
+            raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}")
+        if self.words not in WORD_SOURCES:
+            raise UserError(f"--words {self.words}: wanted {' or '.join(WORD_SOURCES)}")
+        if self.words != WORD_SOURCES[0] and not KINDS[self.kind].has_words:
+            kinds = ", ".join(name for name, kind in KINDS.items() if kind.has_words)
+            raise UserError(f"--words {self.words}: wanted --kind {kinds}, found {self.kind}")
+
+
+def extract(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    options: ExtractOptions | None = None,
+    *,
+    label: str | None = None,
+    seed: int | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> Outcome:
+    """Write the representations of one split of a task by every layer of a model.
+
+    Parameters
+    ----------
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The representation folder to make.
+    options, **changes
+        What to extract; keywords are fields of `ExtractOptions`, such as ``kind="word-last"``.
+    label, seed
+        How results tables name this model, and the seed of its fine-tuning.
+    task_options
+        Columns and split of the task; what they leave open of the split is that of a fine-tuned
+        model's own.
+    overwrite
+        Make the folder anew if it was made from other inputs.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, and whether it was there before; `load_representations` reads it.
+
+    Raises
+    ------
+    UserError
+        Unknown model, task, kind or split, no CLS where it should be (kind `cls`), a slow tokenizer
+        (the other kinds), no attention weights, an encoder-decoder, an occupied `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few).path
+    PosixPath('runs/reps/orig')
+    >>> words = extract("minilm", "rt", "runs/reps/words", kind="word-last", task_options=few)
+    """
+    options = dataclasses.replace(options or ExtractOptions(), **changes)
+    options.check()
+    source = resolve(model)
+    task = load_task_of([source.path], task, task_options)
+    examples = task.split(options.split)
+    if options.limit is not None:
+        examples = examples.head(options.limit)
+    identity = {
+        "kind": options.kind,
+        "words": options.words,
+        "split": options.split,
+        "task": task.name,
+        "model": source.name,
+        "model_sha256": source.fingerprint,
+        "random_init_seed": options.random_init_seed,
+        "max_length": options.max_length,
+        "examples_sha256": examples.text_fingerprint,
+        "label": label or source.name,
+        "seed": seed,
+    }
+
+    def make(partial: Path) -> None:
+        _extract_to(partial, source, examples, options, identity)
+
+    return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
+
+
+def forward_layers(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    options: ExtractOptions,
+    description: str,
+) -> Iterator[tuple[np.ndarray, list[torch.Tensor]]]:
+    """Run every example once, and give each batch's rows of every layer as it comes.
+
+    Yields
+    ------
+    examples, pooled
+        Numbers of the batch's examples, shape [b], and per layer its rows [b, R, p] (or
+        [b, H, R, R] of attention), of which an example fills its first ones.
+
+    Raises
+    ------
+    UserError
+        Attention is wanted and the model does not give [b, H, T, T] weights for every block.
+    """
+    import torch
+
+    device = best_device()
+    model.to(device).eval()
+    attention = options.kind == ATTENTION
+    wanted = "attentions" if attention else "hidden_states"
+    pool = pool_attention if attention else pool_states
+    with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
+        for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device):
+            layers = getattr(model(**batch, **{f"output_{wanted}": True}), wanted, None)
+            mask = batch["attention_mask"]
+            if attention:
+                _require_attention(layers, mask, model)
+            member = membership([rows.groups[example] for example in examples], mask)
+            yield examples, [pool(layer, member) for layer in layers]
+            advance(len(examples))
+
+
+def _require_attention(
+    layers: tuple[torch.Tensor | None, ...] | None, mask: torch.Tensor, model: PreTrainedModel
+) -> None:
+    batch, tokens = mask.shape
+    shapes = [None if layer is None else tuple(layer.shape) for layer in layers or ()]
+    if not shapes or any(s is None or (s[0], *s[2:]) != (batch, tokens, tokens) for s in shapes):
+        found = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
+        raise UserError(
+            f"--kind {ATTENTION}: wanted weights [batch, heads, tokens, tokens] of every block, "
+            f"found {found} in a model of type {model.config.model_type!r}"
+        )
+
+
+def _extract_to(
+    folder: Path,
+    source: ModelSource,
+    examples: Examples,
+    options: ExtractOptions,
+    identity: dict[str, Any],
+) -> None:
+    tokenizer = load_tokenizer(source)
+    rows = find_rows(
+        options.kind,
+        tokenizer,
+        examples,
+        options.max_length,
+        options.words,
+        source.name,
+        classifier_token(load_config(source)),
+    )
+    model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
+    if model.config.is_encoder_decoder:
+        raise UserError(f"model {source.name}: wanted an encoder, found an encoder-decoder")
+    writer = LayerWriter(folder, options.kind, rows.counts)
+    description = f"extracting {identity['label']}"
+    for batch, pooled in forward_layers(model, tokenizer, rows, options, description):
+        writer.put(batch, [layer.cpu().numpy() for layer in pooled])
+    writer.finish(rows, identity)

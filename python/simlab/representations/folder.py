@@ -1,0 +1,220 @@
+"""Representation folders: the rows of every layer, and a manifest that says what they are.
+
+A folder holds one safetensors file and a manifest::
+
+    <kind>.safetensors    "layer.0", "layer.1", ...: float32 [n, p], layer 0 = embedding output
+    manifest.json         kind, row ids, hashes, model, task, versions
+    job.json              the key of the inputs
+
+`kinds.KINDS` has the kinds and what their rows are. For `attention` a layer (from 1 on, the
+embedding output has none) is the [H, t, t] weights of one sentence after another, flat; the
+manifest has the `lengths` t, and the row ids are those of all words. Sentences of which no whole
+word was kept are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.representations.kinds import ATTENTION, KINDS, Rows
+from simlab.store.arrays import create_safetensors
+from simlab.store.files import hash_file, read_json, write_json
+from simlab.store.runtime import versions
+
+MANIFEST = "manifest.json"
+# How a message about too few rows goes on.
+MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
+
+
+@dataclass(frozen=True)
+class Representations:
+    """All stored layers of one model on one set of examples.
+
+    `layers` is a list of [n, p_i] arrays; of kind `attention` a list of lists of [H, t_s, t_s].
+    """
+
+    folder: Path
+    layers: list[Any]
+    manifest: dict[str, Any]
+
+    @property
+    def ids(self) -> list[str]:
+        """Row ids in order; of kind `attention` those of all words."""
+        return self.manifest["ids"]
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether the layers are attention weights."""
+        return self.manifest["kind"] == ATTENTION
+
+    @property
+    def first_layer(self) -> int:
+        """The number of the first stored layer."""
+        return KINDS[self.manifest["kind"]].first_layer
+
+
+class LayerWriter:
+    """Fills the data file of a folder batch by batch; nothing but a batch is held in memory."""
+
+    def __init__(self, folder: Path, kind: str, counts: np.ndarray) -> None:
+        """`counts`: rows (of attention: words) of every example, int64 [n]."""
+        self.folder, self.kind, self.counts = folder, kind, counts
+        self.sizes: list[int] = []
+        self._arrays: list[np.ndarray] = []
+
+    def put(self, examples: np.ndarray, pooled: list[np.ndarray]) -> None:
+        """Write the rows of `examples` to their places.
+
+        Parameters
+        ----------
+        examples
+            Numbers of the batch's examples, shape [b].
+        pooled
+            Per layer [b, R, p], or [b, H, R, R] of attention; an example fills its first rows.
+        """
+        if not self._arrays:
+            self._create(pooled)
+        for array, layer in zip(self._arrays, pooled, strict=True):
+            self._put_layer(array, layer, examples)
+
+    def _create(self, pooled: list[np.ndarray]) -> None:
+        names = _layer_names(self.kind, len(pooled))
+        if self.kind == ATTENTION:
+            self.sizes = [layer.shape[1] for layer in pooled]
+            pairs = int(np.sum(self.counts**2))
+            shapes: list[tuple[int, ...]] = [(heads * pairs,) for heads in self.sizes]
+        else:
+            self.sizes = [layer.shape[-1] for layer in pooled]
+            shapes = [(int(self.counts.sum()), width) for width in self.sizes]
+        file = _data_file(self.folder, self.kind)
+        arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)))
+        self._arrays = [arrays[name] for name in names]
+
+    def _put_layer(self, array: np.ndarray, layer: np.ndarray, examples: np.ndarray) -> None:
+        attention = self.kind == ATTENTION
+        sizes = layer.shape[1] * self.counts**2 if attention else self.counts
+        starts = np.cumsum(sizes) - sizes
+        for example, values in zip(examples, layer, strict=True):
+            start, t = starts[example], self.counts[example]
+            kept = values[:, :t, :t].ravel() if attention else values[:t]
+            array[start : start + sizes[example]] = kept
+
+    def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
+        """Write the manifest, `identity` first."""
+        ids = [row for example in rows.ids for row in example]
+        facts: dict[str, Any] = {"n": len(ids)}
+        if self.kind == ATTENTION:
+            lengths = [int(count) for count in self.counts if count]
+            facts = {"n": len(lengths), "lengths": lengths}
+        manifest = {
+            **identity,
+            **facts,
+            "layers": len(self.sizes),
+            "widths": self.sizes,
+            "data_sha256": hash_file(_data_file(self.folder, self.kind)),
+            "versions": versions(),
+            "ids": ids,
+        }
+        write_json(self.folder / MANIFEST, manifest)
+
+
+def load_representations(folder: str | Path) -> Representations:
+    """Read a representation folder, checking that the data is what the manifest describes.
+
+    Parameters
+    ----------
+    folder
+        A folder that `extract` made.
+
+    Returns
+    -------
+    Representations
+        The layers, ``[n, p]`` float32 each and the embedding output first, the ids of their rows
+        and the manifest.
+
+    Raises
+    ------
+    UserError
+        Not a representation folder, or the data file was changed or damaged.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, load_representations
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> stored = load_representations("runs/reps/orig")
+    >>> len(stored.layers), stored.layers[0].shape
+    (7, (32, 384))
+    """
+    from safetensors.numpy import load_file
+
+    folder = Path(folder)
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found none")
+    manifest = read_json(path)
+    data = _data_file(folder, manifest["kind"])
+    if not data.is_file() or hash_file(data) != manifest["data_sha256"]:
+        raise UserError(f"{data}: wanted the file that {path} describes, found another or none")
+    tensors = load_file(data)
+    names = _layer_names(manifest["kind"], manifest["layers"])
+    layers: list[Any] = [tensors[name] for name in names]
+    if manifest["kind"] == ATTENTION:
+        heads = zip(layers, manifest["widths"], strict=True)
+        layers = [_sentences(flat, width, manifest["lengths"]) for flat, width in heads]
+    return Representations(folder, layers, manifest)
+
+
+def require_same_examples(x: Representations, y: Representations) -> None:
+    """Check that rows mean the same in both: equal ids in equal order, of equal texts.
+
+    The ids of tokens and words have their text in them, so that models whose tokenizers cut a
+    text into other words are not compared.
+
+    Raises
+    ------
+    UserError
+        Says which folder, how many examples, and where the first difference is.
+    """
+    names = f"{x.folder} and {y.folder}"
+    if x.ids != y.ids:
+        raise UserError(f"{names}: wanted the same rows, found {_first_difference(x.ids, y.ids)}")
+    if x.manifest["examples_sha256"] != y.manifest["examples_sha256"]:
+        raise UserError(f"{names}: wanted the same rows, found other texts under the same ids")
+
+
+def describe(folder: Path) -> str:
+    """What a folder holds, in a few words."""
+    manifest = read_json(folder / MANIFEST)
+    what = " heads" if manifest["kind"] == ATTENTION else ""
+    return f"{manifest['layers']} layers of {manifest['n']:,} x {manifest['widths'][-1]}{what}"
+
+
+def _first_difference(x: list[str], y: list[str]) -> str:
+    same = len(x) == len(y) and set(x) == set(y)
+    what = "the same ids in another order" if same else f"{len(x)} and {len(y)} different ids"
+    pairs = enumerate(zip_longest(x, y))
+    row, (left, right) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])
+    return f"{what}, first at row {row}: {left!r} and {right!r}"
+
+
+def _data_file(folder: Path, kind: str) -> Path:
+    return folder / f"{kind}.safetensors"
+
+
+def _layer_names(kind: str, count: int) -> list[str]:
+    first = KINDS[kind].first_layer
+    return [f"layer.{layer}" for layer in range(first, first + count)]
+
+
+def _sentences(flat: np.ndarray, heads: int, lengths: list[int]) -> list[np.ndarray]:
+    """Views [H, t, t] of a flat layer, one a sentence."""
+    ends = np.cumsum([heads * t * t for t in lengths])
+    blocks = np.split(flat, ends[:-1])
+    return [block.reshape(heads, t, t) for block, t in zip(blocks, lengths, strict=True)]

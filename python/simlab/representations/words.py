@@ -1,0 +1,147 @@
+"""Which tokens belong to which word of a text, for any fast tokenizer.
+
+A *word* is what the tokenizer's own pre-tokenisation makes of the raw text (``words="tokenizer"``)
+or what stands between white space (``words="spaces"``), which is the same for every model; texts
+that come as lists of words are kept joined by single spaces. Special tokens and padding belong to
+no word, and a word that truncation cut, even by one sub-word, is left out: its last sub-word is
+not there, and the mean of the others would stand for another word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import per_example, require_short, token_limit
+
+if TYPE_CHECKING:
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples
+
+WORD_SOURCES = ("tokenizer", "spaces")
+NO_WORD = -1
+
+
+@dataclass(frozen=True)
+class TextTokens:
+    """The tokens of one example, unpadded.
+
+    Attributes
+    ----------
+    tokens
+        The tokens' strings, length t.
+    in_text
+        bool [t], False for special tokens.
+    words
+        int64 [t], index into `word_texts`; `NO_WORD` for special tokens and words that were cut.
+    word_texts
+        Every word of the text in order, those that were cut too.
+    """
+
+    tokens: tuple[str, ...]
+    in_text: np.ndarray
+    words: np.ndarray
+    word_texts: tuple[str, ...]
+
+
+def encode_words(
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    words: str = "tokenizer",
+) -> tuple[list[dict[str, Any]], list[TextTokens]]:
+    """Tokenise as `batches.encode` does, and say what each token is part of.
+
+    Returns
+    -------
+    encoded : list of dict
+        The model's inputs per example, truncated to `max_length` tokens and not padded.
+    tokens : list of TextTokens
+
+    Raises
+    ------
+    UserError
+        The tokenizer is a slow one, which does not know where its tokens come from, or a text is
+        longer than the model allows.
+    """
+    if not tokenizer.is_fast:
+        raise UserError(
+            f"tokenizer {type(tokenizer).__name__}: wanted a fast tokenizer, which knows the words "
+            "of its tokens, found a slow one; only --kind cls works with it"
+        )
+    sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
+    split = words == "spaces"
+    if split:
+        sides = [[_spaced(text) for text in side] for side in sides]
+    arguments = [list(side) for side in sides]
+    limit = token_limit(tokenizer, max_length)
+    kept = tokenizer(*arguments, truncation=True, max_length=limit, is_split_into_words=split)
+    encoded = per_example(kept)
+    require_short(tokenizer, encoded, examples.ids, max_length)
+    whole = tokenizer(*arguments, truncation=False, is_split_into_words=split)
+    tokens = [
+        _text_tokens(kept, whole, row, [side[row] for side in sides])
+        for row in range(len(examples))
+    ]
+    return encoded, tokens
+
+
+def _spaced(text: str) -> list[str]:
+    """The words of a text, each but the first with the space before it.
+
+    With their spaces, byte-level and sentence-piece tokenizers make of the words what they make
+    of the text; tokenizers that split at white space drop it.
+    """
+    first, *others = text.split() or [""]
+    return [first, *(f" {word}" for word in others)]
+
+
+def _text_tokens(
+    kept: BatchEncoding, whole: BatchEncoding, row: int, texts: list[str | list[str]]
+) -> TextTokens:
+    """Number the words of all texts of example `row` in order of appearance."""
+    counts, complete = Counter(_word_keys(kept, row)), Counter(_word_keys(whole, row))
+    numbers: dict[tuple[int, int], int] = {}
+    word_texts: list[str] = []
+    for key in complete:
+        text = _word_text(whole, row, key, texts)
+        if key is not None and text:  # byte-level tokenizers make words of spaces alone
+            numbers[key] = len(word_texts)
+            word_texts.append(text)
+    keys = _word_keys(kept, row)
+    return TextTokens(
+        tokens=tuple(kept.tokens(row)),
+        in_text=np.array([sequence is not None for sequence in kept.sequence_ids(row)]),
+        words=np.array(
+            [numbers.get(k, NO_WORD) if counts[k] == complete[k] else NO_WORD for k in keys],
+            np.int64,
+        ),
+        word_texts=tuple(word_texts),
+    )
+
+
+def _word_keys(encoding: BatchEncoding, row: int) -> list[tuple[int, int] | None]:
+    """(text, word) of every token, None for special tokens; each text counts its own words."""
+    pairs = zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True)
+    return [None if text is None or word is None else (text, word) for text, word in pairs]
+
+
+def _word_text(
+    encoding: BatchEncoding,
+    row: int,
+    key: tuple[int, int] | None,
+    texts: list[str | list[str]],
+) -> str:
+    if key is None:
+        return ""
+    side, word = key
+    text = texts[side]
+    if isinstance(text, str):
+        span = encoding.word_to_chars(row, word, side)
+        return text[span.start : span.end].strip()
+    return text[word].strip()

@@ -1,0 +1,266 @@
+"""Grids: a measure between all layers of representation folders, as rows of the results table."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.representations.folder import (
+    MORE_ROWS,
+    Representations,
+    load_representations,
+    require_same_examples,
+)
+from simlab.similarity.catalogue import BOTH, ESTIMATORS, Measure, find_measure, settings
+from simlab.store.console import note
+from simlab.store.files import as_paths
+from simlab.store.jobs import Outcome
+from simlab.store.results import ResultRow, ensure_results
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MINIMUM_EXAMPLES = {"biased": 2, "unbiased": 4}
+# Options that have a column of their own in the results table.
+_COLUMNS = ("estimator", "kernel", "bandwidth")
+
+
+def grid(
+    folders: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    measure: str = "cka",
+    comparison: str | None = None,
+    joint: bool = False,
+    overwrite: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Compare every layer of one representation folder with every layer of another.
+
+    Parameters
+    ----------
+    folders
+        One: its layers with each other. Two: the first with the second.
+    out
+        The results file (.parquet) to write.
+    measure, **options
+        A name of `catalogue.MEASURES`, and those of its options that are not to be the default,
+        such as ``truncation=0.95``; `simcore grid --help` lists them.
+    comparison
+        The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
+    joint
+        All layers of all folders, however many, with all in one grid.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the results file is, and whether it was there before; `read_results` reads it.
+
+    Raises
+    ------
+    UserError
+        A folder without representations, different examples, a wrong measure or option, input
+        that the measure does not take, or another `out`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/svcca.parquet", measure="svcca", truncation=5)
+    >>> len(read_results(step.path))  # 7 layers with 7
+    49
+    """
+    folders, path = as_paths(folders), Path(out)
+    chosen = settings(measure, options)
+    if not (joint or 1 <= len(folders) <= 2):
+        raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
+    loaded = [load_representations(folder) for folder in folders]
+    xs, ys = (loaded, loaded) if joint else (loaded[:1], loaded[-1:])
+    labels = [representations.manifest["label"] for representations in (*xs, *ys)]
+    if joint and len(set(labels)) < len(loaded):
+        raise UserError(f"--joint: wanted folders with different labels, found {labels}")
+    named = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
+    comparison = comparison or named
+    keys = ("data_sha256", "label", "seed", "task")
+    inputs = {
+        "step": "grid",
+        "folders": [[part.manifest[key] for key in keys] for part in loaded],
+        "comparison": comparison,
+        "measure": measure,
+        "joint": joint,
+        **chosen,
+    }
+
+    def make() -> Iterator[ResultRow]:
+        return grid_rows(measure, chosen, xs, ys, comparison)
+
+    return ensure_results(path, inputs, make, replace=overwrite)
+
+
+def grid_rows(
+    name: str,
+    chosen: Mapping[str, Any],
+    xs: Sequence[Representations],
+    ys: Sequence[Representations],
+    comparison: str,
+) -> Iterator[ResultRow]:
+    """Measure `name` of every layer of all `xs` with every layer of all `ys`, a row per pair.
+
+    If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow.
+
+    Parameters
+    ----------
+    chosen
+        A complete set of options (`catalogue.settings`).
+
+    Raises
+    ------
+    UserError
+        Different or differently ordered examples, too few of them, or input that the measure does
+        not take.
+    """
+    measure = find_measure(name)
+    for other in (*xs[1:], *ys):
+        require_same_examples(xs[0], other)
+    _require_input(name, measure, chosen, [*xs, *ys])
+    same = [x.folder for x in xs] == [y.folder for y in ys]
+    x_layers = _layers(measure, chosen, xs)
+    y_layers = None if same else _layers(measure, chosen, ys)
+    for variant in _variants(chosen):
+        _require_enough(xs[0], variant)
+        where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
+        values = _call(measure, variant, x_layers, y_layers, where)
+        yield from _rows(name, variant, xs, ys, comparison, values)
+        if not (measure.symmetric or same):
+            values = _call(measure, variant, y_layers, x_layers, where)
+            yield from _rows(name, variant, ys, xs, comparison, values)
+
+
+def _variants(chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if chosen.get("estimator") != BOTH:
+        return [dict(chosen)]
+    return [{**chosen, "estimator": estimator} for estimator in ESTIMATORS]
+
+
+def _require_input(
+    name: str, measure: Measure, chosen: Mapping[str, Any], sides: list[Representations]
+) -> None:
+    for side in sides:
+        kind = side.manifest["kind"]
+        if side.is_attention != sides[0].is_attention:
+            raise UserError(
+                f"{side.folder}: wanted kind {sides[0].manifest['kind']} as in {sides[0].folder}, "
+                f"found {kind}"
+            )
+        if side.is_attention and not measure.takes_attention:
+            raise UserError(f"{side.folder}: measure {name} wanted representations, found {kind}")
+        if not side.is_attention and not measure.takes_representations:
+            raise UserError(
+                f"{side.folder}: measure {name} wanted a folder of "
+                f"`simcore extract --kind attention`, found kind {kind}"
+            )
+        if chosen.get("causal") and not side.is_attention:
+            raise UserError(f"--causal: wanted kind attention in {side.folder}, found {kind}")
+
+
+def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
+    if "estimator" not in variant or x.is_attention:
+        return  # the other measures say themselves what they need
+    estimator, found = variant["estimator"], x.manifest["n"]
+    wanted = MINIMUM_EXAMPLES[estimator]
+    if found < wanted:
+        raise UserError(
+            f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {found}; {MORE_ROWS}"
+        )
+
+
+def _layers(
+    measure: Measure, chosen: Mapping[str, Any], sides: Sequence[Representations]
+) -> list[Any]:
+    import simcore
+
+    layers = [layer for side in sides for layer in side.layers]
+    if sides[0].is_attention and measure.takes_representations:
+        causal = chosen["causal"]
+        return [simcore.distributed_attention(layer, causal=causal) for layer in layers]
+    return layers
+
+
+def _call(
+    measure: Measure,
+    variant: Mapping[str, Any],
+    x_layers: list[Any],
+    y_layers: list[Any] | None,
+    where: str,
+) -> np.ndarray:
+    import simcore
+
+    options = {**measure.fixed, **variant}
+    if measure.takes_representations:
+        options.pop("causal", None)  # has done its work in `_layers`
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
+        except ValueError as error:  # NaN in a file, or too little memory: X and Y are the folders
+            few = len(x_layers[0]) < max(MINIMUM_EXAMPLES.values())
+            raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
+    _tell(caught)
+    return grid
+
+
+def _tell(caught: list[warnings.WarningMessage]) -> None:
+    """Show the warnings of a measure, except the one that is expected.
+
+    A layer without variance is shown as undefined in table and figure: at the embedding output,
+    CLS is the same vector for every example.
+    """
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        if "self-HSIC is not positive" not in message:
+            note(message)
+
+
+def _rows(
+    name: str,
+    variant: Mapping[str, Any],
+    xs: Sequence[Representations],
+    ys: Sequence[Representations],
+    comparison: str,
+    values: np.ndarray,
+) -> Iterator[ResultRow]:
+    unused = () if xs[0].is_attention else ("causal",)
+    own = {key: value for key, value in variant.items() if key not in (*_COLUMNS, *unused)}
+    kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
+    for i, (x, layer_x) in enumerate(_numbered(xs)):
+        for j, (y, layer_y) in enumerate(_numbered(ys)):
+            yield ResultRow(
+                comparison=comparison,
+                measure=name,
+                kind="/".join(kinds),
+                estimator=variant.get("estimator"),
+                kernel=variant.get("kernel"),
+                bandwidth=variant["bandwidth"] if variant.get("kernel") == "rbf" else None,
+                options=json.dumps(own, sort_keys=True) if own else None,
+                model_x=x.manifest["label"],
+                model_y=y.manifest["label"],
+                seed_x=x.manifest["seed"],
+                seed_y=y.manifest["seed"],
+                layer_x=layer_x,
+                layer_y=layer_y,
+                value=float(values[i, j]),
+                n=x.manifest["n"],
+                task=x.manifest["task"],
+            )
+
+
+def _numbered(sides: Sequence[Representations]) -> list[tuple[Representations, int]]:
+    return [
+        (s, layer) for s in sides for layer in range(s.first_layer, s.first_layer + len(s.layers))
+    ]

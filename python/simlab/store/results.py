@@ -1,0 +1,308 @@
+"""Results: one tidy table, one row per measure and layer pair, in Parquet.
+
+Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
+freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what
+has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
+`seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
+What is not defined has the value nan; `options` of an injection without value say why.
+A *joint* grid has all layers of several models on both sides, under one `comparison`.
+
+The names that experiments give their rows are all here: experiments write them, figures look for
+them, and neither imports the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.store.files import as_paths, atomic_file, hash_json
+from simlab.store.jobs import Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import xarray as xr
+
+# Values of `comparison` that are not grids.
+TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
+TRUNCATION = TRUNCATIONS["untuned"]
+SKIPPING = "skipping"
+ADVICE, WHOLE = "advice", "advice-whole"  # the first is followed by a hyphen and the mode
+BASELINE = "baseline"
+TRAINING_CKA = "cka-to-initial"
+LOCALIZATION = "localization"
+BLOCKS, BLOCK_SCORE = "blocks", "block-score"
+FREEZING = "freezing"
+# The first three are followed by a colon and the name of the set of models.
+ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
+INJECTION = "injection"
+
+# Values of `measure` that are neither measures of similarity nor a task's metric.
+TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
+MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
+
+# Values of `model_x` that are not models of the user's: what a model has to beat.
+MAJORITY = "majority class"
+TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regression"
+
+# Values of "method" in `options` of alignment (those that are fitted) and injection (all), in the
+# order of tables and figures; and of "rows", those that a map was fitted on or judged on.
+ITSELF, IDENTITY = "itself", "identity"
+FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
+RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
+METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
+TRAIN, HELDOUT = "train", "heldout"
+
+# The columns in which all rows of one grid of a model with itself agree.
+GRID_COLUMNS = (
+    *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
+    *("model_x", "seed_x", "n"),
+)
+
+_KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One value of the table; what does not apply is None."""
+
+    comparison: str
+    measure: str
+    kind: str | None = None
+    estimator: str | None = None
+    kernel: str | None = None
+    bandwidth: float | None = None  # of the RBF kernel, in median distances
+    options: str | None = None
+    model_x: str
+    model_y: str | None = None
+    seed_x: int | None = None
+    seed_y: int | None = None
+    layer_x: int | None = None
+    layer_y: int | None = None
+    value: float
+    n: int
+    task: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of one model, as rows and columns of a joint grid."""
+
+    model: str
+    seed: int | None
+    number: int
+
+
+COLUMNS = tuple(field.name for field in fields(ResultRow))
+_FLOATS = ("bandwidth", "value")
+_INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
+
+
+def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
+    """Make the table of `rows`, with nullable integer columns for seeds and layers."""
+    import pandas as pd
+
+    return _typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
+
+
+def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
+    """Write the table to one Parquet file, atomically.
+
+    `key` identifies the inputs and `seconds` is what the work took; both become metadata.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = dict.fromkeys(COLUMNS, pa.string())
+    kinds |= dict.fromkeys(_FLOATS, pa.float64()) | dict.fromkeys(_INTEGERS, pa.int64())
+    metadata = {_KEY: key.encode(), _SECONDS: str(seconds).encode()}
+    schema = pa.schema(list(kinds.items()), metadata=metadata)
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    with atomic_file(path) as partial:
+        pq.write_table(table, partial)
+
+
+def results_key(path: Path) -> str | None:
+    """The key that a results file was written with; None where there is no such file."""
+    metadata = _metadata(path)
+    return metadata[_KEY].decode() if _KEY in metadata else None
+
+
+def ensure_results(
+    path: Path,
+    inputs: Mapping[str, Any],
+    make: Callable[[], Iterable[ResultRow]],
+    *,
+    replace: bool = False,
+) -> Outcome:
+    """Write the rows of ``make()`` to `path`, unless it was written from the same inputs.
+
+    Raises
+    ------
+    UserError
+        `path` holds something else and not `replace`, or is not named as a Parquet file.
+    """
+    if path.suffix != ".parquet":
+        raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
+    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
+    if path.exists() and results_key(path) == key:
+        return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
+    if path.exists() and not replace:
+        raise UserError(
+            f"--out {path}: wanted a new file or one made from the same inputs, found another; "
+            "choose another --out or pass --overwrite"
+        )
+    started = time.monotonic()
+    frame = to_frame(make())
+    seconds = time.monotonic() - started
+    write_results(frame, path, key, seconds)
+    return Outcome(path, key, seconds, skipped=False)
+
+
+def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
+    """Read results files, or all of a folder, into one table.
+
+    Parameters
+    ----------
+    paths
+        A Parquet file that a step wrote, a folder of such files, or several of both.
+
+    Returns
+    -------
+    DataFrame
+        A row for each value, with the columns that `simlab.store.results` describes; `as_xarray`
+        there gives a labelled array of them.
+
+    Raises
+    ------
+    UserError
+        No such file, an empty folder, not Parquet, or other columns.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> frame = read_results(step.path)
+    >>> frame.pivot(index="layer_x", columns="layer_y", values="value").shape
+    (7, 7)
+    """
+    import pandas as pd
+
+    return pd.concat([_read_file(file) for file in results_files(paths)], ignore_index=True)
+
+
+def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files among `paths`, and those in the folders among them.
+
+    Raises
+    ------
+    UserError
+        No such file, or an empty folder.
+    """
+    return [file for path in as_paths(paths) for file in _files_of(path)]
+
+
+def as_xarray(
+    frame: pd.DataFrame,
+    dims: Sequence[str] = ("comparison", "measure", "estimator", "layer_x", "layer_y"),
+) -> xr.DataArray:
+    """View the values of a table as a labelled array over `dims`; absent cells are NaN.
+
+    Raises
+    ------
+    ValueError
+        Two rows fall into one cell: select rows first or add a dimension.
+    """
+    repeated = frame.duplicated(list(dims))
+    if repeated.any():
+        cell = frame.loc[repeated.idxmax(), list(dims)].to_dict()
+        raise ValueError(f"dims {tuple(dims)} do not tell rows apart, two have {cell}")
+    # Plain types: xarray has no labels of pandas' nullable kinds.
+    plain = frame[[*dims, "value"]].astype(
+        {name: "int64" if name in _INTEGERS else "object" for name in dims}
+    )
+    return plain.set_index(list(dims))["value"].to_xarray()
+
+
+def is_alignment(frame: pd.DataFrame) -> pd.Series:
+    """Which rows of a results table are of aligned or injected layers, and of no similarity."""
+    kind = frame["comparison"].str.split(":").str[0]  # partition has no column 0 of no rows
+    return kind.isin([ALIGNMENT, WITHIN, COMPLEXITY, INJECTION])
+
+
+def is_joint(rows: pd.DataFrame) -> bool:
+    """Whether `rows`, all of one comparison, hold several models, each against each."""
+    models = set(rows["model_x"])
+    pairs = set(zip(rows["model_x"], rows["model_y"], strict=True))
+    return len(models) > 1 and pairs == {(x, y) for x in models for y in models}
+
+
+def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
+    """The square grid of a joint comparison, in the order in which it was stored.
+
+    Parameters
+    ----------
+    rows
+        Rows of one joint grid: one comparison, one measure with one set of options.
+
+    Returns
+    -------
+    layers : list of Layer
+    values : ndarray, ``[len(layers), len(layers)]``
+    """
+    import pandas as pd
+
+    first = rows.drop_duplicates(["model_x", "layer_x"])
+    columns = (first[name] for name in ("model_x", "seed_x", "layer_x"))
+    layers = [
+        Layer(str(model), None if pd.isna(seed) else int(seed), int(number))
+        for model, seed, number in zip(*columns, strict=True)
+    ]
+    keys = [(layer.model, layer.number) for layer in layers]
+    table = rows.pivot(index=["model_x", "layer_x"], columns=["model_y", "layer_y"], values="value")
+    return layers, table.loc[keys, keys].to_numpy()
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+        return {}
+
+
+def _files_of(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = sorted(path.rglob("*.parquet"))
+    if not files:
+        raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
+    return files
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        frame = pd.read_parquet(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"results {path}: wanted a Parquet file, found: {error}") from error
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise UserError(f"results {path}: wanted column {missing[0]!r}, found a table without it")
+    return _typed(frame[list(COLUMNS)])
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    kinds = {name: "Int64" if name in _INTEGERS else "string" for name in COLUMNS}
+    return frame.astype({**kinds, **dict.fromkeys(_FLOATS, "float64")})

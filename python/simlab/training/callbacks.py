@@ -1,0 +1,280 @@
+"""Recording during training: how far every layer has moved from where it began."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import TrainerCallback
+
+from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel
+
+POOLINGS = ("cls", "mean")
+_LOG_KEY = "cka_to_initial"
+_LABELS = ("labels", "label")
+
+
+class CKACallback(TrainerCallback):
+    """Records, during training, linear CKA of every layer with the same layer before training.
+
+    Give it to any `transformers.Trainer`, for any model that returns ``hidden_states``::
+
+        callback = CKACallback(validation_rows, every=100)
+        trainer = Trainer(..., processing_class=tokenizer, callbacks=[callback])
+        trainer.train()
+        callback.frame()  # columns step, layer, cka
+        callback.write("cka.parquet", task="rt")  # `simcore plot` draws it
+
+    Training is not disturbed: the global random state and the mode of every module are restored,
+    so that the weights are those of a run without the callback, bit for bit. What is recorded is
+    in the Trainer's ``log_history`` too, which its checkpoints hold: a resumed run has the whole
+    record. The initial state is that of the model when the Trainer is made.
+
+    Parameters
+    ----------
+    probe
+        What the layers are compared on: tokenised examples as the Trainer takes them (dicts with
+        ``input_ids`` and so on; labels are not used), or one batch of tensors. It stays fixed.
+    every, steps
+        When to record: after every so many steps, or after the steps listed. Exactly one of both.
+    pooling
+        One row per example, or per choice of multiple choice: ``cls``, the token that the head
+        reads (first or last, by architecture), or ``mean`` over the tokens that are not padding.
+    estimator
+        ``biased`` or ``unbiased``, as in `simcore.cka_grid`.
+    batch_size
+        Probe examples per forward pass.
+    max_memory
+        Bytes that the pooled states may take: all layers, before training and now.
+    collate
+        Makes a batch of probe examples; by default they are padded by the Trainer's tokenizer
+        (its `processing_class`). Needed if the Trainer has none and `probe` is no batch of tensors.
+
+    Raises
+    ------
+    ValueError
+        Both or neither of `every` and `steps`, an unknown pooling, too few examples; when training
+        begins, a probe that does not fit into `max_memory` or a model without hidden states. When
+        the Trainer is made, a probe of examples with neither a tokenizer nor `collate`.
+    """
+
+    def __init__(
+        self,
+        probe: Sequence[Mapping[str, Any]] | Mapping[str, torch.Tensor],
+        *,
+        every: int | None = None,
+        steps: Sequence[int] | None = None,
+        pooling: str = "cls",
+        estimator: str = "biased",
+        batch_size: int = 64,
+        max_memory: int = 1 << 30,
+        collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
+    ) -> None:
+        both_or_neither = (every is None) == (steps is None)
+        never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
+        if both_or_neither or never:
+            raise ValueError(
+                f"wanted either every=K of at least 1 or steps=[...], found {every=} and {steps=}"
+            )
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling: wanted one of {', '.join(POOLINGS)}, found {pooling!r}")
+        self.probe, self.every, self.pooling, self.estimator = probe, every, pooling, estimator
+        self.steps = None if steps is None else frozenset(steps)
+        wanted = 4 if estimator == "unbiased" else 2
+        if self.examples < wanted:
+            raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
+        self.batch_size, self.max_memory, self.collate = batch_size, max_memory, collate
+        self.records: list[dict[str, Any]] = []
+        self._initial: list[torch.Tensor] | None = None
+        self._batches: list[dict[str, torch.Tensor]] = []  # made once: `collate` may be random
+
+    @property
+    def examples(self) -> int:
+        """How many examples the probe has."""
+        if isinstance(self.probe, Mapping):
+            return _count(self.probe)
+        return len(self.probe)
+
+    def on_init_end(self, args, state, control, model=None, processing_class=None, **kwargs):
+        """Keep the initial states, before the Trainer loads a checkpoint."""
+        self._initial = self._states(model, processing_class)
+
+    def on_train_begin(self, args, state, control, model=None, processing_class=None, **kwargs):
+        """Take up the record of a resumed run."""
+        self.take_up(state.log_history)
+        if self._initial is None:  # added to a Trainer that was there before
+            if state.global_step > 0:
+                raise ValueError(
+                    "CKACallback: wanted to see the model before the checkpoint was loaded; pass "
+                    "it to Trainer(callbacks=[...])"
+                )
+            self._initial = self._states(model, processing_class)
+
+    def on_step_end(self, args, state, control, model=None, processing_class=None, **kwargs):
+        """Record, if it is time."""
+        step = state.global_step
+        if step % self.every if self.every is not None else step not in self.steps:
+            return
+        now = self._states(model, processing_class)
+        values = [_cka(*pair, self.estimator) for pair in zip(now, self._initial, strict=True)]
+        entry = {"epoch": state.epoch, "step": step, _LOG_KEY: values}
+        state.log_history.append(entry)
+        self.records.append(entry)
+
+    def take_up(self, log_history: Sequence[Mapping[str, Any]]) -> None:
+        """Take the record from a Trainer's ``log_history``."""
+        self.records = [dict(entry) for entry in log_history if _LOG_KEY in entry]
+
+    def frame(self) -> pd.DataFrame:
+        """What was recorded: columns ``step``, ``layer`` (0 is the embedding output), ``cka``.
+
+        nan where a layer does not vary over the probe, as CLS at the embedding output.
+        """
+        import pandas as pd
+
+        rows = [
+            (entry["step"], layer, value)
+            for entry in self.records
+            for layer, value in enumerate(entry[_LOG_KEY])
+        ]
+        return pd.DataFrame(rows, columns=["step", "layer", "cka"])
+
+    def result_rows(
+        self, *, task: str, label: str = "FT", seed: int | None = None
+    ) -> list[ResultRow]:
+        """The record as rows of the results table; the step is in column ``options``."""
+        return [
+            ResultRow(
+                comparison=TRAINING_CKA,
+                measure="cka",
+                kind=self.pooling,
+                estimator=self.estimator,
+                kernel="linear",
+                options=f'{{"step": {row.step}}}',
+                model_x=label,
+                model_y="initial",
+                seed_x=seed,
+                layer_x=row.layer,
+                value=row.cka,
+                n=self.examples,
+                task=task,
+            )
+            for row in self.frame().itertuples()
+        ]
+
+    def write(
+        self, path: str | Path, *, task: str, label: str = "FT", seed: int | None = None
+    ) -> None:
+        """Write `result_rows` to results file `path` (.parquet), atomically."""
+        write_results(to_frame(self.result_rows(task=task, label=label, seed=seed)), Path(path))
+
+    def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
+        """Pooled states of every layer on the CPU, [n, p] float32 each."""
+        with _undisturbed(model):
+            if not self._batches:
+                self._batches = [dict(batch) for batch in self._make_batches(tokenizer)]
+            layers: list[torch.Tensor] = []
+            start = 0
+            for whole in self._batches:
+                batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
+                hidden = model(**batch, output_hidden_states=True).hidden_states
+                weights = self._weights(model, batch)
+                layers = layers or self._allocate(hidden, len(weights) // _count(batch))
+                for layer, states in zip(layers, hidden, strict=True):
+                    pooled = torch.einsum("bt,btp->bp", weights, states.float())
+                    layer[start : start + len(pooled)] = pooled
+                start += len(weights)
+        return layers
+
+    def _make_batches(self, tokenizer: Any) -> Iterator[Mapping[str, torch.Tensor]]:
+        collate = self.collate or (tokenizer and partial(_pad, tokenizer))
+        for start in range(0, self.examples, self.batch_size):
+            part = slice(start, start + self.batch_size)
+            if isinstance(self.probe, Mapping):
+                yield {name: values[part] for name, values in self.probe.items()}
+            elif collate:
+                rows = range(*part.indices(self.examples))
+                yield collate([self.probe[row] for row in rows])
+            else:
+                raise ValueError(
+                    "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
+                    "or a probe that is one batch of tensors, found neither"
+                )
+
+    def _allocate(self, hidden: Sequence[torch.Tensor], choices: int) -> list[torch.Tensor]:
+        rows = self.examples * choices
+        needed = 2 * rows * sum(states.shape[-1] for states in hidden) * 4
+        if needed > self.max_memory:
+            raise ValueError(
+                f"CKACallback: wanted states of {self.examples} examples in max_memory = "
+                f"{self.max_memory:,} bytes, found {needed:,}; give fewer examples"
+            )
+        return [torch.empty(rows, states.shape[-1]) for states in hidden]
+
+    def _weights(self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """What each token counts, [b, t]: 1 for the classifier token, or equal shares.
+
+        Of multiple choice, b counts all choices of all examples.
+        """
+        from simlab.models.families import family_of
+
+        mask = batch.get("attention_mask")
+        if mask is None:
+            ids = batch[model.main_input_name]
+            mask = torch.ones(ids.shape, dtype=torch.long, device=ids.device)
+        mask = mask.flatten(0, -2)
+        if self.pooling == "mean":
+            return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
+        position = family_of(model).token_index(mask)
+        return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
+
+
+def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
+    from simlab.models.batches import pad
+
+    names = [name for name in tokenizer.model_input_names if name in rows[0]]
+    return pad(tokenizer, [{name: row[name] for name in names} for row in rows])
+
+
+def _count(batch: Mapping[str, torch.Tensor]) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
+    """Those of `names` that `model` takes, labels left out; all where a wrapper does not say."""
+    names = [name for name in names if name not in _LABELS]
+    takes = inspect.signature(model.forward).parameters
+    return [name for name in names if name in takes or model.main_input_name not in takes]
+
+
+@contextmanager
+def _undisturbed(model: PreTrainedModel) -> Iterator[None]:
+    """Evaluation mode without gradients inside, and everything as it was after it."""
+    modes = {module: module.training for module in model.modules()}
+    # Not inference mode: what a module caches on the way has to serve training too.
+    with torch.random.fork_rng(), torch.no_grad():
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes.items():
+                module.training = training
+
+
+def _cka(now: torch.Tensor, initial: torch.Tensor, estimator: str) -> float:
+    from simcore import cka_grid
+
+    with warnings.catch_warnings():
+        # Expected: at the embedding output CLS is the same vector for every example.
+        warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
+        return float(cka_grid([now], [initial], estimator=estimator))

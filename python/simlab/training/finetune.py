@@ -1,0 +1,264 @@
+"""Fine-tuning with the Hugging Face Trainer: seeded, resumable, atomic."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import collator, encode
+from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import ModelSource, resolve
+from simlab.store.console import progress
+from simlab.store.files import write_json
+from simlab.store.jobs import RECORD, Outcome, run_job
+from simlab.store.runtime import quiet_libraries
+from simlab.tasks.splits import EVALUATION, load_task_of, split_records
+from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.training.recipes import QUICK, Recipe, make_recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+
+    from simlab.tasks import Task, TaskOptions
+    from simlab.training.callbacks import CKACallback
+
+CKA_RESULTS = "cka.parquet"
+_TRAINER_FOLDER = "trainer"
+_FEWEST_PROBES, _MOST_PROBES = 2, 512  # held-out rows on which CKA is recorded during training
+
+
+def finetune(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    recipe: str | Recipe = QUICK,
+    *,
+    task_options: TaskOptions | None = None,
+    cka_every: int | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> Outcome:
+    """Fine-tune a model on the training rows of a task; evaluate it on the held-out rows.
+
+    Parameters
+    ----------
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+    out
+        The checkpoint folder to make. It gets the model and tokenizer (plain ``from_pretrained``
+        loads it) and ``evaluation.json``. A run that was interrupted continues at its last Trainer
+        checkpoint and ends with the weights that an uninterrupted run would have.
+    recipe, **changes
+        ``quick``, ``phang2021``, ``wu2020``, ``ren2023`` or a `Recipe`; keywords are fields of
+        `Recipe` that are to be others, such as ``seed=2`` or ``freeze="bottom:2"``.
+    task_options
+        Columns and split of the task.
+    cka_every
+        Also record every so many steps the CKA of each layer with its initial state, on held-out
+        rows (`CKACallback`), in ``cka.parquet``.
+    overwrite
+        What to do if `out` was made from other inputs: make it anew, or raise.
+
+    Returns
+    -------
+    Outcome
+        Where the folder is, whether it was there before, and how long the training took.
+
+    Raises
+    ------
+    UserError
+        A bad recipe, model or task, labels that do not vary, too few held-out rows for
+        CKA, a full disk, or `out` holds something else and not `overwrite`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few).path
+    PosixPath('runs/ft-1')
+    """
+    source = resolve(model)
+    task = load_task_of([source.path], task, task_options)
+    recipe = make_recipe(recipe, task.name, changes)
+    require_varied_labels(task)
+    if cka_every is not None and len(task.heldout) < _FEWEST_PROBES:
+        raise UserError(
+            f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_PROBES} rows for "
+            "--cka-every"
+        )
+    inputs = {
+        "step": "finetune",
+        "model": source.fingerprint,
+        "train": task.train.fingerprint,
+        "heldout": task.heldout.fingerprint,
+        "labels": list(task.label_names),
+        "recipe": asdict(recipe),
+        "cka_every": cka_every,
+    }
+
+    def make(partial: Path) -> None:
+        try:
+            _train(source, task, recipe, partial, cka_every)
+        except BaseException:
+            _keep_complete(partial)
+            raise
+
+    return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
+
+
+def require_varied_labels(task: Task) -> None:
+    """Check that there is something to learn, and that the metric is defined.
+
+    Raises
+    ------
+    UserError
+        All training labels are the same, or all held-out scores of a regression are.
+    """
+    # The number of the right choice says nothing by itself: it may be the same everywhere.
+    splits = {} if task.is_multiple_choice else {"training rows (--train-size)": task.train}
+    if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
+        splits["held-out rows (--heldout-size)"] = task.heldout
+    for name, examples in splits.items():
+        values = np.unique(examples.labels)
+        if len(values) < 2:
+            only = values[0] if task.is_regression else task.label_names[values[0]]
+            raise UserError(
+                f"task {task.name}: wanted at least two different labels in the {name}, "
+                f"found {len(examples)} times {only!s}"
+            )
+
+
+def _train(
+    source: ModelSource, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
+) -> None:
+    quiet_libraries()
+    from simlab.training.trainer import checkpoint_step, last_checkpoint
+
+    scratch = folder / _TRAINER_FOLDER
+    steps = recipe.steps(len(task.train))
+    checkpoint = last_checkpoint(scratch)
+    tokenizer = load_tokenizer(source)
+    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+        model = _initial_model(source, task, recipe)
+        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every)
+    else:  # interrupted after the last step
+        model = load_classifier(ModelSource(source.name, checkpoint), task)
+        freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    if cka_every is not None:
+        _write_record(tokenizer, task, recipe, folder, cka_every)
+    _write_checkpoint(model, tokenizer, source, task, recipe, folder)
+    shutil.rmtree(scratch)
+
+
+def _keep_complete(folder: Path) -> None:
+    """Of an interrupted run, keep complete Trainer checkpoints and nothing half-written."""
+    from simlab.training.trainer import last_checkpoint, remove_incomplete_checkpoints
+
+    scratch = folder / _TRAINER_FOLDER
+    remove_incomplete_checkpoints(scratch)
+    for path in folder.iterdir():
+        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
+    model = load_classifier(source, task, seed=recipe.seed, random_init=recipe.random_init)
+    freeze_layers(model, parse_freeze(recipe.freeze), source.name)
+    return model
+
+
+def _run_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    cka_every: int | None,
+) -> None:
+    from transformers import set_seed
+
+    from simlab.training.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+
+    set_seed(recipe.seed)
+    rows = encode(tokenizer, task.train, recipe.max_length)
+    for row, label in zip(rows, task.train.labels.tolist(), strict=True):
+        row["labels"] = label
+    callbacks: list[TrainerCallback] = [StepTimes()]
+    if cka_every is not None:
+        callbacks.append(_cka_callback(tokenizer, task, recipe, cka_every))
+    name = "random twin" if recipe.random_init else "fine-tuning"
+    with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
+        trainer = make_trainer(
+            model,
+            tokenizer,
+            rows,
+            collator(tokenizer, task),
+            recipe,
+            folder,
+            [*callbacks, ShowProgress(advance)],
+        )
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _cka_callback(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, every: int
+) -> CKACallback:
+    from simlab.training.callbacks import CKACallback
+
+    examples = task.heldout.head(min(_MOST_PROBES, len(task.heldout)))
+    return CKACallback(encode(tokenizer, examples, recipe.max_length), every=every)
+
+
+def _write_record(
+    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
+) -> None:
+    """Write what the callback recorded, which the last checkpoint holds."""
+    from simlab.training.trainer import last_checkpoint, read_state
+
+    callback = _cka_callback(tokenizer, task, recipe, every)
+    callback.take_up(read_state(last_checkpoint(folder / _TRAINER_FOLDER))["log_history"])
+    label = f"FT[{recipe.seed}]"
+    callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
+
+
+def _write_checkpoint(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: ModelSource,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+) -> None:
+    from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
+
+    logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
+    state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
+    trained, every = parameter_counts(model)
+    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
+    evaluation = {
+        "model": source.name,
+        "task": task.name,
+        "metric": task.metric,
+        "value": scores[task.metric],
+        "scores": scores,
+        "n": len(task.heldout),
+        "splits": split_records(None if recipe.random_init else source.path, task),
+        "recipe": asdict(recipe),
+        "parameters": every,
+        "trained_parameters": trained,
+        "seconds_per_step": median_step_seconds(state),
+    }
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_json(folder / EVALUATION, evaluation)

@@ -1,0 +1,126 @@
+"""Freezing layers during fine-tuning (Wu et al. 2020, section 6 and appendix D).
+
+``bottom:K`` freezes everything on which the output of layer K depends: the first K layers, the
+embeddings, and what the layers share (relative positions of MPNet and DeBERTa). So the hidden
+states up to layer K stay those of the initial model. The paper does not say whether it froze the
+embeddings, but it must have: it reports that freezing the bottom six of twelve layers saves more
+than half of the backpropagation, and gradients of the embeddings would have to pass through all
+twelve.
+
+``top:K`` freezes the last K layers and nothing else. The head, pooler included, is always trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedModel
+
+    from simlab.models.sources import ModelSource
+    from simlab.tasks import Task
+
+NONE, BOTTOM, TOP = "none", "bottom", "top"
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """Which layers not to train: `count` of them from the `bottom` or from the `top`."""
+
+    side: str
+    count: int
+
+
+def parse_freeze(text: str) -> Freeze | None:
+    """Read ``bottom:K`` or ``top:K``; None for ``none``.
+
+    Raises
+    ------
+    UserError
+        Anything else, or fewer than one layer.
+    """
+    if text == NONE:
+        return None
+    side, _, count = text.partition(":")
+    if side not in (BOTTOM, TOP) or not count.isdecimal() or int(count) < 1:
+        raise UserError(f"--freeze {text}: wanted none, bottom:K or top:K with K of at least 1")
+    return Freeze(side, int(count))
+
+
+def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> None:
+    """Stop the parameters that `freeze` names from being trained.
+
+    Raises
+    ------
+    UserError
+        More layers than the model has, or a model whose layers share their weights.
+    """
+    if freeze is None:
+        return
+    layers = _layers(model, freeze, name)
+    if freeze.side == BOTTOM:
+        frozen = _behind_layer(model, freeze.count)
+    else:
+        frozen = [p for layer in layers[-freeze.count :] for p in layer.parameters()]
+    for parameter in frozen:
+        parameter.requires_grad = False
+
+
+def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -> None:
+    """Check that `freeze_layers` will take each of `freezes`, before anything is trained.
+
+    Raises
+    ------
+    UserError
+        As `freeze_layers`.
+    """
+    from simlab.models.load import load_classifier
+
+    model = load_classifier(source, task)
+    for freeze in map(parse_freeze, freezes):
+        if freeze is not None:
+            _layers(model, freeze, source.name)
+
+
+def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module]:
+    from simlab.models.families import family_of
+
+    family = family_of(model)
+    layers = family.layers(model)
+    option = f"--freeze {freeze.side}:{freeze.count}: model {name}"
+    if freeze.count > len(layers):
+        raise UserError(f"{option} wanted at least {freeze.count} layers, found {len(layers)}")
+    if family.shared:
+        raise UserError(
+            f"{option} wanted layers with weights of their own, found architecture "
+            f"{model.config.model_type!r}, whose layers share theirs"
+        )
+    return layers
+
+
+def parameter_counts(model: PreTrainedModel) -> tuple[int, int]:
+    """How many parameters are trained, and how many there are."""
+    counts = [(p.numel() if p.requires_grad else 0, p.numel()) for p in model.parameters()]
+    trained, every = (sum(column) for column in zip(*counts, strict=True))
+    return trained, every
+
+
+def _behind_layer(model: PreTrainedModel, layer: int) -> list[nn.Parameter]:
+    """Parameters on which the output of layer number `layer`, from 1, depends.
+
+    The gradient says it, so that no architecture's names of embeddings need to be known.
+    """
+    import torch
+
+    from simlab.models.states import layer_states
+
+    parameters = list(model.base_model.parameters())
+    ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
+    states = layer_states(model.base_model, {"input_ids": ids})[layer]
+    gradients = torch.autograd.grad(states.sum(), parameters, allow_unused=True)
+    return [p for p, grad in zip(parameters, gradients, strict=True) if grad is not None]

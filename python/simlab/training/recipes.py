@@ -1,0 +1,153 @@
+"""How to fine-tune: recipes by name, and the seeds to do it with."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.training.freezing import parse_freeze
+
+_SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_POSITIVE = ("epochs", "max_steps", "learning_rate", "batch_size", "adam_epsilon")
+_NOT_NEGATIVE = ("warmup", "weight_decay", "seed")
+_SHORTEST = 3  # two special tokens and one of the text
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to fine-tune; the defaults suit a small encoder and a few thousand sentences.
+
+    The optimiser is AdamW, which without `weight_decay` is Adam, and the learning rate falls
+    linearly to 0 after `warmup`.
+
+    Attributes
+    ----------
+    epochs
+        Passes over the training rows; may be fractional.
+    learning_rate
+        The peak.
+    batch_size
+        Examples per step.
+    max_length
+        Tokens kept per example.
+    warmup
+        Steps over which the learning rate rises from 0; below 1 a share of all steps.
+    weight_decay, adam_epsilon
+        Of AdamW.
+    max_steps
+        How many steps to train, whatever `epochs` says.
+    group_by_length
+        Batches of similar length, which saves padding, rather than of random rows.
+    freeze
+        ``none``, ``bottom:K`` or ``top:K`` (see `simlab.training.freezing`).
+    seed
+        Of the head, the order of the rows and dropout.
+    random_init
+        Start from random weights.
+    """
+
+    epochs: float = 1.0
+    learning_rate: float = 1e-4
+    batch_size: int = 32
+    max_length: int = 64
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    adam_epsilon: float = 1e-8
+    max_steps: int | None = None
+    group_by_length: bool = True
+    freeze: str = "none"
+    seed: int = 1
+    random_init: bool = False
+
+    def check(self) -> None:
+        """Raise UserError where a value makes no sense."""
+        for field in (*_POSITIVE, *_NOT_NEGATIVE):
+            value, zero = getattr(self, field), field in _NOT_NEGATIVE
+            if value is None or (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+                continue
+            wanted = "0 or more" if zero else "more than 0"
+            raise UserError(f"--{field.replace('_', '-')}: wanted {wanted}, found {value}")
+        if self.max_length < _SHORTEST:
+            raise UserError(f"--max-length: wanted at least {_SHORTEST}, found {self.max_length}")
+        parse_freeze(self.freeze)
+
+    def steps(self, rows: int) -> int:
+        """Training steps for so many `rows`."""
+        if self.max_steps is not None:
+            return self.max_steps
+        return max(1, round(self.epochs * math.ceil(rows / self.batch_size)))
+
+    def warmup_steps(self, steps: int) -> int:
+        """Those of `steps` over which the learning rate rises."""
+        return round(self.warmup if self.warmup >= 1 else self.warmup * steps)
+
+
+_PAPER = Recipe(warmup=0, weight_decay=0.0, max_length=128, group_by_length=False)
+QUICK = "quick"
+RECIPES: dict[str, Recipe] = {
+    # Phang et al. 2021, section 2. They state no length; some of their tasks have long passages.
+    "phang2021": replace(
+        _PAPER, max_steps=10_000, batch_size=4, learning_rate=1e-5, warmup=1_000, max_length=256
+    ),
+    # Wu et al. 2020, appendix D: the defaults of the Transformers example script of that time.
+    "wu2020": replace(_PAPER, epochs=3, batch_size=8, learning_rate=5e-5, adam_epsilon=1e-8),
+    # Ren et al. 2023 fine-tune as the Transformers example for GLUE, whose batches have 32 rows.
+    "ren2023": replace(_PAPER, epochs=3, batch_size=32, learning_rate=2e-5),
+    QUICK: Recipe(),
+}
+# What a recipe does differently on one task.
+_BY_TASK: dict[tuple[str, str], Mapping[str, Any]] = {("ren2023", "mrpc"): {"epochs": 5}}
+
+
+def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Recipe:
+    """A recipe for `task`, with the fields in `given` that are not None in the place of its own.
+
+    Parameters
+    ----------
+    recipe
+        A name of `RECIPES`, or a recipe as it is to be for any task.
+
+    Raises
+    ------
+    UserError
+        No recipe of that name, `epochs` and `max_steps` both given, or a senseless value.
+    """
+    if isinstance(recipe, str) and recipe not in RECIPES:
+        raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
+    chosen = {field: value for field, value in given.items() if value is not None}
+    if {"epochs", "max_steps"} <= chosen.keys():
+        raise UserError("--max-steps: wanted this or --epochs, found both")
+    if "epochs" in chosen:
+        chosen["max_steps"] = None
+    if isinstance(recipe, str):
+        recipe = replace(RECIPES[recipe], **_BY_TASK.get((recipe, task.lower()), {}))
+    recipe = replace(recipe, **chosen)
+    recipe.check()
+    return recipe
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds in the order they are written: ``0..4``, ``0,3,7`` or ``0..2,7``.
+
+    Raises
+    ------
+    UserError
+        Anything else, a range that runs backwards, or a seed that comes twice.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = _SEEDS.fullmatch(part.strip())
+        if match is None:
+            raise UserError(f"--seeds {text}: wanted e.g. 0..4 or 0,3,7, found {part.strip()!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"--seeds {text}: wanted a range that rises, found {part.strip()!r}")
+        seeds += range(first, last + 1)
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if twice is not None:
+        raise UserError(f"--seeds {text}: wanted each seed once, found {twice} twice")
+    return tuple(seeds)

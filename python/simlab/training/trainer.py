@@ -1,0 +1,209 @@
+"""The Trainer as fine-tuning uses it: an order of rows that can be resumed, a bar, step times."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import Sampler
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import ExportableState, PrinterCallback
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+if TYPE_CHECKING:
+    from transformers import DataCollator, PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.training.recipes import Recipe
+
+SAVES_PER_RUN = 4
+_STATE = "trainer_state.json"  # the Trainer writes it last
+# Steps that are not timed: allocators and caches warm up. Of short runs half of the steps.
+_WARM_UP_STEPS = 5
+
+
+class RowOrder(Sampler[int]):
+    """Rows in an order that seed and epoch decide, and nothing else.
+
+    The Trainer's own sampler by length draws from the global generator, whose state in the middle
+    of an epoch does not tell in which order that epoch began: a resumed run would go on with
+    other rows.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], batch_size: int, seed: int, *, group_by_length: bool
+    ) -> None:
+        self.lengths, self.batch_size, self.seed = list(lengths), batch_size, seed
+        self.group_by_length = group_by_length
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch follows; the Trainer does."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        # Not the sum of both: epoch 1 of seed 1 would be epoch 0 of seed 2.
+        mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
+        if not self.group_by_length:
+            return iter(torch.randperm(len(self.lengths), generator=generator).tolist())
+        grouped = get_length_grouped_indices(self.lengths, self.batch_size, generator=generator)
+        return iter(grouped)
+
+
+class ResumableTrainer(Trainer):
+    """A Trainer that takes its rows in the order of `rows`."""
+
+    rows: RowOrder
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RowOrder:
+        return self.rows
+
+
+class ShowProgress(TrainerCallback):
+    """Draws the project's bar; a resumed run starts it where it left off."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Count what a resumed run has done before."""
+        self.advance(state.global_step)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Count one."""
+        self.advance(1)
+
+
+class StepTimes(TrainerCallback, ExportableState):
+    """Seconds of every step, forward, backward and update; kept over interruptions."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._started = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What the Trainer stores with its checkpoints."""
+        return {"args": {}, "attributes": {"seconds": self.seconds}}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Take up what a resumed run timed before."""
+        stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+        self.seconds = list(stored["attributes"]["seconds"])
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        """Start the clock."""
+        self._started = _now()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Stop it."""
+        self.seconds.append(_now() - self._started)
+
+
+def make_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: list[dict[str, Any]],
+    collator: DataCollator,
+    recipe: Recipe,
+    folder: Path,
+    callbacks: Sequence[TrainerCallback],
+) -> Trainer:
+    """Make the Trainer of `recipe`, which saves now and then, and at the end, into `folder`.
+
+    Parameters
+    ----------
+    rows
+        The model's inputs and ``labels``, per training row.
+    """
+    steps = recipe.steps(len(rows))
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup_steps(steps),
+        weight_decay=recipe.weight_decay,
+        adam_epsilon=recipe.adam_epsilon,
+        save_steps=max(1, -(-steps // SAVES_PER_RUN)),
+        save_total_limit=1,
+        seed=recipe.seed,
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+    trainer = ResumableTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=rows,
+        data_collator=collator,
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+    )
+    trainer.rows = RowOrder(
+        [_length(row["input_ids"]) for row in rows],
+        recipe.batch_size,
+        recipe.seed,
+        group_by_length=recipe.group_by_length,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint in `folder`; a kill may have cut one short."""
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{_STATE}") if _is_json(path)]
+    return max(complete, key=checkpoint_step, default=None)
+
+
+def remove_incomplete_checkpoints(folder: Path) -> None:
+    """Delete what a failed save left in `folder`."""
+    import shutil
+
+    for path in folder.glob("checkpoint-*"):
+        if not _is_json(path / _STATE):
+            shutil.rmtree(path)
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """How many steps a checkpoint has behind it."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """What the Trainer noted with a checkpoint."""
+    return json.loads((checkpoint / _STATE).read_text("utf-8"))
+
+
+def median_step_seconds(state: dict[str, Any]) -> float:
+    """Median time of a step after warm-up, from `read_state`."""
+    seconds = state["stateful_callbacks"][StepTimes.__name__]["attributes"]["seconds"]
+    return median(seconds[min(_WARM_UP_STEPS, len(seconds) // 2) :])
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
+
+
+def _length(ids: list[Any]) -> int:
+    """Tokens of an example, or of the longest of several choices."""
+    return max(map(len, ids)) if isinstance(ids[0], list) else len(ids)
+
+
+def _now() -> float:
+    if torch.cuda.is_available():  # steps are queued: wait for what has been asked
+        torch.cuda.synchronize()
+    return time.perf_counter()

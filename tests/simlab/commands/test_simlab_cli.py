@@ -1,0 +1,230 @@
+"""The command: each step by itself, and mistakes that end in one line and code 2."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from commandline import check_refused
+from tinymodels import COLUMNS, save_tiny_model
+from tolerance import FLOAT32_CKA_ABSOLUTE
+
+from simlab.representations.folder import load_representations
+from simlab.representations.kinds import KINDS
+from simlab.similarity.catalogue import MEASURES
+from simlab.store.results import MAJORITY, as_xarray, read_results
+
+COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
+COMMANDS += ("skip", "plot")
+
+
+@pytest.fixture
+def folders(tmp_path, simcore, tiny_bert, reviews):
+    """Representations of the model and of its random twin."""
+    for name, extra in {"orig": (), "random": ("--random-init", "--seed", 4)}.items():
+        out = tmp_path / name
+        arguments = (tiny_bert.path, reviews, *COLUMNS, "--label", name.upper(), "--out", out)
+        code, printed, _ = simcore("extract", *arguments, *extra)
+        assert code == 0
+        assert "4 layers of 32 x 24" in printed
+    return tmp_path
+
+
+def test_help_answers_quickly_and_has_an_example_each(simcore):
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "simlab.cli", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert time.monotonic() - started < 5
+    heavy = {"torch", "transformers", "numpy", "pandas", "simcore", "matplotlib"}
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not heavy & imported
+    for command in COMMANDS:
+        assert command in done.stdout
+        code, printed, _ = simcore(command, "--help")
+        assert code == 0
+        assert f"simcore {command}" in printed
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
+    from simcore import reference
+
+    out = folders / "results" / f"{kernel}.parquet"
+    code, _, errors = simcore(
+        "grid",
+        folders / "orig",
+        folders / "random",
+        "--kernel",
+        kernel,
+        "--comparison",
+        "ORIG-RANDOM",
+        "--out",
+        out,
+    )
+    assert (code, errors) == (0, [])
+    x, y = load_representations(folders / "orig"), load_representations(folders / "random")
+    array = as_xarray(read_results(out)).sel(comparison="ORIG-RANDOM", measure="cka")
+    for estimator in ("biased", "unbiased"):
+        found = array.sel(estimator=estimator).to_numpy()
+        assert np.isnan(found[0]).all()  # CLS of the embedding output never varies
+        for i in range(1, 4):
+            for j in range(1, 4):
+                wanted = reference.cka(x.layers[i], y.layers[j], kernel=kernel, estimator=estimator)
+                assert found[i, j] == pytest.approx(wanted, abs=FLOAT32_CKA_ABSOLUTE)
+
+
+def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
+    _, printed, _ = simcore("grid", "--help")
+    for measure in MEASURES:
+        assert f"{measure}:" in printed
+    _, printed, _ = simcore("extract", "--help")
+    for kind in KINDS:
+        assert kind in " ".join(printed.split())
+
+
+def test_words_joint_grids_localization_and_their_figure(tmp_path, simcore, tiny_bert, reviews):
+    folders = []
+    for seed in (1, 2):
+        out = tmp_path / f"words-{seed}"
+        arguments = (tiny_bert.path, reviews, *COLUMNS, "--kind", "word-last", "--words", "spaces")
+        arguments = (*arguments, "--limit", 9, "--random-init", "--seed", seed, "--label", seed)
+        assert simcore("extract", *arguments, "--out", out)[0] == 0
+        folders.append(out)
+    results = tmp_path / "results"
+    for measure in ("neuronsim", "svcca"):
+        arguments = (*folders, "--joint", "--measure", measure, "--comparison", "both")
+        code, _, errors = simcore("grid", *arguments, "--out", results / f"{measure}.parquet")
+        assert (code, errors) == (0, [])
+    out = results / "localization.parquet"
+    assert simcore("localize", results, "--out", out)[0] == 0
+    assert "done before" in simcore("localize", results, "--out", out)[1]
+    assert read_results(out)["layer_x"].tolist() == 2 * [0, 1, 2, 3]
+    code, _, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "png")
+    assert code == 0
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["reviews-models.png"]
+
+
+def test_mistakes_of_measures_and_kinds(folders, simcore):
+    orig, out = folders / "orig", folders / "out.parquet"
+
+    def refused(*arguments):
+        return simcore("grid", orig, *arguments, "--out", out)
+
+    check_refused(refused("--measure", "ckaa"), "--measure ckaa", *MEASURES)
+    check_refused(refused("--measure", "rsa", "--kernel", "rbf"), "--kernel", "rsa", "correlation")
+    check_refused(refused("--measure", "svcca", "--truncation", "half"), "--truncation", "share")
+    check_refused(refused("--measure", "svcca", "--truncation", "0"), "--truncation", "count")
+    check_refused(refused("--measure", "attention-js"), "attention-js", "--kind attention")
+    check_refused(refused(orig, orig), "--joint", "3 folders")
+    check_refused(simcore("localize", folders / "none", "--out", out), "none")
+
+
+def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, reviews):
+    checkpoint, results = tmp_path / "ft", tmp_path / "results"
+    code, printed, _ = simcore(
+        "finetune",
+        tiny_bert.path,
+        reviews,
+        *COLUMNS,
+        "--out",
+        checkpoint,
+        "--epochs",
+        5,
+        "--learning-rate",
+        5e-3,
+        "--batch-size",
+        8,
+    )
+    assert code == 0
+    assert "held-out accuracy" in printed
+    arguments = (checkpoint, reviews, *COLUMNS, "--out", results / "t.parquet")
+    assert simcore("truncate", *arguments)[0] == 0
+    assert "done before" in simcore("truncate", *arguments)[1]
+    rows = read_results(results)
+    assert rows["layer_x"].dropna().tolist() == [0, 1, 2, 3]
+    assert rows.loc[rows["layer_x"].isna(), "model_x"].tolist() == [MAJORITY]
+    code, printed, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "svg")
+    assert code == 0
+    assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000
+
+
+def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews, monkeypatch):
+    out = tmp_path / "reps"
+    model = str(tiny_bert.path)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        ((model, reviews), ("--text-column", "'text'", "body, verdict")),
+        ((model, tmp_path / "none.csv"), ("none.csv", "no such file")),
+        ((model, reviews, *COLUMNS, "--split", "dev"), ("--split dev", "heldout")),
+        ((model, reviews, *COLUMNS, "--kind", "sum"), ("--kind sum", "cls")),
+        ((empty, reviews, *COLUMNS), ("empty", "config.json")),
+        ((tmp_path / "none", reviews, *COLUMNS), ("no such folder",)),
+        ((model, reviews, *COLUMNS, "--max-length", "2"), ("--max-length",)),
+        ((model,), ("task",)),
+    ]
+    for arguments, words in cases:
+        check_refused(simcore("extract", *arguments, "--out", out), *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("no-such-model-anywhere", "rt"), ("no-such-model-anywhere", "hub")),
+        (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, imdb")),
+        (("a/b/c", "rt"), ("a/b/c", "folder")),
+        (("not a name!", "rt"), ("not a name!",)),
+    ],
+)
+@pytest.mark.assets
+def test_unknown_names_fail_in_seconds_without_a_hub(
+    tmp_path, simcore, monkeypatch, arguments, words
+):
+    from simlab.models import sources
+    from simlab.tasks import hub
+
+    for module in (hub, sources):
+        monkeypatch.setattr(module, "hub_reachable", lambda: False)
+    started = time.monotonic()
+    check_refused(simcore("finetune", *arguments, "--out", tmp_path / "ft"), *words)
+    assert time.monotonic() - started < 10
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("content", [b"not weights", b"abc", b""])
+def test_a_damaged_model_is_refused(tmp_path, simcore, reviews, file, content):
+    folder = save_tiny_model(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / file).write_bytes(content)
+    out = tmp_path / "reps"
+    result = simcore("extract", folder, reviews, *COLUMNS, "--out", out)
+    check_refused(result, "wanted whole weights", str(folder / file))
+    assert not list(tmp_path.glob("reps*"))
+
+
+def test_mistakes_of_grid_truncate_and_plot(folders, simcore, tiny_bert, reviews):
+    before = {path.name for path in folders.iterdir()}
+    out = folders / "out.parquet"
+    orig = folders / "orig"
+    check_refused(simcore("grid", reviews.parent, orig, "--out", out), "simcore extract")
+    check_refused(simcore("grid", orig, "--estimator", "x", "--out", out), "--estimator", "biased")
+    check_refused(simcore("grid", orig, "--kernel", "x", "--out", out), "--kernel", "rbf")
+    check_refused(simcore("grid", orig, "--bandwidth", "0", "--out", out), "--bandwidth")
+    few = folders / "few"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--heldout-size", 9, "--out", few)
+    assert simcore("extract", *arguments)[0] == 0
+    check_refused(simcore("grid", orig, few, "--out", out), "32 and 9")
+    check_refused(
+        simcore("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"
+    )
+    check_refused(simcore("plot", folders / "none", "--out", folders / "figures"), "none")
+    check_refused(simcore("plot", few, "--out", folders / "figures"), "few")
+    check_refused(simcore("grid", orig, "--no-such-option"), "--no-such-option")
+    assert {path.name for path in folders.iterdir()} == before | {"few"}

@@ -1,0 +1,282 @@
+"""Alignment studies: what is fitted on which rows, how it is stored, resumed and drawn."""
+
+import json
+from dataclasses import replace
+from itertools import permutations
+from shutil import copytree
+
+import numpy as np
+import pytest
+from commandline import check_refused
+from tinymodels import LAYERS
+from tolerance import ALIGNED, FLOAT32_MEASURE
+
+import simcore
+from simcore.align import LinearAligner
+from simlab.errors import UserError
+from simlab.experiments.align_study import StudyOptions, align_study, split_rows
+from simlab.experiments.complexity import nuclear_norm
+from simlab.figures.draw import plot
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.store.files import read_json, write_json
+from simlab.store.results import read_results
+
+LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, tiny_bert, review_task):
+    """Representation folders of three random twins, by kind."""
+    root = tmp_path_factory.mktemp("study")
+
+    def make(kind, count, split):
+        found = []
+        for seed in range(count):
+            folder = root / f"{kind}-{seed}"
+            how = ExtractOptions(kind, split, 64, random_init_seed=seed)
+            extract(tiny_bert, review_task, folder, how, label=f"R[{seed}]", seed=seed)
+            found.append(folder)
+        return found
+
+    return {
+        "cls": make("cls", 3, "train"),
+        "token": make("token", 2, "heldout"),
+        "attention": make("attention", 2, "heldout"),
+    }
+
+
+def value(frame, measure, part, layer, other=None, **columns):
+    wanted = {"measure": measure, "layer_x": layer, **columns}
+    chosen = frame[[json.loads(o)["rows"] == part for o in frame["options"]]]
+    for name, content in wanted.items():
+        chosen = chosen[chosen[name] == content]
+    chosen = chosen[chosen["layer_y"] == (layer if other is None else other)]
+    assert len(chosen) == 1
+    return float(chosen["value"].iloc[0])
+
+
+def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
+    align_study(folders["cls"], tmp_path, LINEAR)
+    frame = read_results(tmp_path)
+    frame = frame[frame["comparison"] == "alignment: ft"]
+    pairs = frame[["model_x", "model_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
+    assert sorted(pairs) == sorted(permutations(("R[0]", "R[1]", "R[2]"), 2))
+    assert len(frame) == 6 * (LAYERS + 1) * 4
+    split = split_rows(load_representations(folders["cls"][0]), LINEAR)
+    assert not set(split.train) & set(split.heldout)
+    assert len(split.heldout) == round(0.4 * 128) == 128 - len(split.train)
+    for i, j in ((0, 1), (1, 0), (2, 1)):
+        mine = {"model_x": f"R[{i}]", "model_y": f"R[{j}]"}
+        x, y = (load_representations(folders["cls"][model]).layers[2] for model in (i, j))
+        aligner = LinearAligner().fit(x[split.train], y[split.train])
+        for part in ("train", "heldout"):
+            rows = getattr(split, part)
+            expected = aligner.errors(x[rows], y[rows])
+            assert value(frame, "alignment-mse", part, 2, **mine) == expected.mse
+            assert value(frame, "alignment-error", part, 2, **mine) == expected.relative
+        assert np.isnan(value(frame, "alignment-error", "heldout", 0, **mine))  # CLS of embeddings
+
+
+def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, folders):
+    options = replace(LINEAR, within=True)
+    align_study(folders["token"][:1], tmp_path, options)
+    frame = read_results(tmp_path)
+    frame = frame[frame["comparison"] == "alignment within: ft"]
+    assert len(frame) == (LAYERS + 1) ** 2 * 4
+    with_itself = [value(frame, "alignment-error", "heldout", i) for i in range(LAYERS + 1)]
+    assert value(frame, "alignment-error", "heldout", 3, 0) > 100 * max(with_itself)
+    assert value(frame, "alignment-error", "heldout", 0, 3) != value(
+        frame, "alignment-error", "heldout", 3, 0
+    )
+
+
+@pytest.mark.parametrize("kind", ["token", "attention"])
+def test_rows_of_one_example_stay_on_one_side(folders, kind):
+    model = load_representations(folders[kind][0])
+    split = split_rows(model, replace(LINEAR, rows=50))
+    assert len(split.train) == len(split.heldout) == 50
+    if kind == "token":
+        examples = np.array([row.split(":")[0] for row in model.ids])
+    else:
+        lengths = model.manifest["lengths"]
+        examples = np.concatenate([np.full(t * t, s) for s, t in enumerate(lengths)])
+    assert not set(examples[split.train]) & set(examples[split.heldout])
+
+
+def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
+    align_study(folders["attention"], tmp_path, LINEAR)
+    frame = read_results(tmp_path)
+    aligned = frame[frame["comparison"] == "alignment: ft"]
+    assert sorted(set(aligned["layer_x"])) == [1, 2, 3]
+    x, y = (load_representations(folder) for folder in folders["attention"])
+    split = split_rows(x, LINEAR)
+    matrices = [np.asarray(simcore.distributed_attention(m.layers[1]), np.float32) for m in (x, y)]
+    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
+    expected = aligner.errors(*(m[split.heldout] for m in matrices))
+    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
+
+
+def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
+    causal = replace(LINEAR, causal=True)
+    align_study(folders["attention"], tmp_path, causal)
+    frame = read_results(tmp_path)
+    x, y = (load_representations(folder) for folder in folders["attention"])
+    layers = [simcore.distributed_attention(m.layers[1], causal=True) for m in (x, y)]
+    matrices = [np.asarray(layer, np.float32) for layer in layers]
+    split = split_rows(x, causal)
+    lengths = np.array(x.manifest["lengths"])
+    assert max(split.train.max(), split.heldout.max()) < sum(lengths * (lengths + 1) // 2)
+    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
+    expected = aligner.errors(*(m[split.heldout] for m in matrices))
+    aligned = frame[frame["comparison"] == "alignment: ft"]
+    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
+    norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
+    assert norms.iloc[0] == nuclear_norm(matrices[0])
+    assert all(json.loads(text)["causal"] for text in frame["options"])
+    assert plot(frame, tmp_path / "figures", ("png",))
+    with pytest.raises(UserError, match=r"--causal: wanted kind attention in .* found cls"):
+        align_study(folders["cls"], tmp_path / "cls", causal)
+    with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
+        align_study(folders["attention"], tmp_path, LINEAR)
+
+
+def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders):
+    align_study(folders["token"], tmp_path, LINEAR)
+    frame = read_results(tmp_path)
+    frame = frame[frame["measure"] == "nuclear-norm"]
+    assert len(frame) == 2 * (LAYERS + 1)
+    rows = load_representations(folders["token"][0]).layers[1].astype(np.float64)
+    rows = rows - rows.mean(0)
+    expected = np.linalg.norm(rows, "nuc") / np.linalg.norm(rows)
+    found = frame[(frame["model_x"] == "R[0]") & (frame["layer_x"] == 1)]["value"].iloc[0]
+    assert found == pytest.approx(expected, rel=FLOAT32_MEASURE)
+    line = np.outer(np.arange(9.0), np.ones(4))
+    assert nuclear_norm(line) == pytest.approx(1)
+    assert np.isnan(nuclear_norm(np.ones((5, 3))))
+
+
+def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
+    options = StudyOptions("ft", ("inn", "mlp"), heldout_share=0.4, epochs=2)
+    align_study(folders["token"], tmp_path / "together", options)
+    align_study(folders["token"], tmp_path / "apart", replace(options, at_once=1))
+    together, apart = (read_results(tmp_path / name) for name in ("together", "apart"))
+    keys = ["measure", "options", "model_x", "model_y", "layer_x"]
+    merged = together.merge(apart, on=keys)
+    assert len(merged) == len(together) == len(apart)
+    assert np.allclose(merged["value_x"], merged["value_y"], rtol=ALIGNED)
+
+
+def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatch):
+    from simlab.experiments import align_study as alignstudy
+
+    calls = []
+    original = alignstudy._Part.__call__
+
+    def interrupted(part):
+        calls.append(part)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return original(part)
+
+    monkeypatch.setattr(alignstudy._Part, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        align_study(folders["cls"], tmp_path, LINEAR)
+    assert len(list(tmp_path.glob("*"))) == 4
+    outcomes = align_study(folders["cls"], tmp_path, LINEAR)
+    assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 5
+    assert len(calls) == 5 + 5
+
+
+def test_the_command_and_its_figures(simcore, tmp_path, folders):
+    results = tmp_path / "results"
+    arguments = ["align-study", *folders["token"], "--out", results, "--name", "pretrained"]
+    arguments += ["--method", "linear", "--method", "cca", "--within"]
+    code, printed, errors = simcore(*arguments)
+    assert (code, errors) == (0, [])
+    assert "10 files" in printed
+    assert "done before" in simcore(*arguments)[1]
+    code, _, errors = simcore(*arguments, "--seed", 3)
+    assert (code, len(errors)) == (2, 1)
+    files = plot(read_results(results), tmp_path / "figures", ("png",))
+    assert {file.stem for file in files} == {
+        "reviews-alignment-token-complexity",
+        "reviews-alignment-token-methods",
+        *(
+            f"reviews-alignment-token-{what}-{method}"
+            for what in ("layers", "within")
+            for method in ("linear", "cca")
+        ),
+    }
+
+
+def test_bad_input_is_named(tmp_path, folders):
+    def refused(text, chosen=folders["cls"], **changes):
+        out = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        with pytest.raises(UserError, match=text):
+            align_study(chosen, out, replace(LINEAR, **changes))
+        assert not list(out.glob("*alignment*"))
+
+    refused("--method conv: wanted one of linear", methods=("conv",))
+    refused("--method: wanted each once, found cca, cca", methods=("cca", "cca"))
+    refused("--heldout-share 1.5: wanted a share", heldout_share=1.5)
+    refused("--rows: wanted at least 1, found 0", rows=0)
+    refused("wanted 2 folders or more, or --within, found 1", folders["cls"][:1])
+    refused("wanted folders with different labels", folders["cls"][:1] * 2)
+    refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
+    refused(
+        r"--heldout-share 0.001: wanted 2 examples or more on each side, found 0 of 128 held out",
+        heldout_share=0.001,
+    )
+    few = r"--method linear: .*cls-0 and .*cls-1: pair 0: X: wanted at least 25 rows .* got"
+    refused(rf"--rows 10, {few} 10$", rows=10)
+    refused(rf"--heldout-share 0.9, {few} 13; .*--limit, --train-size", heldout_share=0.9)
+
+
+@pytest.mark.parametrize("method", ["linear", "cca"])
+def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, folders, method):
+    relabelled = []
+    for folder, label in zip(folders["cls"], ("FT[1]", "FT-1", "FT 1"), strict=True):
+        copied = tmp_path / f"from-{folder.name}"
+        copytree(folder, copied)
+        manifest = read_json(copied / "manifest.json")
+        write_json(copied / "manifest.json", {**manifest, "label": label})
+        relabelled.append(copied)
+    options = replace(LINEAR, methods=(method,))
+    outcomes = align_study(relabelled, tmp_path / "out", options)
+    assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 3 + 6
+    frame = read_results(tmp_path / "out")
+    pairs = set(zip(frame["model_x"], frame["model_y"].fillna(""), strict=True))
+    assert len(pairs) == 3 + 6
+    assert all(o.skipped for o in align_study(relabelled, tmp_path / "out", options))
+
+
+def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simcore):
+    """That version fitted one direction, and its files were named by the labels alone."""
+    align_study(folders["cls"], tmp_path / "new", LINEAR)
+    (written,) = (tmp_path / "new").glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
+    study = tmp_path / "study"
+    old = study / "alignment-ft-linear-cls-R-0-R-1.parquet"
+    study.mkdir()
+    old.write_bytes(written.read_bytes())
+    arguments = ["align-study", *folders["cls"], "--out", study, "--method", "linear"]
+    arguments += ["--heldout-share", 0.4]
+    outcome = simcore(*arguments, "--name", "ft")
+    check_refused(
+        outcome,
+        f"--out {study}",
+        "'ft', found files of an earlier version",
+        old.name,
+        "--overwrite",
+    )
+    assert list(study.iterdir()) == [old]
+    code, _, errors = simcore(*arguments, "--name", "another")
+    assert (code, errors) == (0, [])
+    code, _, errors = simcore(*arguments, "--name", "ft", "--overwrite")
+    assert (code, errors) == (0, [])
+    assert not old.exists()
+    names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert names <= {path.name for path in study.iterdir()}
+    # Another method of the same study joins those that are there.
+    code, _, errors = simcore(*arguments, "--name", "ft", "--method", "cca")
+    assert (code, errors) == (0, [])

@@ -1,0 +1,46 @@
+"""The freezing study: every way with every seed, resumed, and refused before it trains."""
+
+import pytest
+from tinymodels import COLUMNS
+
+from simlab.experiments.freeze_study import freeze_study
+from simlab.store.results import FREEZING, read_results
+
+
+def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simcore):
+    arguments = ["freeze-study", tiny_bert.path, reviews, *COLUMNS, "--out", tmp_path / "study"]
+    arguments += ["--max-steps", 4, "--batch-size", 8, "--seeds", "3,1"]
+    arguments += ["--bottom", 2, "--top", 1]
+    code, printed, errors = simcore(*arguments)
+    assert (code, errors) == (0, [])
+    assert "trained parameters" in printed
+    frame = read_results(tmp_path / "study" / "results")
+    assert set(frame["comparison"]) == {FREEZING}
+    values = frame.pivot(index=["model_x", "seed_x"], columns="measure", values="value")
+    assert list(dict.fromkeys(frame["model_x"])) == ["none", "top:1", "bottom:2"]
+    assert set(frame["seed_x"]) == {1, 3}
+    trained = values["trained parameters"].groupby("model_x").first()
+    assert trained["none"] > trained["top:1"] > trained["bottom:2"]
+    assert (values["seconds per step"] > 0).all()
+    assert values["accuracy"].between(0, 1).all()
+    assert (tmp_path / "study" / "results" / "freezing.csv").read_text().count("\n") == 4
+    assert (tmp_path / "study" / "figures" / "reviews-freezing.png").is_file()
+    code, printed, _ = simcore(*arguments)
+    assert code == 0
+    assert printed.count("done before") == 6
+
+
+def test_freeze_study_refuses_before_it_trains(tmp_path, tiny_bert, reviews, simcore):
+    out = tmp_path / "study"
+    code, _, errors = simcore(
+        "freeze-study", tiny_bert.path, reviews, *COLUMNS, "--bottom", 4, "--out", out
+    )
+    assert (code, len(errors)) == (2, 1)
+    assert "--freeze bottom:4" in errors[0]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("field", ["freeze", "seed"])
+def test_what_the_study_varies_is_no_field_to_set(tmp_path, tiny_bert, review_task, field):
+    with pytest.raises(TypeError, match="wanted bottom, top and seeds in place of freeze and seed"):
+        freeze_study(tiny_bert, review_task, tmp_path, **{field: 1})

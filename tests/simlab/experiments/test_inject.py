@@ -1,0 +1,269 @@
+"""Injection: a model with its own states is itself, and maps see training examples alone."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
+
+from simlab.errors import UserError
+from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
+from simlab.figures.draw import plot
+from simlab.models.batches import batches, encode
+from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.store.results import METHODS, read_results
+from simlab.tasks import Examples, Task
+
+# One architecture of each way to pass states: keyword or position, tuple or tensor, shared
+# weights, time first, a module after the first layer.
+SHAPES = ("bert", "albert", "mpnet", "deberta-v2", "distilbert")
+
+
+def save_classifier(folder, architecture, task, seed=5):
+    """A checkpoint of random weights, large enough to tell inputs apart, with a head."""
+    source = resolve(str(save_tiny_model(folder, architecture)))
+    model = load_classifier(source, task, seed=seed, random_init=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(5)
+    model.save_pretrained(folder)
+    return resolve(str(folder))
+
+
+@pytest.fixture(scope="module")
+def pair_of_models(tmp_path_factory, review_task):
+    folder = tmp_path_factory.mktemp("inject")
+    return [save_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
+
+
+def first_batch(source, task):
+    tokenizer = load_tokenizer(source)
+    return next(batches(tokenizer, encode(tokenizer, task.heldout, 64), 8, "cpu"))[1]
+
+
+@pytest.mark.parametrize(
+    "architecture,tokens", [("bert", "all"), *((architecture, "cls") for architecture in SHAPES)]
+)
+def test_a_model_with_its_own_states_is_itself_exactly(tmp_path, review_task, architecture, tokens):
+    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    for layer in range(LAYERS + 1):
+        options = InjectOptions(layer, ("itself", "identity"), tokens)
+        pair = InjectionPair(source, source, review_task, options)
+        itself, identity = pair.rows("A", "A")
+        assert itself.value == identity.value
+        with torch.no_grad():
+            _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
+            logits = pair._logits("identity", own, batch)
+            assert torch.equal(logits, pair.b(**batch).logits)
+            assert not torch.equal(logits, pair._logits("identity", own + 1, batch))
+
+
+def test_a_decoder_reads_its_last_token(tmp_path, review_task):
+    folder = save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))
+    load_classifier(resolve(str(folder)), review_task, seed=3).save_pretrained(folder)
+    source = resolve(str(folder))
+    rows = InjectionPair(
+        source, source, review_task, InjectOptions(1, ("itself", "identity"), max_length=64)
+    ).rows("A", "A")
+    assert rows[0].value == rows[1].value
+
+
+def test_itself_is_the_metric_of_the_model(pair_of_models, review_task):
+    b = pair_of_models[1]
+    logits = predict_logits(load_classifier(b), load_tokenizer(b), review_task.heldout, 128)
+    pair = InjectionPair(*pair_of_models, review_task, InjectOptions(methods=("itself",)))
+    (row,) = pair.rows("A", "B")
+    expected = review_task.score(predictions_of(logits, review_task), review_task.heldout.labels)
+    assert (row.value, row.n, row.layer_x, row.measure) == (expected, 32, LAYERS, "accuracy")
+
+
+def test_states_of_a_go_through_the_rest_of_b(pair_of_models, review_task):
+    a, b = (load_classifier(source) for source in pair_of_models)
+    batch = first_batch(pair_of_models[0], review_task)
+    with torch.no_grad():
+        last = layer_states(a, batch)[-1]
+        with replaced_states(b, LAYERS, lambda _: last):
+            injected = b(**batch).logits
+        assert torch.equal(injected, apply_head(b, last, batch["attention_mask"]))
+        middle = layer_states(a, batch)[1]
+        with replaced_states(b, 1, lambda _: middle):
+            injected = b(**batch).logits
+        # The model that has A's embeddings and first layer, and B's others, does the same.
+        mixed = load_classifier(pair_of_models[1])
+        mixed.bert.embeddings.load_state_dict(a.bert.embeddings.state_dict())
+        mixed.bert.encoder.layer[0].load_state_dict(a.bert.encoder.layer[0].state_dict())
+        assert torch.equal(injected, mixed(**batch).logits)
+        assert not torch.equal(injected, b(**batch).logits)  # and B is itself again afterwards
+
+
+def test_only_the_classifier_token_is_replaced(pair_of_models, review_task):
+    options = InjectOptions(1, ("identity",), "cls")
+    pair = InjectionPair(*pair_of_models, review_task, options)
+    seen = []
+    with torch.no_grad():
+        _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
+        before = layer_states(pair.b, batch)[1]
+
+        def change(states):
+            changed = states.clone()
+            changed[pair._places(pair.b, batch)] = own
+            seen.append(changed)
+            return changed
+
+        with replaced_states(pair.b, 1, change):
+            pair.b(**batch)
+    assert torch.equal(seen[0][:, 0], own)
+    assert torch.equal(seen[0][:, 1:], before[:, 1:])
+
+
+def test_maps_are_fitted_on_training_examples_only(pair_of_models, review_task):
+    other = Examples(
+        review_task.heldout.ids, ("a dull film",) * 32, None, 1 - review_task.heldout.labels
+    )
+    changed = Task(review_task.name, review_task.train, other, review_task.label_names)
+    options = InjectOptions(2, ("linear", "cca", "inn"), fit_size=100, epochs=2)
+    maps = [
+        InjectionPair(*pair_of_models, task, options)._fit()[0] for task in (review_task, changed)
+    ]
+    x = torch.randn(5, 24)
+    for method in options.methods:
+        assert torch.equal(maps[0][method].transform(x), maps[1][method].transform(x))
+    fewer = Task("t", review_task.train.head(90), review_task.heldout, review_task.label_names)
+    fitted = InjectionPair(*pair_of_models, fewer, options)._fit()[0]["linear"]
+    assert not torch.equal(maps[0]["linear"].transform(x), fitted.transform(x))
+
+
+def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, review_task):
+    """B is A with its last output scaled: the fitted map brings A's states to B's."""
+    a = pair_of_models[0]
+    model = load_classifier(a)
+    with torch.no_grad():
+        norm = model.bert.encoder.layer[-1].output.LayerNorm
+        norm.weight.mul_(-3)
+        norm.bias.add_(1)
+    save_tiny_model(tmp_path / "b")
+    model.save_pretrained(tmp_path / "b")
+    options = InjectOptions(LAYERS, ("itself", "linear", "identity"), "all", fit_size=100)
+    pair = InjectionPair(a, resolve(str(tmp_path / "b")), review_task, options)
+    aligners, _ = pair._fit()
+    with torch.no_grad():
+        _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
+        whole = pair.b(**batch).logits
+        mapped = pair._logits("linear", aligners["linear"].transform(own), batch)
+        raw = pair._logits("identity", own, batch)
+    assert (mapped - whole).abs().max() < 0.01 * (raw - whole).abs().max()
+
+
+def test_the_command_writes_a_row_for_every_method(simcore, tmp_path, pair_of_models, reviews):
+    out = tmp_path / "injection.parquet"
+    a, b = (source.path for source in pair_of_models)
+    arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 2, "--label-a", "A"]
+    code, _, errors = simcore(*arguments, "--layer", 2)
+    assert (code, errors) == (0, [])
+    frame = read_results(out)
+    methods = [json.loads(text)["method"] for text in frame["options"]]
+    assert tuple(methods) == TABLE_5
+    assert set(METHODS) - set(TABLE_5) == {"svcca"}
+    assert set(frame["comparison"]) == {"injection"}
+    assert (set(frame["model_x"]), set(frame["model_y"])) == ({"A"}, {str(b)})
+    assert (set(frame["layer_x"]), set(frame["kind"]), set(frame["n"])) == ({2}, {"cls"}, {32})
+    assert frame["value"].between(0, 1).all()
+    assert "done before" in simcore(*arguments, "--layer", 2)[1]
+    code, _, errors = simcore(*arguments, "--layer", 1)
+    assert code == 2
+    assert len(errors) == 1
+
+
+def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
+    a, b = pair_of_models
+    out = tmp_path / "r.parquet"
+
+    def refused(text, *sources, **options):
+        with pytest.raises(UserError, match=text):
+            inject(*(sources or (a, b)), review_task, out, InjectOptions(**options))
+        assert not out.exists()
+
+    refused(r"--method conv: wanted one of itself, identity", methods=("conv",))
+    refused(r"--method: wanted each once, found cca, cca", methods=("cca", "cca"))
+    refused(r"--tokens some: wanted cls or all", tokens="some")
+    refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
+    refused(r"--layer -1: wanted 0 to 3", layer=-1)
+    refused(r"--fit-size: wanted at least 1, found 0", fit_size=0)
+    refused(r"--fit-size 10, --method linear: X: wanted at least 25 rows.*got 10", fit_size=10)
+    bare = resolve(str(save_tiny_model(tmp_path / "bare")))
+    refused(r"wanted a checkpoint with a head", a, bare)
+    other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
+    refused(r"--tokens all: wanted models that cut texts", other, b, layer=1, tokens="all")
+
+
+def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
+    simcore, tmp_path, pair_of_models, reviews
+):
+    """At the embedding output the classifier token is the same vector in every text."""
+    out = tmp_path / "injection.parquet"
+    a, b = (source.path for source in pair_of_models)
+    arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 1, "--layer", 0]
+    note = (
+        "note: cca, pwcca: no value at layer 0: X: wanted rows that differ, got equal ones "
+        "(X is states of A, Y of B)"
+    )
+    for state in ("s)", "done before"):
+        code, printed, errors = simcore(*arguments)
+        assert (code, errors) == (0, [note])
+        assert state in printed
+    frame = read_results(out)
+    stored = [json.loads(text) for text in frame["options"]]
+    assert tuple(options["method"] for options in stored) == TABLE_5
+    values = {o["method"]: value for o, value in zip(stored, frame["value"], strict=True)}
+    reasons = {o["method"]: o["undefined"] for o in stored if "undefined" in o}
+    assert reasons == dict.fromkeys(("cca", "pwcca"), note.partition("layer 0: ")[2])
+    assert {method for method, value in values.items() if np.isnan(value)} == set(reasons)
+    assert values["itself"] == values["linear"]  # the mean of B's states is what they all are
+    (figure,) = plot(frame, tmp_path / "figures", ("png",))
+    assert figure.stem == "reviews-injection"
+
+
+def test_too_few_training_rows_name_their_option(tmp_path, pair_of_models, review_task):
+    few = Task("t", review_task.train.head(10), review_task.heldout, review_task.label_names)
+    out = tmp_path / "r.parquet"
+    with pytest.raises(UserError, match=r"--train-size 10, --method cca: X: wanted at least"):
+        inject(*pair_of_models, few, out, InjectOptions(2, ("itself", "cca")))
+    assert not out.exists()
+
+
+def test_a_loss_that_becomes_nan_is_a_note(pair_of_models, review_task, capfd, monkeypatch):
+    from simcore.align import _training
+
+    monkeypatch.setattr(_training, "rate", lambda *_: 1e38)
+    options = InjectOptions(2, ("itself", "inn"), fit_size=100, epochs=2)
+    _, inn = InjectionPair(*pair_of_models, review_task, options).rows("A", "B")
+    assert 0 <= inn.value <= 1
+    assert "note: INNAligner: the loss became NaN or infinite" in capfd.readouterr().err
+
+
+def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_task):
+    from transformers import AutoModel
+
+    wide = save_tiny_model(tmp_path / "wide")
+    config = tiny_config("bert", load_tokenizer(resolve(str(wide))).vocab_size)
+    config.hidden_size = 32
+    AutoModel.from_config(config).save_pretrained(wide)
+    source, b = resolve(str(wide)), pair_of_models[1]
+    pair = InjectionPair(source, b, review_task, InjectOptions(2, epochs=1))
+    assert [json.loads(row.options)["method"] for row in pair.rows("A", "B")] == [
+        name for name in TABLE_5 if name not in ("identity", "inn")
+    ]
+    with pytest.raises(UserError, match="--method inn: wanted models of one width, found 32 and"):
+        InjectionPair(source, b, review_task, InjectOptions(2, ("inn",)))
+
+
+def test_random_labels_are_drawn_from_the_training_labels(pair_of_models, review_task):
+    options = InjectOptions(methods=("random-labels",), seed=4)
+    (row,) = InjectionPair(*pair_of_models, review_task, options).rows("A", "B")
+    drawn = np.random.default_rng(4).choice(review_task.train.labels, 32)
+    assert row.value == review_task.score(drawn, review_task.heldout.labels)

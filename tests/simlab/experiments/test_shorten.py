@@ -1,0 +1,162 @@
+"""Exported first layers: ordinary checkpoints with the logits of the truncated model."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tinyclassifiers import choice_task, save_classifier
+from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
+from tolerance import assert_same_forward
+
+from simlab.errors import UserError
+from simlab.experiments.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
+from simlab.experiments.shorten import measure_checkpoint, shorten
+from simlab.experiments.truncate import TruncationOptions, cut_model
+from simlab.models import batches
+from simlab.models.evaluate import predict_logits
+from simlab.models.heads import HeadRecipe
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.results import to_frame
+from simlab.tasks import Task
+
+KEPT = 2
+UNTUNED = TruncationOptions()
+TUNED = TruncationOptions(("tuned",), recipe=HeadRecipe(most_steps=10, steps_between=5))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task, architecture):
+    from transformers import AutoModelForSequenceClassification
+
+    source = save_classifier(tmp_path / "ft", architecture, review_task)
+    shorten(source.path, review_task, KEPT, tmp_path / "short", max_length=64)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
+    assert model.config.num_hidden_layers == KEPT
+    found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
+    wanted = cut_model(source, review_task, 64, "untuned", UNTUNED).logits
+    assert np.array_equal(found, wanted[KEPT])
+    assert not np.allclose(found, wanted[LAYERS])
+
+
+def test_a_trained_head_goes_along(tmp_path, review_task):
+    from transformers import AutoModelForSequenceClassification
+
+    source = save_classifier(tmp_path / "ft", "bert", review_task)
+    shorten(source.path, review_task, KEPT, tmp_path / "short", TUNED, max_length=64)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "short").eval()
+    found = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
+    wanted = cut_model(source, review_task, 64, "tuned", TUNED).logits[KEPT]
+    assert_same_forward(found, wanted)
+    untuned = cut_model(source, review_task, 64, "untuned", UNTUNED).logits[KEPT]
+    assert not np.allclose(found, untuned)
+
+
+def test_the_tokenizer_is_that_of_the_model_before_fine_tuning(tmp_path, review_task):
+    source = save_classifier(tmp_path / "ft", "bert", review_task)
+    original = save_tiny_decoder(tmp_path / "original", list(review_task.train.texts))
+    options = replace(TUNED, modes=("tuned-orig",), original=str(original))
+    shorten(source.path, review_task, KEPT, tmp_path / "short", options, max_length=64)
+    short = resolve(str(tmp_path / "short"))
+    found = predict_logits(load_classifier(short), load_tokenizer(short), review_task.heldout, 64)
+    wanted = cut_model(source, review_task, 64, "tuned-orig", options).logits[KEPT]
+    assert_same_forward(found, wanted)
+
+
+def test_multiple_choice(tmp_path):
+    from transformers import AutoModelForMultipleChoice
+
+    task = choice_task()
+    source = save_classifier(tmp_path / "ft", "bert", task)
+    shorten(source.path, task, 1, tmp_path / "short", max_length=64)
+    model = AutoModelForMultipleChoice.from_pretrained(tmp_path / "short").eval()
+    model.config.num_labels = 3
+    found = predict_logits(model, load_tokenizer(source), task.heldout, 64)
+    assert np.array_equal(found, cut_model(source, task, 64, "untuned", UNTUNED).logits[1])
+
+
+def test_the_command_prints_both_models_and_refuses_mistakes(
+    tmp_path, simcore, review_task, reviews
+):
+    source = save_classifier(tmp_path / "ft", "bert", review_task)
+    short, other = tmp_path / "short", tmp_path / "other"
+    start = ("truncate", source.path, reviews, *COLUMNS, "--export")
+    code, printed, _ = simcore(*start, KEPT, short)
+    assert code == 0
+    for word in ("layers", "parameters", "MB", "ms per example", "accuracy"):
+        assert word in printed
+    assert "done before" in simcore(*start, KEPT, short)[1]
+    before = {file: file.stat().st_mtime_ns for file in short.iterdir()}
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    encoder = save_tiny_model(tmp_path / "encoder")
+    cases = [
+        ((*start, 0, tmp_path / "new"), "--export 0: wanted 1 to 3 layers"),
+        ((*start, 4, tmp_path / "new"), "--export 4: wanted 1 to 3 layers"),
+        ((*start, 1, short), f"--export {short}: wanted a new folder"),
+        ((*start, 1, other), f"--export {other}: wanted a new folder"),
+        ((*start, 1, tmp_path / "new", "--mode", "tuned", "--mode", "untuned"), "one --mode"),
+        (("truncate", encoder, *start[2:], 1, tmp_path / "new"), "simcore finetune"),
+    ]
+    for arguments, message in cases:
+        code, _, errors = simcore(*arguments)
+        assert code == 2
+        assert len(errors) == 1
+        assert message in errors[0]
+    assert {file: file.stat().st_mtime_ns for file in short.iterdir()} == before
+    assert [file.name for file in other.iterdir()] == ["notes.txt"]
+    assert not list(tmp_path.glob("new*"))
+
+
+def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
+    assert fewest_layers([0.9, 0.5, 0.79, 0.8, 0.82], 0.82 - 0.03) == 2
+    assert fewest_layers([0.9, 0.7, 0.8], 0.8 - 0.1) == 1  # 0.8 - 0.1 is more than 0.7
+    assert fewest_layers([0.9, 0.5, 0.6], 0.7) is None  # the embedding output is no model
+    truth = review_task.heldout.labels
+    whole = np.eye(2)[truth]
+    order = np.random.default_rng(0).permutation(len(truth))
+    one = whole.copy()
+    one[order[16:]] = 1 - one[order[16:]]  # right on the half that chooses, wrong on the other
+    rows = advice_rows(
+        np.stack([whole, 1 - whole, one, whole]),
+        whole,
+        review_task,
+        0.0,
+        "untuned",
+        label="FT",
+        seed=1,
+    )
+    assert [(row.layer_x, row.value, row.n) for row in rows] == [(3, 1.0, 16), (2, 0.0, 16)]
+    (line,) = describe_advice(to_frame(rows))
+    assert "2 of 3 layers" in line
+    assert "0.000, the whole model 1.000 (n = 16)" in line
+    none = advice_rows(
+        np.stack([whole, 1 - whole]), whole, review_task, 0.1, "tuned", label="FT", seed=1
+    )
+    assert describe_advice(to_frame(none)) == [
+        "FT, tuned: no number of layers is within 0.1 of the whole model"
+    ]
+
+
+def test_too_few_rows_to_halve_name_their_option(review_task):
+    few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
+    with pytest.raises(UserError, match="--heldout-size 3: wanted at least 4 rows for --advise"):
+        check_tolerance(0.1, few)
+
+
+def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    quick = batches.per_example
+
+    def slow(columns):
+        time.sleep(5)
+        return quick(columns)
+
+    monkeypatch.setattr(batches, "per_example", slow)
+    found = measure_checkpoint(source.path, review_task, 64)
+    assert 0 < found.ms_per_example * len(review_task.heldout) < 4000
+    logits = predict_logits(
+        load_classifier(source), load_tokenizer(source), review_task.heldout, 64
+    )
+    assert found.value == review_task.score(logits.argmax(axis=1), review_task.heldout.labels)

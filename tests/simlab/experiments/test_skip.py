@@ -1,0 +1,182 @@
+"""Skipped spans: the sweep gives what models without those layers give, for every architecture."""
+
+import numpy as np
+import pytest
+import torch
+from tinyclassifiers import batch_of, choice_task, save_classifier
+from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
+from tolerance import CHANGE, assert_same_forward
+
+from simlab.errors import UserError
+from simlab.experiments.shorten import keep_layers
+from simlab.experiments.skip import (
+    EMPTY,
+    all_skip_logits,
+    loop_evaluations,
+    plan_skip,
+    skip_logits,
+    spans,
+    sweep_evaluations,
+)
+from simlab.figures.draw import plot
+from simlab.figures.skipping import plot_skipping
+from simlab.models.chain import LayerChain
+from simlab.models.evaluate import predict_logits
+from simlab.models.families import family_of
+from simlab.models.load import load_classifier, load_tokenizer, random_twin
+from simlab.models.states import apply_head, layer_states
+from simlab.store.results import SKIPPING, read_results
+
+BATCH = 6
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def loaded(request, tmp_path_factory, review_task):
+    folder = tmp_path_factory.mktemp("models") / request.param
+    source = save_classifier(folder, request.param, review_task)
+    return load_classifier(source), batch_of(source, review_task, BATCH)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, review_task):
+    return save_classifier(tmp_path_factory.mktemp("models") / "bert", "bert", review_task)
+
+
+def logits_without(model, span, batch):
+    """What a model built without the layers of `span` says."""
+    kept = [layer for layer in range(LAYERS) if not span[0] <= layer < span[1]]
+    if not kept:  # no layers at all, which some architectures cannot be built with
+        embedded = layer_states(model, batch)[0]
+        return apply_head(model, embedded, batch["attention_mask"])
+    shorter = keep_layers(model, kept)
+    shorter.config.use_cache = False  # decoders number the entries of their cache
+    return shorter(**batch).logits
+
+
+@pytest.mark.parametrize("states_per_call", [1, 2, 99])
+def test_every_span_is_a_model_without_its_layers(loaded, states_per_call):
+    model, batch = loaded
+    with torch.inference_mode():
+        whole = model(**batch).logits
+        chain = LayerChain(model, batch)
+        found = skip_logits(chain, states_per_call)
+        assert list(found) == [EMPTY] + [span for span in found if span != EMPTY]
+        assert set(found) == set(spans(LAYERS))
+        assert torch.equal(found[EMPTY], whole)
+        for span in spans(LAYERS)[1:]:
+            wanted = logits_without(model, span, batch)
+            assert_same_forward(found[span], wanted)
+            assert (found[span] - whole).abs().max() > CHANGE
+        assert torch.equal(model(**batch).logits, whole)  # the layers are back
+    different = {tuple(logits.flatten().tolist()) for logits in found.values()}
+    shared = model.config.model_type == "albert"  # only how many are left matters
+    assert len(different) == (LAYERS + 1 if shared else len(found))
+
+
+def test_multiple_choice(tmp_path):
+    task = choice_task()
+    source = save_classifier(tmp_path / "bert", "bert", task)
+    model, batch = load_classifier(source), batch_of(source, task, 4)
+    with torch.inference_mode():
+        found = skip_logits(LayerChain(model, batch), 2)
+        for span, logits in found.items():
+            wanted = logits_without(model, span, batch)
+            assert logits.shape == (4, 3)
+            assert_same_forward(logits, wanted)
+
+
+@pytest.mark.parametrize(("layers", "sweep", "loop"), [(1, 1, 1), (6, 41, 76), (12, 298, 584)])
+@pytest.mark.parametrize("states_per_call", [1, 4, 99])
+def test_layers_that_really_run(
+    tmp_path, review_task, source, layers, sweep, loop, states_per_call
+):
+    from transformers import AutoModelForSequenceClassification
+
+    config = tiny_config("bert")
+    config.num_hidden_layers = layers
+    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
+    batch = batch_of(source, review_task, 2)
+    rows = []
+    for layer in family_of(model).layers(model):  # stand-ins for a layer do not reach its inside
+        layer.attention.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    with torch.inference_mode():
+        skip_logits(LayerChain(model, batch), states_per_call)
+    assert sum(rows) / 2 == sweep == sweep_evaluations(layers)
+    lengths = [layers - (end - start) for start, end in spans(layers)]
+    assert sum(lengths) == loop == loop_evaluations(layers)
+    if states_per_call == 99:  # one batch for each layer, and the model's own pass
+        assert len(rows) == max(layers, 2 * layers - 1)
+
+
+def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, review_task):
+    model = load_classifier(source)
+    found = all_skip_logits(source, review_task, 64)
+    own = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
+    assert np.array_equal(found[EMPTY], own)
+    batch = batch_of(source, review_task, 8)
+    ample = plan_skip(model, LAYERS, batch, 2**40)
+    assert (ample.examples, ample.states) == (8, 3)
+    limit = 400_000
+    tight = plan_skip(model, LAYERS, batch, limit)
+    assert tight.examples < 8
+    again = all_skip_logits(source, review_task, 64, max_memory=limit)
+    for span, logits in found.items():
+        assert_same_forward(again[span], logits)
+    with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
+        all_skip_logits(source, review_task, 64, max_memory=1000)
+
+
+def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
+    monkeypatch.setattr("simcore.free_memory", lambda device: 4000)
+    with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
+        all_skip_logits(source, review_task, 64)
+
+
+def test_what_lies_between_layers_is_refused(source, review_task):
+    from transformers import AutoModelForSequenceClassification
+
+    config = tiny_config("deberta-v2")
+    config.conv_kernel_size = 3
+    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
+    batch = batch_of(source, review_task)
+    with pytest.raises(UserError, match="what layer 1 gives is changed before layer 2"):
+        LayerChain(model, batch)
+
+
+def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, reviews, review_task):
+    out = tmp_path / "results" / "skip.parquet"
+    arguments = ("skip", source.path, reviews, *COLUMNS, "--label", "FT[1]", "--seed", 1)
+    assert simcore(*arguments, "--out", out)[0] == 0
+    assert "done before" in simcore(*arguments, "--out", out, "--max-memory", "1e9")[1]
+    frame = read_results(out)
+    assert set(frame["comparison"]) == {SKIPPING}
+    assert list(zip(frame["layer_x"], frame["layer_y"], strict=True)) == spans(LAYERS)
+    own = predict_logits(
+        load_classifier(source), load_tokenizer(source), review_task.heldout, 64
+    ).argmax(1)
+    assert frame["value"][0] == review_task.score(own, review_task.heldout.labels)
+    files = plot(frame, tmp_path / "figures", ("png",))
+    assert [file.name for file in files] == ["reviews-skipping.png"]
+    axis = plot_skipping(frame).axes[0]
+    image = axis.images[0].get_array().filled(np.nan)
+    for row in frame[frame["layer_y"] > 0].itertuples():
+        assert image[row.layer_x, row.layer_y - 1] == row.value
+    assert np.isnan(image[np.tril_indices(LAYERS, -1)]).all()
+
+
+def test_mistakes(tmp_path, simcore, source, reviews):
+    out = tmp_path / "out.parquet"
+    encoder = save_tiny_model(tmp_path / "encoder")
+    three = tmp_path / "three.csv"
+    three.write_text("body,verdict\n" + "".join(f"the film {i},{i % 3}\n" for i in range(30)))
+    cases = [
+        ((encoder, reviews), "wanted a checkpoint written by `simcore finetune`"),
+        ((source.path, three), "wanted a head with 3 outputs, found 2"),
+        ((source.path, reviews, "--max-memory", "10"), "--max-memory"),
+    ]
+    for arguments, message in cases:
+        code, _, errors = simcore("skip", *arguments, *COLUMNS, "--out", out)
+        assert code == 2
+        assert len(errors) == 1
+        assert message in errors[0]
+    assert not list(tmp_path.glob("*out.parquet*"))

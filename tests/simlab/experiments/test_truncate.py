@@ -1,0 +1,197 @@
+"""Truncation: untuned, tuned and tuned-orig, from the command to the figure."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tinyclassifiers import choice_task, save_classifier
+from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
+from tolerance import assert_same_forward
+
+from simlab.errors import UserError
+from simlab.experiments.truncate import (
+    MODES,
+    TruncationOptions,
+    cut_model,
+    original_of,
+    truncation_rows,
+)
+from simlab.figures.draw import plot
+from simlab.figures.truncation import plot_truncation
+from simlab.models.batches import batches, encode
+from simlab.models.evaluate import predict_logits
+from simlab.models.heads import HeadRecipe
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.models.states import apply_head
+from simlab.store.files import write_json
+from simlab.store.results import TRUNCATIONS, read_results
+from simlab.tasks import TaskOptions, load_task
+from simlab.tasks.splits import EVALUATION
+
+QUICK = HeadRecipe(most_steps=10, steps_between=5)
+OPTIONS = TruncationOptions(recipe=QUICK)
+
+
+def truncated_logits(source, task, max_length):
+    return cut_model(source, task, max_length, "untuned", OPTIONS).logits
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_last_layer_equals_the_model_exactly(tmp_path, review_task, architecture):
+    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    logits = truncated_logits(source, review_task, 64)
+    whole = predict_logits(load_classifier(source), load_tokenizer(source), review_task.heldout, 64)
+    assert logits.shape == (LAYERS + 1, 32, 2)
+    assert np.array_equal(logits[-1], whole)
+    assert not np.allclose(logits[-2], whole)
+
+
+def test_bert_head_is_pooler_dropout_classifier(tmp_path, review_task):
+    import torch
+
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    model, tokenizer = load_classifier(source), load_tokenizer(source)
+    _, batch = next(batches(tokenizer, encode(tokenizer, review_task.heldout, 64), 8, "cpu"))
+    with torch.inference_mode():
+        for states in model(**batch, output_hidden_states=True).hidden_states:
+            by_hand = model.classifier(model.bert.pooler(states))
+            assert torch.equal(apply_head(model, states, batch["attention_mask"]), by_hand)
+        assert torch.equal(model(**batch).logits, by_hand)  # the blocks are back in place
+
+
+@pytest.mark.assets
+def test_real_minilm_rows(tmp_path, minilm):
+    task = load_task("rt", TaskOptions(train_size=1, heldout_size=48))
+    folder = tmp_path / "checkpoint"
+    load_classifier(minilm, task, seed=1).save_pretrained(folder)
+    load_tokenizer(minilm).save_pretrained(folder)
+    rows = truncation_rows(resolve(str(folder)), task, 64, label="FT[1]", seed=1)
+    whole = predict_logits(
+        load_classifier(resolve(str(folder))), load_tokenizer(minilm), task.heldout, 64
+    )
+    assert [row.layer_x for row in rows] == list(range(7))
+    assert rows[-1].value == task.score(whole.argmax(axis=1), task.heldout.labels)
+
+
+def test_a_head_of_another_size_is_refused(tmp_path, review_task):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    table = tmp_path / "three.csv"
+    table.write_text("text,label\n" + "".join(f"the film {i},{i % 3}\n" for i in range(30)))
+    for mode in ("untuned", "tuned"):
+        with pytest.raises(UserError, match="wanted a head with 3 outputs, found 2"):
+            cut_model(source, load_task(str(table)), 64, mode, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, review_task, tiny_bert):
+    """A checkpoint that says what it was fine-tuned from."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "ft"
+    source = save_classifier(folder, "bert", review_task)
+    write_json(folder / EVALUATION, {"model": str(tiny_bert.path)})
+    return source
+
+
+def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_task):
+    recipe = HeadRecipe(most_steps=200, steps_between=20, batch_size=16)
+    tuned = cut_model(checkpoint, review_task, 64, "tuned", TruncationOptions(recipe=recipe))
+    untuned = truncated_logits(checkpoint, review_task, 64)
+    truth = review_task.heldout.labels
+    better = [(logits.argmax(1) == truth).mean() for logits in tuned.logits]
+    before = [(logits.argmax(1) == truth).mean() for logits in untuned]
+    assert tuned.logits.shape == untuned.shape == (LAYERS + 1, 32, 2)
+    assert max(better[1:]) > max(before[1:])
+    still = TruncationOptions(recipe=HeadRecipe(most_steps=1, learning_rate=0.0))
+    start = cut_model(checkpoint, review_task, 64, "tuned", still).logits
+    assert_same_forward(start, untuned)
+
+
+def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
+    still = HeadRecipe(most_steps=1, learning_rate=0.0, seed=3)
+    options = TruncationOptions(recipe=still)
+    found = cut_model(checkpoint, review_task, 64, "tuned-orig", options).logits
+    fresh = load_classifier(tiny_bert, review_task, seed=3)
+    wanted = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
+    assert_same_forward(found[-1], wanted)
+
+
+def test_vectors_have_to_fit_into_what_simcore_finds_free(checkpoint, review_task, monkeypatch):
+    monkeypatch.setattr("simcore.free_memory", lambda: 4000)
+    with pytest.raises(UserError, match=r"--train-size: .* found [\d,]+ bytes .* and 4,000 bytes"):
+        truncate(checkpoint, review_task, 64, "tuned", OPTIONS)
+
+
+@pytest.mark.parametrize("kind", ["regression", "pair", "choices"])
+def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
+    if kind == "choices":
+        task = choice_task()
+    else:
+        table = tmp_path / "table.csv"
+        labels = [i % 2 if kind == "pair" else i / 8 for i in range(40)]
+        words = [f"{FILLER[i % 12]} {BAD[i % 5]},{GOOD[i % 4 + 1]}" for i in range(40)]
+        rows = [f"{text},{label}" for text, label in zip(words, labels, strict=True)]
+        table.write_text("text,pair,label\n" + "\n".join(rows))
+        task = load_task(str(table), TaskOptions(pair_column="pair"))
+    source = save_classifier(tmp_path / "ft", "bert", task)
+    options = TruncationOptions(MODES, str(tiny_bert.path), recipe=QUICK)
+    rows = truncation_rows(source, task, 64, options, label="FT", seed=None)
+    assert [(row.comparison, row.layer_x) for row in rows] == [
+        (name, layer) for name in TRUNCATIONS.values() for layer in range(LAYERS + 1)
+    ]
+    assert {row.measure for row in rows} == {task.metric}
+    # The classifier token is the same in every text before the first layer: no rank correlation.
+    undefined = [np.isnan(row.value) for row in rows]
+    assert undefined == [kind == "regression" and row.layer_x == 0 for row in rows]
+    whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
+    assert np.array_equal(truncated_logits(source, task, 64)[-1], whole)
+
+
+def test_a_model_of_random_weights_has_no_original(tmp_path, tiny_bert):
+    evaluation = {"model": str(tiny_bert.path), "recipe": {"random_init": True}}
+    write_json(tmp_path / EVALUATION, evaluation)
+    with pytest.raises(UserError, match=f"--original: .*{tmp_path.name} was trained from random"):
+        original_of(tmp_path)
+    write_json(tmp_path / EVALUATION, {**evaluation, "recipe": {"random_init": False}})
+    assert original_of(tmp_path) == str(tiny_bert.path)
+
+
+def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, reviews):
+    out = tmp_path / "results" / "t.parquet"
+    modes = [argument for mode in MODES for argument in ("--mode", mode)]
+    arguments = ("truncate", checkpoint.path, reviews, *COLUMNS, *modes, "--advise", "0.1")
+    code, printed, _ = simcore(*arguments, "--label", "FT[1]", "--out", out)
+    assert code == 0
+    for mode in MODES:
+        assert f"FT[1], {mode}: " in printed
+    assert "done before" in simcore(*arguments, "--label", "FT[1]", "--out", out)[1]
+    frame = read_results(out)
+    curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
+    assert len(curves) == 3 * (LAYERS + 1)
+    assert curves["options"].isna().sum() == LAYERS + 1
+    (file,) = plot(frame, tmp_path / "figures", ("png",))
+    assert file.name == "reviews-truncation.png"
+    one, other = curves, curves.assign(model_x="FT[2]", value=curves["value"] + 0.1)
+    (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes
+    lines = {line.get_label(): line.get_ydata() for line in axis.lines}
+    for mode, name in TRUNCATIONS.items():
+        mean = one.loc[one["comparison"] == name, "value"].to_numpy() + 0.05
+        np.testing.assert_allclose(lines[f"{mode}, mean of 2"], mean)
+
+
+def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_bert):
+    out = tmp_path / "out.parquet"
+    start = ("truncate", checkpoint.path, reviews, *COLUMNS)
+    cases = [
+        ((*start,), "--out"),
+        ((*start, "--advise", "0.1"), "--out"),
+        ((*start, "--mode", "tune", "--out", out), "--mode tune: wanted one of untuned, tuned"),
+        ((*start, "--mode", "tuned", "--mode", "tuned", "--out", out), "wanted each once"),
+        ((*start, "--advise", "-1", "--out", out), "--advise -1.0"),
+        ((*start, "--mode", "tuned-orig", "--original", "a/b/c", "--out", out), "a/b/c"),
+        (("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"),
+    ]
+    for arguments, message in cases:
+        code, _, errors = simcore(*arguments)
+        assert code == 2
+        assert len(errors) == 1
+        assert message in errors[0]
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,249 @@
+"""Figures come from the table alone and show every value of it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from simlab.errors import UserError
+from simlab.figures.draw import plot
+from simlab.figures.grids import plot_grids
+from simlab.figures.joint import plot_models
+from simlab.figures.truncation import plot_truncation
+from simlab.store.results import (
+    BASELINE,
+    LOCALIZATION,
+    MAJORITY,
+    TRUNCATION,
+    ResultRow,
+    joint_table,
+    to_frame,
+)
+
+LAYERS = 4
+JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
+MODELS = {
+    "ORIG-ORIG": ("ORIG", "ORIG"),
+    "FT-ORIG": ("FT[1]", "ORIG"),
+    "FT-FT": ("FT[1]", "FT[1]"),
+    "FT[1]-FT[2]": ("FT[1]", "FT[2]"),
+}
+
+
+def grid_rows(estimator):
+    rng = np.random.default_rng(0)
+    return [
+        ResultRow(
+            comparison=name,
+            measure="cka",
+            estimator=estimator,
+            kernel="linear",
+            model_x=x,
+            model_y=y,
+            layer_x=i,
+            layer_y=j,
+            value=rng.uniform() if i else np.nan,
+            n=9,
+            task="rt",
+        )
+        for name, (x, y) in MODELS.items()
+        for i in range(LAYERS)
+        for j in range(LAYERS)
+    ]
+
+
+def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **extra):
+    """A joint grid of three models; `first` is 1 where there is no embedding output."""
+    rng = np.random.default_rng(1)
+    names = [(model, layer) for model in JOINT for layer in range(first, LAYERS)]
+    return [
+        ResultRow(
+            comparison=comparison,
+            measure=measure,
+            kind=kind,
+            model_x=x,
+            layer_x=i,
+            model_y=y,
+            layer_y=j,
+            value=rng.uniform(0.4, 1.0),
+            n=9,
+            task="rt",
+            **extra,
+        )
+        for x, i in names
+        for y, j in names
+    ]
+
+
+def score_rows():
+    return [
+        ResultRow(
+            comparison=LOCALIZATION,
+            measure=LOCALIZATION,
+            kind="word-last",
+            model_x=model,
+            layer_x=layer,
+            value=place - layer / 10,
+            n=9,
+            task="rt",
+        )
+        for place, model in enumerate(JOINT)
+        for layer in range(LAYERS)
+    ]
+
+
+def curve_rows():
+    common = {"measure": "accuracy", "n": 9, "task": "rt"}
+    curve = [
+        ResultRow(comparison=TRUNCATION, model_x=name, layer_x=l, value=0.5 + l / 10, **common)
+        for name in ("FT[1]", "FT[2]")
+        for l in range(LAYERS)
+    ]
+    return [*curve, ResultRow(comparison=BASELINE, model_x=MAJORITY, value=0.52, **common)]
+
+
+@pytest.fixture
+def frame():
+    return to_frame([*grid_rows("biased"), *grid_rows("unbiased"), *curve_rows()])
+
+
+def test_every_format_of_every_figure_is_written(tmp_path, frame):
+    files = plot(frame, tmp_path, ("png", "pdf", "svg"))
+    names = {
+        f"rt-{stem}.{kind}"
+        for stem in ("cka-biased", "cka-unbiased", "truncation")
+        for kind in ("png", "pdf", "svg")
+    }
+    assert {file.name for file in files} == names == {file.name for file in tmp_path.iterdir()}
+    assert all(file.stat().st_size > 2000 for file in files)
+    magic = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    assert all(file.read_bytes().startswith(magic[file.suffix[1:]]) for file in files)
+
+
+def test_four_panels_share_one_scale_and_print_their_values(frame):
+    rows = frame[frame["estimator"] == "biased"]
+    figure = plot_grids(rows)
+    panels = [axis for axis in figure.axes if axis.images]
+    assert sorted(axis.get_title() for axis in panels) == sorted(
+        name.replace("-", "–") for name in MODELS
+    )
+    assert len({axis.images[0].get_clim() for axis in panels}) == 1
+    for axis in panels:
+        name = axis.get_title().replace("–", "-")
+        x, y = MODELS[name]
+        assert axis.get_ylabel() == f"layer of {x}"
+        assert axis.get_xlabel() == f"layer of {y}"
+        table = rows[rows["comparison"] == name].pivot(
+            index="layer_x", columns="layer_y", values="value"
+        )
+        np.testing.assert_array_equal(axis.images[0].get_array().filled(np.nan), table)
+        printed = [text.get_text() for text in axis.texts]
+        assert [text for text in printed if text] == [
+            f"{value:.2f}".replace("0.", ".", 1) if value < 0.995 else "1.0"
+            for value in table.to_numpy().ravel()
+            if not np.isnan(value)
+        ]
+
+
+def test_curve_has_every_layer_and_the_majority_line(frame):
+    figure = plot_truncation(
+        frame[frame["comparison"] == TRUNCATION], frame[frame["comparison"] == BASELINE]
+    )
+    (axis,) = figure.axes
+    lines = {line.get_label(): line.get_ydata() for line in axis.lines}
+    assert list(lines) == ["FT[1]", "FT[2]", MAJORITY]
+    np.testing.assert_allclose(lines["FT[1]"], [0.5, 0.6, 0.7, 0.8])
+    assert set(lines[MAJORITY]) == {0.52}
+
+
+def test_comparisons_can_be_chosen_and_must_exist(tmp_path, frame):
+    files = plot(frame, tmp_path, ("png",), ["FT-FT"])
+    assert files
+    with pytest.raises(UserError, match=r"--comparison X-Y.*ORIG-ORIG"):
+        plot(frame, tmp_path, ("png",), ["X-Y"])
+    with pytest.raises(UserError, match="--format gif"):
+        plot(frame, tmp_path, ("gif",))
+
+
+def test_drawing_loads_no_numerics():
+    code = "import sys, simlab.figures.draw; "
+    code += "print([m for m in ('torch', 'simcore') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_joint_figure_has_a_panel_per_measure_and_the_scores():
+    rows = to_frame([*joint_rows("attention-js", "attention", 1), *joint_rows("neuronsim")])
+    figure = plot_models(rows, to_frame(score_rows()))
+    panels = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_title() for axis in panels] == ["Neuronsim", "Attention, Jensen–Shannon"]
+    for axis, measure in zip(panels, ("neuronsim", "attention-js"), strict=True):
+        _, values = joint_table(rows[rows["measure"] == measure])
+        np.testing.assert_array_equal(axis.images[0].get_array(), values)
+        layers = len(values) // 3
+        names = ["emb", "1", "2", "3"][-layers:]
+        assert [text.get_text() for text in axis.get_xticklabels()] == 3 * names
+        borders = [layers - 0.5, 2 * layers - 0.5]
+        assert sorted(line.get_xdata()[0] for line in axis.lines if line.get_xdata()[0] > 0) == (
+            borders
+        )
+        for outer in axis.child_axes:
+            texts = (*outer.get_xticklabels(), *outer.get_yticklabels())
+            assert set(JOINT) <= {text.get_text() for text in texts}
+    assert panels[0].images[0].get_clim() == (0.0, 1.0)
+    assert panels[1].images[0].get_clim() == (1 - np.log(2), 1.0)
+    (scores,) = [axis for axis in figure.axes if axis.get_title() == "Localization score"]
+    lines = {line.get_label(): list(line.get_ydata()) for line in scores.lines}
+    assert [name for name in lines if name in JOINT] == list(JOINT)
+    np.testing.assert_allclose(lines["FT[2]"], [1, 0.9, 0.8, 0.7])
+
+
+def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, frame):
+    import pandas as pd
+
+    joint = to_frame([*joint_rows(), *score_rows()])
+    files = plot(pd.concat([frame, joint]), tmp_path / "one", ("svg",))
+    assert {file.stem for file in files} == {
+        "rt-cka-biased",
+        "rt-cka-unbiased",
+        "rt-models",
+        "rt-truncation",
+    }
+    two = to_frame([*joint_rows(), *joint_rows(comparison="A + B")])
+    files = plot(two, tmp_path / "two", ("svg",))
+    assert [file.stem for file in files] == ["rt-models-all", "rt-models-A-B"]
+    (file,) = plot(to_frame(score_rows()), tmp_path / "scores", ("svg",))
+    assert file.stem == "rt-models"
+
+
+def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
+    rows = [
+        ResultRow(
+            comparison="A-A",
+            measure="svcca",
+            kind=kind,
+            options=options,
+            model_x="A",
+            model_y="A",
+            layer_x=0,
+            layer_y=0,
+            value=0.5,
+            n=9,
+            task="rt",
+        )
+        for kind in ("cls", "word-last")
+        for options in (
+            '{"standardize": false, "truncation": 0.99}',
+            '{"standardize": false, "truncation": 20}',
+        )
+    ]
+    files = plot(to_frame(rows), tmp_path, ("svg",))
+    assert [file.stem for file in files] == [
+        "rt-svcca",
+        "rt-svcca-truncation-20",
+        "rt-svcca-word-last",
+        "rt-svcca-word-last-truncation-20",
+    ]
+    title = plot_grids(to_frame(rows[1:2])).get_suptitle()
+    assert title.startswith("SVCCA (truncation 20) between layers")

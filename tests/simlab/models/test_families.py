@@ -1,0 +1,251 @@
+"""Families: what is stated of each architecture is what its own code does."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
+from tolerance import ATTENTION_ROW_SUM, assert_same_forward
+
+from simlab.errors import UserError
+from simlab.models.architectures import FAMILIES
+from simlab.models.batches import batches, encode, pad
+from simlab.models.evaluate import predict_logits
+from simlab.models.families import family_of
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_encoder,
+    load_tokenizer,
+    random_twin,
+)
+from simlab.models.sources import ModelSource, resolve
+from simlab.models.states import apply_head, encoder_output, layer_states
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.tasks import Examples, Task
+
+NORM_FOLLOWS = ("gpt2", "modernbert")
+# Real architectures that nobody stated.
+UNSTATED = ("xlm-roberta", "ernie", "convbert")
+
+
+@dataclass
+class Loaded:
+    """A tiny classifier and a padded batch of texts of very different lengths."""
+
+    architecture: str
+    source: ModelSource
+    model: torch.nn.Module
+    batch: dict
+
+    @property
+    def mask(self):
+        return self.batch["attention_mask"]
+
+
+def load(folder, architecture, task):
+    source = resolve(str(save_tiny_model(folder, architecture)))
+    model = load_classifier(source, task, seed=5)
+    model.save_pretrained(folder)
+    tokenizer = load_tokenizer(source)
+    encoded = encode(tokenizer, task.heldout.head(min(6, len(task.heldout))), 64)
+    return Loaded(architecture, source, model, pad(tokenizer, encoded))
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def loaded(request, tmp_path_factory, review_task):
+    return load(tmp_path_factory.mktemp("models") / request.param, request.param, review_task)
+
+
+def test_every_stated_architecture_is_tested():
+    stated = [model_type for family in FAMILIES for model_type in family.model_types]
+    assert sorted(stated) == sorted(ARCHITECTURES)
+
+
+def test_layers_are_those_that_the_configuration_counts(loaded):
+    family, config = family_of(loaded.model), loaded.model.config
+    layers = family.layers(loaded.model)
+    assert len(layers) == getattr(config, family.count) == LAYERS
+    assert len(set(layers)) == (1 if loaded.architecture == "albert" else LAYERS)
+    assert family_of(config) == family
+
+
+def test_states_are_the_library_s_hidden_states(loaded):
+    with torch.inference_mode():
+        states = layer_states(loaded.model, loaded.batch)
+        output = loaded.model.base_model(**loaded.batch, output_hidden_states=True)
+        last = encoder_output(loaded.model, states[-1], loaded.mask)
+    assert len(states) == LAYERS + 1
+    for found, wanted in zip(states[:-1], output.hidden_states[:-1], strict=True):
+        assert torch.equal(found, wanted)
+    assert torch.equal(last, output.last_hidden_state)
+    assert torch.equal(states[-1], last) == (loaded.architecture not in NORM_FOLLOWS)
+
+
+def test_last_states_give_the_model_s_logits_and_others_do_not(loaded):
+    with torch.inference_mode():
+        wanted = loaded.model(**loaded.batch).logits
+        *others, last = layer_states(loaded.model, loaded.batch)
+        assert torch.equal(apply_head(loaded.model, last, loaded.mask), wanted)
+        for states in others:
+            assert not torch.allclose(apply_head(loaded.model, states, loaded.mask), wanted)
+        assert torch.equal(loaded.model(**loaded.batch).logits, wanted)  # the layers are back
+
+
+def test_the_head_reads_the_stated_token_and_no_other(loaded):
+    index = family_of(loaded.model).token_index(loaded.mask)
+    hidden = torch.randn(*loaded.mask.shape, 24, generator=torch.Generator().manual_seed(0))
+    there = torch.zeros_like(loaded.mask, dtype=torch.bool)
+    there[torch.arange(len(there)), index] = True
+    assert loaded.mask[there].all()  # never at padding
+    with torch.inference_mode():
+        logits = apply_head(loaded.model, hidden, loaded.mask)
+        elsewhere = apply_head(loaded.model, hidden + 9 * ~there[..., None], loaded.mask)
+        changed = apply_head(loaded.model, hidden * (1 - 2 * there[..., None].int()), loaded.mask)
+    assert torch.equal(elsewhere, logits)
+    assert not torch.isclose(changed, logits).any()
+
+
+def test_padding_does_not_change_logits(loaded, review_task):
+    examples = review_task.heldout.head(12)
+    tokenizer = load_tokenizer(loaded.source)
+    together = predict_logits(loaded.model, tokenizer, examples, 64)
+    with torch.inference_mode():
+        alone = [
+            loaded.model(**batch).logits
+            for _, batch in batches(tokenizer, encode(tokenizer, examples, 64), 1, "cpu")
+        ]
+    order = [rows[0] for rows, _ in batches(tokenizer, encode(tokenizer, examples, 64), 1, "cpu")]
+    assert_same_forward(together[order], torch.cat(alone))
+
+
+def test_head_is_everything_with_weights_outside_the_encoder(loaded):
+    head = family_of(loaded.model).head(loaded.model)
+    assert tuple(head) == family_of(loaded.model).head_modules
+    in_head = {p for module in head.values() for p in module.parameters()}
+    in_encoder = set(loaded.model.base_model.parameters()) - in_head
+    assert in_head | in_encoder == set(loaded.model.parameters())
+    assert ("base_model.pooler" in head) == (loaded.architecture in ("bert", "albert"))
+    with pytest.raises(UserError, match=r"wanted a head .*, found \w+Model without one"):
+        family_of(loaded.model).head(load_encoder(loaded.source))
+
+
+def test_random_twin_is_seeded_and_unlike_the_model(loaded):
+    from transformers import AutoModelForSequenceClassification as Classifier
+
+    twins = [random_twin(Classifier, loaded.model.config, seed) for seed in (0, 0, 1)]
+    state = [dict(model.named_parameters()) for model in (*twins, loaded.model)]
+    weights = [name for name, value in state[0].items() if value.dim() == 2]
+    assert weights
+    for name in weights:
+        first, again, other, model = (parameters[name] for parameters in state)
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+        assert not torch.equal(first, model)
+
+
+def test_a_model_of_fewer_layers_has_the_kept_ones_settings(loaded):
+    config = family_of(loaded.model).keep_layers(loaded.model.config, [0, 2])
+    smaller = type(loaded.model)(config)
+    kept = family_of(smaller).layers(smaller)
+    layers = family_of(loaded.model).layers(loaded.model)
+    assert len(kept) == 2
+    for one, other in zip(kept, (layers[0], layers[2]), strict=True):
+        one.load_state_dict(other.state_dict())
+        assert getattr(one, "attention_type", None) == getattr(other, "attention_type", None)
+    assert loaded.model.config.num_hidden_layers == LAYERS
+
+
+def test_extraction_takes_the_classifier_token_of_every_layer(tmp_path, loaded, review_task):
+    extract(loaded.source, review_task, tmp_path / "reps", ExtractOptions(limit=6))
+    index = family_of(loaded.model).token_index(loaded.mask)
+    with torch.inference_mode():
+        encoder = load_encoder(loaded.source)
+        hidden = encoder(**loaded.batch, output_hidden_states=True).hidden_states
+    found = load_representations(tmp_path / "reps").layers
+    for layer, states in zip(found, hidden, strict=True):
+        wanted = states[torch.arange(len(index)), index].numpy()
+        assert_same_forward(layer, wanted)
+
+
+def test_attention_of_every_layer_is_to_be_had(tmp_path, loaded, review_task):
+    options = ExtractOptions(kind="attention", limit=2)
+    extract(loaded.source, review_task, tmp_path / "reps", options)
+    layers = load_representations(tmp_path / "reps").layers
+    assert len(layers) == LAYERS
+    for weights in layers[0]:
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=ATTENTION_ROW_SUM)
+
+
+def choice_task():
+    """Two questions of three answers of different lengths."""
+    choices = (("film", "the plot is dull", "music"), ("a cast", "bright", "scenes of the film"))
+    labels = np.array([1, 0])
+    examples = Examples(("a", "b"), ("the film is", "fresh"), None, labels, choices)
+    return Task("choices", examples, examples, ("0", "1", "2"))
+
+
+@pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a not in DECODERS])
+def test_multiple_choice_heads_answer_to_any_layer(tmp_path, architecture):
+    task = choice_task()
+    loaded = load(tmp_path / architecture, architecture, task)
+    assert loaded.mask.shape[:2] == (2, 3)
+    with torch.inference_mode():
+        wanted = loaded.model(**loaded.batch).logits
+        states = layer_states(loaded.model, loaded.batch)
+        assert wanted.shape == (2, 3)
+        assert torch.equal(apply_head(loaded.model, states[-1], loaded.mask), wanted)
+        nested = states[-1].unflatten(0, (2, 3))
+        assert torch.equal(apply_head(loaded.model, nested, loaded.mask), wanted)
+        assert not torch.allclose(apply_head(loaded.model, states[0], loaded.mask), wanted)
+    family = family_of(loaded.model)
+    assert tuple(family.head(loaded.model)) == (family.choice_modules or family.head_modules)
+
+
+@pytest.mark.parametrize("architecture", DECODERS)
+def test_decoders_have_no_multiple_choice_head(tmp_path, architecture):
+    source = resolve(str(save_tiny_model(tmp_path / architecture, architecture)))
+    with pytest.raises(UserError, match="wanted a multiple-choice model"):
+        load_classifier(source, choice_task())
+
+
+def test_what_lies_between_layers_is_no_layer(tmp_path, review_task):
+    """DeBERTa's convolution changes what the first layer gives, even where it is the only one."""
+    from transformers import AutoModelForSequenceClassification
+
+    config = tiny_config("deberta-v2")
+    config.conv_kernel_size, config.num_hidden_layers = 3, 1
+    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
+    batch = load(tmp_path / "bert", "bert", review_task).batch
+    with torch.inference_mode():
+        states = layer_states(model, batch)
+        wanted = model(**batch, output_hidden_states=True)
+        assert all(map(torch.equal, states, wanted.hidden_states))
+        assert torch.equal(apply_head(model, states[1], batch["attention_mask"]), wanted.logits)
+
+
+@pytest.mark.parametrize("architecture", UNSTATED)
+def test_an_unstated_architecture_with_one_list_of_layers_works(
+    tmp_path, review_task, architecture
+):
+    loaded = load(tmp_path / architecture, architecture, review_task)
+    family = family_of(loaded.model)
+    assert len(family.layers(loaded.model)) == LAYERS
+    with torch.inference_mode():
+        wanted = loaded.model(**loaded.batch).logits
+        states = layer_states(loaded.model, loaded.batch)
+        assert torch.equal(apply_head(loaded.model, states[-1], loaded.mask), wanted)
+    with pytest.raises(UserError, match=f"{architecture}.: wanted one of albert, bert"):
+        family_of(load_config(loaded.source))
+
+
+def test_an_architecture_without_one_list_of_layers_is_refused():
+    from transformers import FunnelBaseModel, FunnelConfig
+
+    size = {"vocab_size": 50, "d_model": 24, "n_head": 2, "d_head": 12, "d_inner": 32}
+    model = FunnelBaseModel(FunnelConfig(block_sizes=[2, 2], **size))
+    message = r"'funnel': wanted one of .*, or a base_model with one list of num_hidden_layers = 4"
+    with pytest.raises(UserError, match=rf"{message} modules, found encoder.blocks \(2\)"):
+        family_of(model)

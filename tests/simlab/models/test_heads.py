@@ -1,0 +1,155 @@
+"""Heads on cached vectors: the model's own, of all layers at once, each as if it were alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tinyclassifiers import batch_of, choice_task, save_classifier
+from tinymodels import ARCHITECTURES, tiny_config
+from tolerance import CHANGE, HEAD_TRAINING, assert_same_forward
+
+from simlab.errors import UserError
+from simlab.models.heads import (
+    HeadRecipe,
+    classifier_vectors,
+    head_parameters,
+    stacked_logits,
+    train_heads,
+)
+from simlab.models.load import load_classifier, random_twin
+from simlab.models.states import apply_head, layer_states
+
+RECIPE = HeadRecipe(most_steps=40, steps_between=5, batch_size=8)
+
+
+def own_heads(model, layers):
+    return {name: p.expand(layers, *p.shape) for name, p in head_parameters(model).items()}
+
+
+def check_vectors(model, batch):
+    """The heads on the vectors say what the model's head says of the states."""
+    with torch.no_grad():
+        vectors = classifier_vectors(model, batch)
+        found = stacked_logits(model, own_heads(model, len(vectors)), vectors)
+        for logits, states in zip(found, layer_states(model, batch), strict=True):
+            wanted = apply_head(model, states, batch["attention_mask"])
+            assert_same_forward(logits, wanted)
+    return vectors
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_vectors_are_all_that_a_head_reads(tmp_path, review_task, architecture):
+    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    model, batch = load_classifier(source), batch_of(source, review_task)
+    vectors = check_vectors(model, batch)
+    assert vectors.shape == (4, 6, 24)
+    labels = torch.tensor([0, 1, 1, 0, 1, 0])
+    trained = train_heads(model, vectors, labels, replace(RECIPE, most_steps=3))
+    assert {name: len(value) for name, value in trained.items()} == dict.fromkeys(trained, 4)
+
+
+def test_a_mean_over_tokens_is_read_too(tmp_path, review_task):
+    source = save_classifier(tmp_path / "modernbert", "modernbert", review_task)
+    model = load_classifier(source)
+    model.config.classifier_pooling = "mean"
+    check_vectors(model, batch_of(source, review_task))
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_multiple_choice(tmp_path, architecture):
+    task = choice_task()
+    source = save_classifier(tmp_path / architecture, architecture, task)
+    model = load_classifier(source)
+    vectors = check_vectors(model, batch_of(source, task))
+    assert vectors.shape == (4, 6, 3, 24)
+    labels = torch.as_tensor(task.train.labels[:6])
+    trained = train_heads(model, vectors, labels, replace(RECIPE, most_steps=3))
+    assert stacked_logits(model, trained, vectors).shape == (4, 6, 3)
+
+
+@pytest.fixture(scope="module")
+def learnable(tmp_path_factory, review_task):
+    """A model and vectors of three layers: readable, far from 0 and hardly varying, and noise."""
+    source = save_classifier(tmp_path_factory.mktemp("models") / "bert", "bert", review_task)
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (400,), generator=generator)
+    plain = torch.randn(400, 24, generator=generator)
+    plain[:, 3] += 4 * labels
+    far = 5 + 0.001 * plain
+    noise = torch.randn(400, 24, generator=generator)
+    return load_classifier(source), torch.stack([plain, far, noise]), labels
+
+
+def accuracies(model, heads, vectors, labels):
+    with torch.no_grad():
+        return (stacked_logits(model, heads, vectors).argmax(-1) == labels).float().mean(-1)
+
+
+def test_layers_are_learnt_wherever_their_vectors_lie(learnable):
+    model, vectors, labels = learnable
+    recipe = HeadRecipe(most_steps=400, steps_between=20)
+    readable, far, noise = accuracies(
+        model, train_heads(model, vectors, labels, recipe), vectors, labels
+    )
+    assert min(readable, far) > 0.95
+    assert noise < 0.8  # stopped before it had learnt its training rows by heart
+
+
+def test_every_layer_ends_as_it_would_alone(learnable):
+    model, vectors, labels = learnable
+    together = train_heads(model, vectors, labels, RECIPE)
+    for layer in range(3):
+        alone = train_heads(model, vectors[layer : layer + 1], labels, RECIPE)
+        for name, value in alone.items():
+            assert (together[name][layer] - value[0]).abs().max() <= HEAD_TRAINING
+    again = train_heads(model, vectors, labels, RECIPE)
+    assert all(torch.equal(again[name], value) for name, value in together.items())
+
+
+def test_a_head_that_only_gets_worse_keeps_its_start(learnable):
+    model, vectors, labels = learnable
+    recipe = replace(RECIPE, learning_rate=10.0)
+    best = train_heads(model, vectors[2:], labels, recipe)
+    for name, start in head_parameters(model).items():
+        assert (best[name][0] - start).abs().max() <= HEAD_TRAINING
+    moved = train_heads(model, vectors[:1], labels, RECIPE)
+    assert (moved["classifier.weight"][0] - model.classifier.weight).abs().max() > CHANGE
+
+
+def test_one_row_is_too_few(learnable):
+    model, vectors, labels = learnable
+    with pytest.raises(UserError, match=r"--train-size: wanted at least 2 rows .* found 1"):
+        train_heads(model, vectors[:, :1], labels[:1], RECIPE)
+
+
+def test_the_last_steps_count_too(learnable):
+    model, vectors, labels = learnable
+    recipe = HeadRecipe(most_steps=40, steps_between=50)
+    trained = train_heads(model, vectors[:1], labels, recipe)
+    moved = trained["classifier.weight"][0] - model.classifier.weight
+    assert moved.abs().max() > CHANGE
+
+
+def test_numbers_are_fitted(learnable):
+    from transformers import AutoModelForSequenceClassification
+
+    _, vectors, _ = learnable
+    config = tiny_config("bert")
+    config.num_labels = 1
+    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
+    numbers = 3 + vectors[0, :, 3]
+    recipe = HeadRecipe(most_steps=400, steps_between=20, learning_rate=5e-3)
+    heads = train_heads(model, vectors[:1], numbers, recipe)
+    with torch.no_grad():
+        found = stacked_logits(model, heads, vectors[:1])[0, :, 0]
+    assert torch.corrcoef(torch.stack([found, numbers]))[0, 1] > 0.9
+
+
+def test_a_head_that_reads_more_than_a_vector_is_refused(tmp_path, review_task):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    model = load_classifier(source)
+    pooler = model.bert.pooler
+    pooler.forward = lambda states: torch.tanh(pooler.dense(states.amax(1)))
+    message = "wanted a head that reads one vector"
+    with torch.no_grad(), pytest.raises(UserError, match=message):
+        classifier_vectors(model, batch_of(source, review_task))

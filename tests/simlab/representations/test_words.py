@@ -1,0 +1,87 @@
+"""Words of hand-made texts, whose sub-words are known."""
+
+import numpy as np
+import pytest
+from tinymodels import PIECES, byte_level_tokenizer, tiny_tokenizer
+
+from simlab.errors import UserError
+from simlab.representations.words import encode_words
+from simlab.tasks import Examples
+
+
+def words_of(text, *, pair=None, max_length=64, words="tokenizer", tokenizer=None):
+    """Tokens, words and word texts of one text."""
+    pairs = None if pair is None else (pair,)
+    examples = Examples(("e",), (text,), pairs, np.zeros(1, np.int64))
+    tokenizer = tokenizer or tiny_tokenizer(PIECES)
+    (encoded,), (found,) = encode_words(tokenizer, examples, max_length, words)
+    assert len(encoded["input_ids"]) == len(found.tokens) == len(found.words)
+    return found
+
+
+def test_sub_words_share_a_word_and_special_tokens_have_none():
+    found = words_of("the unbelievable film")
+    assert found.tokens == ("[CLS]", "the", "un", "##believ", "##able", "film", "[SEP]")
+    assert found.words.tolist() == [-1, 0, 1, 1, 1, 2, -1]
+    assert found.in_text.tolist() == [False, True, True, True, True, True, False]
+    assert found.word_texts == ("the", "unbelievable", "film")
+
+
+def test_a_special_token_that_is_written_in_the_text_is_text():
+    found = words_of("the [UNK] film")
+    assert found.in_text.sum() == len(found.tokens) - 2
+
+
+@pytest.mark.parametrize(
+    ("max_length", "words"),
+    [(7, [-1, 0, 1, 1, 1, 2, -1]), (6, [-1, 0, 1, 1, 1, -1]), (5, [-1, 0, -1, -1, -1])],
+)
+def test_a_word_that_truncation_cuts_is_left_out(max_length, words):
+    found = words_of("the unbelievable film", max_length=max_length)
+    assert found.words.tolist() == words
+
+
+def test_words_of_the_tokenizer_and_words_between_spaces():
+    assert words_of("films  don't").word_texts == ("films", "don", "'", "t")
+    found = words_of("films  don't", words="spaces")
+    assert found.word_texts == ("films", "don't")
+    assert found.words.tolist() == [-1, 0, 0, 1, 1, 1, -1]
+
+
+@pytest.mark.parametrize("words", ["tokenizer", "spaces"])
+def test_words_of_a_pair_are_numbered_on(words):
+    found = words_of("the film", pair="unbelievable film", words=words)
+    assert found.words.tolist() == [-1, 0, 1, -1, 2, 2, 2, 3, -1]
+    assert found.word_texts == ("the", "film", "unbelievable", "film")
+
+
+@pytest.mark.parametrize("words", ["tokenizer", "spaces"])
+def test_byte_level_words_are_those_of_the_text(words):
+    text = "the films don't end"
+    tokenizer = byte_level_tokenizer([text, "the the films"])
+    found = words_of(text, words=words, tokenizer=tokenizer)
+    assert list(found.tokens) == tokenizer.tokenize(text)  # spaces stay with the words
+    tokens = ("the", "films", "don", "'t", "end")
+    assert found.word_texts == (("the", "films", "don't", "end") if words == "spaces" else tokens)
+    assert found.in_text.all()
+
+
+def test_spaces_alone_are_no_word():
+    tokenizer = byte_level_tokenizer(["the films", "end"])
+    found = words_of("the   end", tokenizer=tokenizer)
+    assert found.word_texts == ("the", "end")
+    assert -1 in found.words
+
+
+def test_an_empty_text_has_no_words():
+    for words in ("tokenizer", "spaces"):
+        found = words_of("", words=words)
+        assert found.word_texts == ()
+        assert not found.in_text.any()
+
+
+def test_a_slow_tokenizer_is_refused():
+    from transformers import CanineTokenizer
+
+    with pytest.raises(UserError, match="CanineTokenizer: wanted a fast tokenizer"):
+        words_of("the film", tokenizer=CanineTokenizer())

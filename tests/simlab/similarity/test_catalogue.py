@@ -1,0 +1,58 @@
+"""The registry: names, options and ranges; everything wrong is refused with what was wanted."""
+
+import subprocess
+import sys
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings
+
+
+def test_every_option_of_every_measure_is_known_and_its_default_accepted():
+    for measure in MEASURES.values():
+        for option, default in measure.options.items():
+            assert OPTIONS[option].accepts(default)
+
+
+def test_settings_are_the_defaults_and_what_was_given():
+    assert settings("svcca", {}) == {"truncation": 0.99, "standardize": False, "causal": False}
+    assert settings("svcca", {"truncation": 20})["truncation"] == 20
+    assert settings("neuronsim", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("ckaa", {}, "--measure ckaa: wanted one of cka, cca, svcca, pwcca, linreg"),
+        ("rsa", {"kernel": "rbf"}, r"--kernel: wanted an option of measure rsa \(--correlation\)"),
+        ("linreg", {"kernel": "rbf"}, r"measure linreg \(none\)"),
+        ("cka", {"estimator": "none"}, "--estimator: wanted biased, unbiased or both, found"),
+        ("cka", {"kernel": "poly"}, "--kernel: wanted linear or rbf, found 'poly'"),
+        ("cka", {"bandwidth": 0.0}, "--bandwidth: wanted a positive number, found 0.0"),
+        ("cka", {"bandwidth": float("nan")}, "--bandwidth"),
+        ("cca", {"reduction": "max"}, "--reduction: wanted mean or r2, found 'max'"),
+        ("svcca", {"truncation": 1.5}, r"--truncation: wanted a share .* or a count .*, found 1.5"),
+        ("svcca", {"truncation": 0}, "--truncation"),
+        ("svcca", {"truncation": "x"}, "--truncation"),
+        ("rsa", {"correlation": "kendall"}, "--correlation: wanted pearson or spearman"),
+    ],
+)
+def test_what_does_not_exist_is_refused(name, given, message):
+    with pytest.raises(UserError, match=message):
+        settings(name, given)
+
+
+def test_the_help_has_every_measure_with_its_options():
+    lines = dict(zip(MEASURES, help_lines(), strict=True))
+    assert lines["rsa"].startswith("`rsa`: ")
+    assert "--correlation" in lines["rsa"]
+    assert "both directions" in lines["pwcca"]
+    assert "both directions" not in lines["svcca"]
+
+
+def test_the_registry_loads_no_numerics():
+    code = "import sys, simlab.similarity.catalogue; "
+    code += "print([m for m in ('numpy', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

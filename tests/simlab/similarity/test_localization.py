@@ -1,0 +1,100 @@
+"""Localization scores from stored joint grids."""
+
+import numpy as np
+import pytest
+from tolerance import FLOAT64_RELATIVE
+
+from simlab.errors import UserError
+from simlab.similarity.localization import localize
+from simlab.store.results import LOCALIZATION, ResultRow, read_results, to_frame, write_results
+
+MODELS = (("ORIG", None), ("FT", 1))
+LAYERS = 3
+
+
+def joint_rows(measure, values, kind="word-last", options=None):
+    names = [(model, seed, layer) for model, seed in MODELS for layer in range(LAYERS)]
+    return [
+        ResultRow(
+            comparison="both",
+            measure=measure,
+            kind=kind,
+            options=options,
+            model_x=x[0],
+            seed_x=x[1],
+            layer_x=x[2],
+            model_y=y[0],
+            seed_y=y[1],
+            layer_y=y[2],
+            value=values[i, j],
+            n=50,
+            task="rt",
+        )
+        for i, x in enumerate(names)
+        for j, y in enumerate(names)
+    ]
+
+
+@pytest.fixture
+def grids():
+    rng = np.random.default_rng(0)
+    return {name: rng.uniform(size=(2 * LAYERS,) * 2) for name in ("neuronsim", "svcca")}
+
+
+def store(path, *rows):
+    write_results(to_frame([row for part in rows for row in part]), path)
+    return path
+
+
+def test_scores_are_column_means_without_the_diagonal(tmp_path, grids):
+    for name, values in grids.items():
+        store(tmp_path / "in" / f"{name}.parquet", joint_rows(name, values))
+    out = tmp_path / "out.parquet"
+    localize(tmp_path / "in", out)
+    frame = read_results(out)
+    difference = grids["neuronsim"] - grids["svcca"]
+    np.fill_diagonal(difference, 0)
+    np.testing.assert_allclose(frame["value"], difference.sum(0) / 5, rtol=FLOAT64_RELATIVE)
+    assert list(frame["model_x"]) == ["ORIG"] * 3 + ["FT"] * 3
+    assert list(frame["layer_x"]) == [0, 1, 2] * 2
+    assert frame["seed_x"].fillna(0).tolist() == [0, 0, 0, 1, 1, 1]
+    assert set(frame["comparison"]) == {LOCALIZATION}
+    assert set(frame["kind"]) == {"word-last"}
+
+
+def test_an_undefined_layer_has_no_score_and_takes_no_part(tmp_path, grids):
+    whole = {name: values.copy() for name, values in grids.items()}
+    for values in grids.values():
+        values[0] = values[:, 0] = np.nan
+    rows = [joint_rows(name, values) for name, values in grids.items()]
+    localize(store(tmp_path / "in.parquet", *rows), tmp_path / "out.parquet")
+    found = read_results(tmp_path / "out.parquet")["value"].to_numpy()
+    difference = (whole["neuronsim"] - whole["svcca"])[1:, 1:]
+    np.fill_diagonal(difference, 0)
+    assert np.isnan(found[0])
+    np.testing.assert_allclose(found[1:], difference.sum(0) / 4, rtol=FLOAT64_RELATIVE)
+
+
+def test_the_own_output_in_the_same_folder_is_no_input(tmp_path, grids):
+    rows = [joint_rows(name, values) for name, values in grids.items()]
+    store(tmp_path / "grids.parquet", *rows)
+    assert not localize(tmp_path, tmp_path / "out.parquet").skipped
+    assert localize(tmp_path, tmp_path / "out.parquet").skipped
+
+
+def test_missing_double_and_different_grids_are_refused(tmp_path, grids):
+    neuronsim = joint_rows("neuronsim", grids["neuronsim"])
+    svcca = joint_rows("svcca", grids["svcca"])
+    pair = [row for row in neuronsim + svcca if (row.model_x, row.model_y) == ("ORIG", "FT")]
+    again = joint_rows("svcca", grids["svcca"], options='{"truncation": 3}')
+    cases = {
+        "wanted joint grids of neuronsim and svcca": [pair],
+        "wanted one grid of svcca, found 0": [neuronsim],
+        "wanted one grid of svcca, found 2": [neuronsim, svcca, again],
+        "same layers of one kind": [neuronsim, joint_rows("svcca", grids["svcca"], kind="mean")],
+    }
+    for message, rows in cases.items():
+        path = store(tmp_path / "in.parquet", *rows)
+        with pytest.raises(UserError, match=message):
+            localize(path, tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()

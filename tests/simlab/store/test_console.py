@@ -1,0 +1,121 @@
+"""Tables: every row on one line in a pipe, readable on a narrow terminal."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from tinymodels import LAYERS
+
+from simlab.models.architectures import FAMILIES
+from simlab.store.results import ResultRow, to_frame, write_results
+from simlab.tasks import TASKS
+
+NARROW = 80
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# With these rich takes a pipe for a terminal of 80 columns, as many CI systems have it.
+CI = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": str(NARROW)}
+
+
+def simlab(*arguments):
+    return [sys.executable, "-m", "simlab.cli", *map(str, arguments)]
+
+
+def piped(*arguments, **environment):
+    done = subprocess.run(
+        simlab(*arguments),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return COLOURS.sub("", done.stdout).splitlines()
+
+
+def on_a_terminal(columns, *arguments):
+    """What a command prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    unset = ("COLUMNS", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    environment = {k: v for k, v in os.environ.items() if k not in unset}
+    process = subprocess.Popen(
+        simlab(*arguments), stdin=theirs, stdout=theirs, env={**environment, "TERM": "xterm"}
+    )
+    os.close(theirs)
+    found = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            found += part
+    except OSError:  # Linux ends a terminal so
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return COLOURS.sub("", found.decode()).splitlines()
+
+
+@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+def test_a_pipe_gets_every_task_on_one_line(environment):
+    header, rule, *rows = piped("tasks", **environment)
+    assert header.split() == ["name", "task", "kind", "texts", "label", "metrics", "splits", "from"]
+    assert not rule.strip("─ ")
+    assert [row.split()[0] for row in rows] == list(TASKS)
+    for row, spec in zip(rows, TASKS.values(), strict=True):
+        words = (*spec.columns, *spec.labels, *spec.metrics, spec.train, spec.heldout, spec.hub)
+        assert all(word in row for word in words)
+
+
+@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+def test_a_pipe_gets_every_family_on_one_line(environment):
+    _, _, *rows = piped("models", **environment)
+    assert len(rows) == len(FAMILIES)
+    for row, family in zip(rows, FAMILIES, strict=True):
+        assert row.startswith(f" {family.name} ")
+        assert all(word in row for word in (family.layers_path, *family.examples))
+
+
+def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
+    model = "a model with quite a long name that needs most of a narrow line"
+    rows = [
+        ResultRow(
+            comparison="FT-FT",
+            measure="cka",
+            model_x=model,
+            model_y=model,
+            layer_x=i,
+            layer_y=j,
+            value=1.0 - 0.1 * abs(i - j),
+            n=9,
+            task="a-task-with-a-long-name",
+        )
+        for i in range(LAYERS)
+        for j in range(LAYERS)
+    ]
+    write_results(to_frame(rows), tmp_path / "grid.parquet")
+    lines = piped("blocks", tmp_path / "grid.parquet", **CI)
+    (line,) = [line for line in lines if model in line]
+    assert "a-task-with-a-long-name" in line
+    assert "0–2" in line
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("tasks", list(TASKS)), ("models", [family.name for family in FAMILIES])],
+)
+def test_a_narrow_terminal_breaks_between_words_alone(command, names):
+    lines = on_a_terminal(NARROW, command)
+    assert max(map(len, lines)) <= NARROW
+    assert [line for line in lines if line and not line.startswith(" ")] == names
+    wide = {word for line in piped(command) for word in line.split()}
+    for line in lines:
+        for word in line.split():
+            assert word.rstrip(":") in wide | {"·"}
+
+
+def test_a_wide_terminal_has_a_table():
+    lines = [line.rstrip() for line in on_a_terminal(400, "models") if line.strip()]
+    assert lines == piped("models")

@@ -1,0 +1,157 @@
+"""The results table survives its file, and its labelled view holds every value."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab.errors import UserError
+from simlab.store.files import hash_json
+from simlab.store.results import (
+    COLUMNS,
+    Layer,
+    ResultRow,
+    as_xarray,
+    ensure_results,
+    is_joint,
+    joint_table,
+    read_results,
+    results_key,
+    to_frame,
+    write_results,
+)
+
+
+def rows(comparison="FT-ORIG", estimator="biased"):
+    return [
+        ResultRow(
+            comparison=comparison,
+            measure="cka",
+            estimator=estimator,
+            kernel="linear",
+            model_x="FT[1]",
+            model_y="ORIG",
+            seed_x=1,
+            layer_x=i,
+            layer_y=j,
+            value=float("nan") if i == 0 else i + j / 10,
+            n=50,
+            task="rt",
+        )
+        for i in range(3)
+        for j in range(2)
+    ]
+
+
+def test_round_trip_keeps_values_types_and_key(tmp_path):
+    frame = to_frame(rows())
+    write_results(frame, tmp_path / "a.parquet", key="abc")
+    read = read_results(tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(read, frame)
+    assert tuple(read.columns) == COLUMNS
+    assert read["seed_y"].isna().all()
+    assert results_key(tmp_path / "a.parquet") == "abc"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_folder_is_read_as_one_table(tmp_path):
+    write_results(to_frame(rows("A")), tmp_path / "a.parquet")
+    write_results(to_frame(rows("B")), tmp_path / "b.parquet")
+    assert set(read_results(tmp_path)["comparison"]) == {"A", "B"}
+
+
+def test_xarray_view_is_labelled_and_complete():
+    frame = to_frame([*rows(estimator="biased"), *rows(estimator="unbiased")])
+    array = as_xarray(frame)
+    assert array.dims == ("comparison", "measure", "estimator", "layer_x", "layer_y")
+    cell = array.sel(comparison="FT-ORIG", measure="cka", estimator="unbiased")
+    assert cell.sel(layer_x=2, layer_y=1) == 2.1
+    assert np.isnan(cell.sel(layer_x=0)).all()
+    with pytest.raises(ValueError, match="do not tell rows apart"):
+        as_xarray(frame, ("layer_x", "layer_y"))
+
+
+def joint(pairs):
+    return to_frame(
+        ResultRow(
+            comparison="all",
+            measure="svcca",
+            model_x=x,
+            seed_x=4 if x == "FT" else None,
+            layer_x=i,
+            model_y=y,
+            layer_y=j,
+            value=10 * (2 * (x == "FT") + i) + 2 * (y == "FT") + j,
+            n=9,
+            task="rt",
+        )
+        for x, y in pairs
+        for i in range(2)
+        for j in range(2)
+    )
+
+
+def test_joint_grids_are_told_from_pairs_and_become_one_square():
+    models = ("ORIG", "FT")
+    frame = joint([(x, y) for x in models for y in models])
+    assert is_joint(frame)
+    assert not is_joint(joint([("ORIG", "ORIG")]))
+    assert not is_joint(joint([("ORIG", "ORIG"), ("FT", "FT")]))
+    assert not is_joint(joint([("ORIG", "FT"), ("FT", "ORIG")]))
+    layers, values = joint_table(frame)
+    assert layers == [
+        Layer("ORIG", None, 0),
+        Layer("ORIG", None, 1),
+        Layer("FT", 4, 0),
+        Layer("FT", 4, 1),
+    ]
+    np.testing.assert_array_equal(values, [[10 * i + j for j in range(4)] for i in range(4)])
+
+
+def test_work_is_done_once_per_key(tmp_path):
+    calls = []
+
+    def make():
+        calls.append(1)
+        return rows()
+
+    path = tmp_path / "a.parquet"
+    assert not ensure_results(path, {"x": 1}, make).skipped
+    assert ensure_results(path, {"x": 1}, make).skipped
+    with pytest.raises(UserError, match="--overwrite"):
+        ensure_results(path, {"x": 2}, make)
+    assert not ensure_results(path, {"x": 2}, make, replace=True).skipped
+    assert len(calls) == 2
+
+
+def test_a_table_of_other_columns_is_made_anew(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_results(to_frame(rows()), path, key=hash_json({"columns": COLUMNS[:-1], "x": 1}))
+    assert not ensure_results(path, {"x": 1}, rows, replace=True).skipped
+    assert ensure_results(path, {"x": 1}, rows, replace=True).skipped
+
+
+def test_a_failing_computation_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_results(to_frame(rows()), path, key="old")
+
+    def fail():
+        yield rows()[0]
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        ensure_results(path, {"x": 2}, fail, replace=True)
+    assert results_key(path) == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty folder", "not parquet", "other columns"])
+def test_what_is_no_results_file_is_refused(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    if kind == "empty folder":
+        path = tmp_path
+    elif kind == "not parquet":
+        path.write_text("hello")
+    elif kind == "other columns":
+        pd.DataFrame({"a": [1]}).to_parquet(path)
+    with pytest.raises(UserError, match="results"):
+        read_results(path)

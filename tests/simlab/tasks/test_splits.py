@@ -1,0 +1,240 @@
+"""A fine-tuned checkpoint's split is taken up, so that its training rows are never held out."""
+
+from dataclasses import replace
+
+import pytest
+from commandline import check_refused
+from tinymodels import COLUMNS
+
+from simlab.errors import UserError
+from simlab.models.evaluate import read_evaluation
+from simlab.representations.folder import load_representations
+from simlab.store.files import write_json
+from simlab.store.results import read_results
+from simlab.tasks import TaskOptions, load_task
+from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+
+OPTIONS = TaskOptions("body", None, "verdict")
+SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)
+STEP = ("--max-steps", 1, "--max-length", 16)
+
+
+@pytest.fixture
+def checkpoint(tmp_path, simcore, tiny_bert, reviews):
+    """A checkpoint that was fine-tuned on 40 of the reviews, with 20 held out."""
+    out = tmp_path / "ft"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, *SPLIT, *STEP)
+    code, _, errors = simcore("finetune", *arguments, "--out", out)
+    assert (code, errors) == (0, [])
+    return out
+
+
+def test_the_checkpoint_notes_its_split(checkpoint):
+    (split,) = read_evaluation(checkpoint)["splits"]
+    assert (split["train_size"], split["heldout_size"], split["split_seed"]) == (40, 20, 3)
+
+
+@pytest.mark.parametrize("command", ["truncate", "skip", "inject"])
+def test_a_score_is_of_the_rows_that_were_held_out(simcore, checkpoint, reviews, tmp_path, command):
+    out = tmp_path / "results.parquet"
+    models = (checkpoint, checkpoint) if command == "inject" else (checkpoint,)
+    extra = ("--method", "itself") if command == "inject" else ()
+    whole = (command, *models, reviews, *COLUMNS, "--max-length", 16, "--out", out, *extra)
+    code, _, errors = simcore(*whole)
+    assert (code, errors) == (0, [])
+    assert set(read_results(out)["n"]) == {20}
+    check_refused(
+        simcore(*whole, "--heldout-size", 60, "--overwrite"),
+        f"wanted held-out rows that {checkpoint} was not trained on",
+        "--train-size 40 --heldout-size 20 --split-seed 3",
+        "found 40 of 60",
+    )
+
+
+def test_extraction_takes_the_same_rows_of_either_split(simcore, checkpoint, reviews, tmp_path):
+    own = load_task(str(reviews), TaskOptions("body", None, "verdict", 40, 20, 3))
+    for split, examples in (("heldout", own.heldout), ("train", own.train)):
+        out = tmp_path / split
+        code, _, _ = simcore(
+            "extract", checkpoint, reviews, *COLUMNS, "--split", split, "--out", out
+        )
+        assert code == 0
+        assert load_representations(out).ids == list(examples.ids)
+
+
+def test_options_win_where_nothing_leaks(checkpoint, reviews):
+    fewer = TaskOptions("body", None, "verdict", train_size=10, heldout_size=8)
+    task = load_task_of([checkpoint], str(reviews), fewer)
+    own = load_task_of([checkpoint], str(reviews), OPTIONS)
+    assert len(task.train) == 10
+    assert task.heldout.ids == own.heldout.ids[:8]
+
+
+def test_other_data_are_split_as_without_the_checkpoint(checkpoint, tmp_path):
+    other = tmp_path / "reviews.csv"  # the same name, other rows
+    other.write_text("body,verdict\n" + "".join(f"the film {i},{i % 2}\n" for i in range(80)))
+    task = load_task_of([checkpoint], str(other), OPTIONS)
+    plain = load_task(str(other), OPTIONS)
+    assert (task.train.ids, task.heldout.ids) == (plain.train.ids, plain.heldout.ids)
+
+
+def test_an_exported_checkpoint_keeps_the_split(simcore, checkpoint, reviews, tmp_path):
+    short = tmp_path / "short"
+    code, _, _ = simcore("truncate", checkpoint, reviews, *COLUMNS, "--export", 2, short)
+    assert code == 0
+    assert read_evaluation(short)["splits"] == read_evaluation(checkpoint)["splits"]
+
+
+def test_models_with_different_splits_are_refused_together(
+    simcore, checkpoint, tiny_bert, reviews, tmp_path
+):
+    other = tmp_path / "other"
+    arguments = (tiny_bert.path, reviews, *COLUMNS, "--split-seed", 4, *STEP)
+    assert simcore("finetune", *arguments, "--out", other)[0] == 0
+    outcome = simcore(
+        "inject", other, checkpoint, reviews, *COLUMNS, "--out", tmp_path / "injection.parquet"
+    )
+    check_refused(outcome, f"that {other} was not trained on", "--split-seed 4")
+
+
+def test_fine_tuning_a_checkpoint_further_keeps_its_split(simcore, checkpoint, reviews, tmp_path):
+    again = tmp_path / "again"
+    assert simcore("finetune", checkpoint, reviews, *COLUMNS, *STEP, "--out", again)[0] == 0
+    assert read_evaluation(again)["splits"] == read_evaluation(checkpoint)["splits"]
+
+
+def test_a_loaded_task_is_taken_as_it_is(review_task):
+    assert load_task_of([], review_task) is review_task
+    with pytest.raises(ValueError, match="task_options: wanted None with a loaded task"):
+        load_task_of([], review_task, OPTIONS)
+
+
+@pytest.fixture
+def other_reviews(tmp_path):
+    """Another data set in the same columns."""
+    table = tmp_path / "others.csv"
+    rows = "".join(f"the other film {i},{('good', 'bad')[i % 2]}\n" for i in range(80))
+    table.write_text(f"body,verdict\n{rows}")
+    return table
+
+
+@pytest.fixture
+def twice(checkpoint, other_reviews, tmp_path, simcore):
+    """The checkpoint, fine-tuned further on other data."""
+    out = tmp_path / "twice"
+    assert simcore("finetune", checkpoint, other_reviews, *COLUMNS, *STEP, "--out", out)[0] == 0
+    return out
+
+
+def test_the_rows_of_every_fine_tuning_are_kept(twice, other_reviews, reviews, simcore, tmp_path):
+    splits = [(s["train_size"], s["heldout_size"]) for s in read_evaluation(twice)["splits"]]
+    assert splits == [(40, 20), (64, 16)]
+    out = tmp_path / "results.parquet"
+    whole = ("truncate", twice, reviews, *COLUMNS, "--max-length", 16, "--out", out)
+    check_refused(
+        simcore(*whole, "--split-seed", 4),
+        f"wanted held-out rows that {twice} was not trained on",
+        "--train-size 40 --heldout-size 20 --split-seed 3",
+    )
+    assert simcore(*whole)[0] == 0  # by default the rows that were held out then
+    assert set(read_results(out)["n"]) == {20}
+    own = load_task_of([twice], str(other_reviews), OPTIONS)
+    assert own.heldout.ids == load_task(str(other_reviews), OPTIONS).heldout.ids
+
+
+def test_an_exported_checkpoint_and_a_third_fine_tuning_keep_them_all(
+    twice, reviews, simcore, tmp_path
+):
+    short, third = tmp_path / "short", tmp_path / "third"
+    assert simcore("truncate", twice, reviews, *COLUMNS, "--export", 2, short)[0] == 0
+    arguments = ("--train-size", 30, *STEP, "--out", third)
+    assert simcore("finetune", twice, reviews, *COLUMNS, *arguments)[0] == 0
+    earlier = read_evaluation(twice)["splits"]
+    assert read_evaluation(short)["splits"] == earlier
+    found = read_evaluation(third)["splits"]
+    assert found[:2] == earlier
+    assert (found[2]["train_size"], found[2]["split_seed"]) == (30, 3)
+    assert len(load_task_of([third], str(reviews), OPTIONS).train) == 30  # the last one decides
+
+
+def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, tmp_path):
+    out = tmp_path / "random"
+    arguments = (twice, other_reviews, *COLUMNS, *STEP, "--random-init", "--out", out)
+    assert simcore("finetune", *arguments)[0] == 0
+    assert read_evaluation(out)["splits"] == read_evaluation(twice)["splits"][1:]
+
+
+def note_one_split(folder):
+    """As the versions wrote it that noted the last split alone."""
+    evaluation = read_evaluation(folder)
+    splits = evaluation.pop("splits")
+    write_json(folder / EVALUATION, {**evaluation, "split": splits[-1]})
+
+
+def note_no_split(folder):
+    """As the first versions wrote it."""
+    evaluation = read_evaluation(folder)
+    del evaluation["splits"]
+    write_json(folder / EVALUATION, evaluation)
+
+
+def test_a_checkpoint_with_the_older_record_works(checkpoint, reviews, simcore, tmp_path):
+    before = load_task_of([checkpoint], str(reviews), OPTIONS)
+    record = read_split_records(checkpoint)
+    note_one_split(checkpoint)
+    assert read_split_records(checkpoint) == record
+    assert load_task_of([checkpoint], str(reviews), OPTIONS).heldout.ids == before.heldout.ids
+    with pytest.raises(UserError, match=f"that {checkpoint} was not trained on"):
+        load_task_of([checkpoint], str(reviews), replace(OPTIONS, heldout_size=60))
+    again = tmp_path / "again"
+    arguments = (checkpoint, reviews, *COLUMNS, "--train-size", 30, *STEP, "--out", again)
+    assert simcore("finetune", *arguments)[0] == 0
+    assert [split["train_size"] for split in read_evaluation(again)["splits"]] == [40, 30]
+
+
+NOTE = "note: {} does not say which rows of reviews it was trained on"
+
+
+def test_a_checkpoint_without_a_record_is_noted_where_its_rows_may_leak(
+    checkpoint, reviews, other_reviews, simcore, tmp_path
+):
+    note_no_split(checkpoint)
+
+    def notes(data, *options, model=checkpoint):
+        out = tmp_path / "results.parquet"
+        arguments = (model, data, *COLUMNS, *options, "--max-length", 16, "--out", out)
+        code, _, errors = simcore("skip", *arguments, "--overwrite")
+        assert code == 0
+        return errors
+
+    (line,) = notes(reviews)
+    assert line.startswith(NOTE.format(checkpoint))
+    assert all(option in line for option in SPLIT if str(option).startswith("--"))
+    own = ("--train-size", 50, "--heldout-size", 20, "--split-seed", 5)
+    assert notes(reviews, *own) == []  # a split of the user's own
+    assert notes(reviews, *SPLIT) == []
+    assert notes(reviews, *SPLIT[2:]) != []
+    assert notes(other_reviews) == []  # another task
+    further = tmp_path / "further"
+    code, _, errors = simcore(
+        "finetune", checkpoint, other_reviews, *COLUMNS, *STEP, "--out", further
+    )
+    assert (code, errors) == (0, [])
+    (line,) = notes(reviews, model=further)
+    assert line.startswith(NOTE.format(further))
+    (further / EVALUATION).unlink()
+    assert notes(reviews, model=further) == []  # not recognised as ours
+
+
+def test_a_checkpoint_without_a_record_may_show_that_nothing_leaks(
+    tiny_bert, reviews, simcore, tmp_path
+):
+    """Its rows are those of the default split: the record of the job has their hash."""
+    out, results = tmp_path / "ft", tmp_path / "results.parquet"
+    assert simcore("finetune", tiny_bert.path, reviews, *COLUMNS, *STEP, "--out", out)[0] == 0
+    note_no_split(out)
+    arguments = ("skip", out, reviews, *COLUMNS, "--max-length", 16, "--out", results)
+    assert simcore(*arguments)[2] == []
+    (out / "job.json").unlink()
+    (line,) = simcore(*arguments)[2]
+    assert line.startswith(NOTE.format(out))

@@ -1,0 +1,68 @@
+"""The rooms of simlab: who imports whom, what a room says of itself, how long a file is."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from support.imports import between_rooms, find_circle, read_arrows, upward
+
+import simlab
+
+# The order of the rooms, declared here and nowhere else: a room imports from lower floors only,
+# and rooms of one floor do not know each other. `simlab` is the face.
+FLOORS = (
+    ("errors",),
+    ("store",),
+    ("tasks",),
+    ("models",),
+    ("training", "representations"),
+    ("similarity", "experiments"),
+    ("figures",),
+    ("commands",),
+    ("cli", "simlab"),
+)
+MOST_LINES = 400
+PACKAGE = Path(simlab.__file__).parent
+ROOMS = sorted(folder.parent.name for folder in PACKAGE.glob("*/__init__.py"))
+FILES = sorted(str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def arrows():
+    """Which modules each module imports."""
+    return read_arrows(PACKAGE)
+
+
+def names_in_docstring(package):
+    """What stands in single backticks in the docstring of a package."""
+    tree = ast.parse((package / "__init__.py").read_text())
+    return set(re.findall(r"(?<!`)`([a-z_]+)`(?!`)", ast.get_docstring(tree)))
+
+
+def test_every_room_has_its_floor(arrows):
+    assert sorted(between_rooms(arrows)) == sorted(room for floor in FLOORS for room in floor)
+
+
+def test_no_arrow_points_upward(arrows):
+    assert upward(between_rooms(arrows), FLOORS) == []
+
+
+def test_no_modules_import_one_another_in_a_circle(arrows):
+    assert find_circle(arrows) == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_names_all_its_modules(room):
+    modules = {file.stem for file in (PACKAGE / room).glob("*.py")} - {"__init__"}
+    assert modules - names_in_docstring(PACKAGE / room) == set()
+
+
+def test_the_package_names_all_its_rooms():
+    there = {*ROOMS, *(file.stem for file in PACKAGE.glob("*.py"))} - {"__init__"}
+    assert there - names_in_docstring(PACKAGE) == set()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_not_too_long(file):
+    assert len((PACKAGE / file).read_text().splitlines()) <= MOST_LINES

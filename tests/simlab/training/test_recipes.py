@@ -1,0 +1,116 @@
+"""Recipes by name, their fields overridden one by one, and lists of seeds."""
+
+from dataclasses import asdict
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.training.recipes import RECIPES, Recipe, make_recipe, parse_seeds
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        (
+            "phang2021",
+            {"max_steps": 10_000, "batch_size": 4, "learning_rate": 1e-5, "warmup": 1_000},
+        ),
+        ("wu2020", {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "adam_epsilon": 1e-8}),
+        ("ren2023", {"epochs": 3, "learning_rate": 2e-5}),
+    ],
+)
+def test_recipes_are_as_the_papers_state_them(name, stated):
+    recipe = asdict(make_recipe(name, "rte", {}))
+    assert {field: recipe[field] for field in stated} == stated
+    assert recipe["weight_decay"] == 0  # Adam
+    assert recipe["freeze"] == "none"
+
+
+def test_ren2023_trains_longer_on_mrpc_unless_told_otherwise():
+    assert make_recipe("ren2023", "mrpc", {}).epochs == 5
+    assert make_recipe("ren2023", "MRPC", {}).epochs == 5
+    assert make_recipe("ren2023", "mrpc", {"epochs": 1.0}).epochs == 1
+    assert make_recipe("wu2020", "mrpc", {}).epochs == 3
+
+
+def test_quick_is_the_default_recipe():
+    assert RECIPES["quick"] == Recipe() == make_recipe("quick", "rt", {"epochs": None})
+
+
+def test_a_recipe_of_one_s_own_is_changed_as_named_ones_are():
+    mine = Recipe(epochs=2, max_steps=7, learning_rate=1e-3)
+    assert make_recipe(mine, "rt", {}) == mine
+    assert make_recipe(mine, "rt", {"epochs": 3}) == Recipe(epochs=3, learning_rate=1e-3)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_field_can_be_overridden(name):
+    given = {
+        "epochs": 2.0,
+        "learning_rate": 3e-4,
+        "batch_size": 6,
+        "max_length": 33,
+        "warmup": 7,
+        "weight_decay": 0.5,
+        "adam_epsilon": 1e-6,
+        "group_by_length": name != "quick",
+        "freeze": "top:1",
+        "random_init": True,
+    }
+    recipe = make_recipe(name, "rt", given)
+    assert {field: getattr(recipe, field) for field in given} == given
+    assert recipe.max_steps is None  # epochs were asked for
+
+
+def test_steps_and_warm_up():
+    recipe = Recipe(epochs=1.5, batch_size=8, warmup=0.25)
+    assert recipe.steps(33) == 8  # 5 batches an epoch, 7.5 to even
+    assert recipe.warmup_steps(8) == 2
+    phang = RECIPES["phang2021"]
+    assert phang.steps(33) == 10_000
+    assert phang.warmup_steps(10_000) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("slow", {}, "--recipe slow: wanted one of phang2021, wu2020, ren2023, quick"),
+        ("quick", {"epochs": 1, "max_steps": 5}, "--max-steps: wanted this or --epochs"),
+        ("quick", {"max_steps": 0}, "--max-steps: wanted more than 0, found 0"),
+        ("quick", {"learning_rate": float("nan")}, "--learning-rate: wanted more than 0"),
+        ("quick", {"warmup": -1}, "--warmup: wanted 0 or more, found -1"),
+        ("quick", {"adam_epsilon": 0.0}, "--adam-epsilon: wanted more than 0"),
+        ("quick", {"max_length": 2}, "--max-length: wanted at least 3"),
+        ("quick", {"freeze": "bottom"}, "--freeze bottom: wanted none, bottom:K or top:K"),
+        ("quick", {"freeze": "top:0"}, "--freeze top:0: wanted none, bottom:K or top:K"),
+        ("quick", {"freeze": "left:2"}, "--freeze left:2: wanted none, bottom:K or top:K"),
+    ],
+)
+def test_senseless_recipes_are_refused(name, given, message):
+    with pytest.raises(UserError, match=message):
+        make_recipe(name, "rt", given)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0..4", (0, 1, 2, 3, 4)), ("0,3,7", (0, 3, 7)), ("5", (5,)), ("8..9, 2", (8, 9, 2))],
+)
+def test_seeds_are_read(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("4..0", "a range that rises, found '4..0'"),
+        ("one", "found 'one'"),
+        ("", "found ''"),
+        ("1,,2", "found ''"),
+        ("-1", "found '-1'"),
+        ("0...4", "found '0...4'"),
+        ("0..2,1", "found 1 twice"),
+    ],
+)
+def test_bad_seeds_are_refused(text, found):
+    with pytest.raises(UserError, match=rf"^--seeds {text}: wanted .*{found}"):
+        parse_seeds(text)
