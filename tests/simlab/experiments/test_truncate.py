@@ -117,7 +117,7 @@ def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, 
 def test_vectors_have_to_fit_into_what_simcore_finds_free(checkpoint, review_task, monkeypatch):
     monkeypatch.setattr("simcore.free_memory", lambda: 4000)
     with pytest.raises(UserError, match=r"--train-size: .* found [\d,]+ bytes .* and 4,000 bytes"):
-        truncate(checkpoint, review_task, 64, "tuned", OPTIONS)
+        cut_model(checkpoint, review_task, 64, "tuned", OPTIONS)
 
 
 @pytest.mark.parametrize("kind", ["regression", "pair", "choices"])
