@@ -138,9 +138,7 @@ def test_a_file_above_the_output_is_named(tmp_path):
 
 
 def test_a_name_that_is_too_long_is_named(tmp_path):
-    with pytest.raises(
-        WriteError, match="n{250}: wanted to write there, found: File name too long"
-    ):
+    with pytest.raises(WriteError, match=r"n{250}: wanted .* there, found: File name too long$"):
         run_job(tmp_path / ("n" * 250), {}, lambda partial: None)
 
 

@@ -187,6 +187,7 @@ def test_a_limited_file(command, inputs, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ROWS)
 def test_a_small_disk(command, inputs, tmp_path, capsys):
+    """A mapping without room would be the end of this process: Bus error."""
     row = ROWS[command]
     with mounted_disk(tmp_path / "disk") as disk:
         for size in row.sizes:

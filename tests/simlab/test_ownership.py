@@ -198,6 +198,21 @@ def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch, how):
     assert not lock.exists()
 
 
+def test_the_name_goes_before_the_lock(tmp_path, monkeypatch):
+    """After it, the name would be the next owner's."""
+    lock, flock, there = tmp_path / ".out.lock", fcntl.flock, []
+
+    def watched_flock(descriptor, operation):
+        if operation == fcntl.LOCK_UN:
+            there.append(lock.exists())
+        return flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", watched_flock)
+    with owned(tmp_path / "out"):
+        assert lock.exists()
+    assert there == [False]
+
+
 def test_a_lock_that_was_removed_by_hand_is_not_removed_twice(tmp_path):
     lock = tmp_path / ".out.lock"
     with owned(tmp_path / "out"):
