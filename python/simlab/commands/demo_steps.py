@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments import baselines
 from simlab.experiments.truncate import truncation_rows
 from simlab.models.evaluate import read_evaluation
@@ -29,6 +28,7 @@ from simlab.similarity.localization import NEEDED, localize
 from simlab.store.console import out, print_table
 from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome
+from simlab.store.ownership import owned
 from simlab.store.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.store.runtime import versions
 from simlab.tasks import Task, TaskOptions
@@ -126,19 +126,15 @@ def run_demo(folder: Path, config: DemoConfig) -> None:
     Raises
     ------
     UserError
-        An asset, model or task cannot be had, or another process is using `folder`.
+        An asset, model or task cannot be had.
+    BusyError
+        Another process is using `folder`.
     """
-    from filelock import FileLock, Timeout
-
     config.recipe.check()
     source = resolve(config.model)
     task = load_task_of([source.path], config.task, config.task_options)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            _run_steps(Run(folder, config, source, task))
-    except Timeout as error:
-        raise UserError(f"--out {folder}: another process is using this folder") from error
+    with owned(folder, lock=folder / ".lock"):
+        _run_steps(Run(folder, config, source, task))
 
 
 def _run_steps(run: Run) -> None:

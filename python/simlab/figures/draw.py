@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from simlab.figures.style import PNG_DPI, STYLE, unusual_options
 from simlab.figures.training import plot_training
 from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
-from simlab.store.files import atomic_file
+from simlab.store.files import write_bytes
 from simlab.store.results import (
     BASELINE,
     BLOCK_SCORE,
@@ -185,7 +186,9 @@ def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
 
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
     with mpl.rc_context(STYLE):
-        for file in files:
-            with atomic_file(file) as partial:
-                figure.savefig(partial, dpi=PNG_DPI)
+        for file, name in zip(files, formats, strict=True):
+            # Into memory first: on a full disk matplotlib's writers end in errors of their own.
+            drawn = BytesIO()
+            figure.savefig(drawn, format=name, dpi=PNG_DPI)
+            write_bytes(file, drawn.getvalue())
     return files

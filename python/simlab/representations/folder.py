@@ -23,7 +23,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
-from simlab.store.arrays import create_safetensors
+from simlab.store.arrays import create_safetensors, store
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
@@ -106,7 +106,8 @@ class LayerWriter:
             array[start : start + sizes[example]] = kept
 
     def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
-        """Write the manifest, `identity` first."""
+        """Store the data and write the manifest, `identity` first."""
+        store(self._arrays)
         ids = [row for example in rows.ids for row in example]
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:
