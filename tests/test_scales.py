@@ -100,12 +100,14 @@ def test_a_large_offset_and_a_small_spread(measure):
     )
 
 
-@pytest.mark.parametrize("exponent", [-1000, -200, 0])
+@pytest.mark.parametrize(
+    ("large", "exponent"), [(1e306, -1000), (1e306, -200), (1e306, 0), (1e190, -890)], ids=str
+)
 @pytest.mark.filterwarnings("ignore:.*neurons without variance")
 @pytest.mark.parametrize("measure", [m for m in SCALE_FREE if m.any_translation], ids=str)
-def test_a_large_constant_beside_small_entries(measure, exponent):
+def test_a_large_constant_beside_small_entries(measure, large, exponent):
     """What would bring the others near 1 takes the constant beyond float64."""
-    constant = torch.full((CASE.n, 1), 1e306, dtype=FLOAT64)
+    constant = torch.full((CASE.n, 1), large, dtype=FLOAT64)
     x, y = drawn(measure)
     beside = [
         [torch.cat([times_power(layer, exponent), constant], 1) for layer in side]
@@ -162,6 +164,11 @@ def test_a_basis_keeps_its_exponent():
         Basis.from_state_dict(basis.truncate(3).state_dict()),
     ):
         assert other.exponent == basis.exponent
+    wrong = {**basis.state_dict(), "exponent": torch.tensor([1, 2])}
+    with pytest.raises(
+        ValueError, match=r"^state\['exponent'\]: wanted one number, got shape \(2,\)"
+    ):
+        Basis.from_state_dict(wrong)
     (plain,) = bases(MEASURES[0].layers(OTHER))
     assert set(plain.state_dict()) == {"vectors", "components", "spectrum"}
     assert Basis.from_state_dict(plain.state_dict()).exponent == 0
