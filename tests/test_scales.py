@@ -235,8 +235,10 @@ def test_batches_beyond_float64_are_refused_and_leave_no_trace():
 
 def test_maps_of_what_float64_cannot_square_are_refused():
     x, y = drawn(NEURONSIM)
-    with pytest.raises(ValueError, match=r"^Y: wanted columns that vary by 2\^-900 to 2\^960"):
-        CCAAligner().fit(x[0], times_power(y[0], 1000))
+    for exponent, found in ((1000, "more"), (-1000, "less")):
+        words = rf"^Y: wanted columns that vary by 2\^-900 to 2\^960, got {found}"
+        with pytest.raises(ValueError, match=words):
+            CCAAligner().fit(x[0], times_power(y[0], exponent))
 
 
 @pytest.mark.parametrize("measure", ["js", "pearson", "frobenius"])
