@@ -19,8 +19,9 @@ from simcore._devices import memory_bound
 SQUARED_TWICE = (1e-60, 1e60)
 # The same: singular values are normal numbers, the least that count included.
 SINGULAR_VALUES = (2.0**-900, 2.0**960)
-# Of an entry: it may be multiplied by what brings differences of 1e-60 near 1.
-LARGEST_ENTRY = 1e200
+# Of an entry (a constant column's), over the largest difference: it may still be multiplied by what
+# brings that near 1.
+LARGEST_RATIO = 1e250
 LARGEST_EXPONENT = 1000  # 2^-1000 and 2^1000 are normal numbers; what remains is 2^74 at most
 
 
@@ -73,7 +74,7 @@ def in_range(
         if largest == 0 or not math.isfinite(entry):
             continue
         varies_in_range = limits[0] < (least if columns else largest) and largest < limits[1]
-        if varies_in_range and entry < LARGEST_ENTRY:
+        if varies_in_range and entry / largest < LARGEST_RATIO:
             continue
         exponents[i] = 0 if varies_in_range else _clamped(math.frexp(largest)[1])
         result[i] = _scaled(layer, sizes[0], None if columns else exponents[i])

@@ -147,8 +147,12 @@ class Basis:
         k = shapes["vectors"][-1]
         if shapes["components"][0] != k or shapes["spectrum"][0] < k:
             raise ValueError(f"state: wanted k components and at least k values, got {shapes}")
-        tensors = {name: state[name] for name in wanted}
-        return cls(**tensors, exponent=int(state.get("exponent", torch.tensor(0))))
+        exponent = state.get("exponent", torch.tensor(0))
+        if exponent.numel() != 1:
+            raise ValueError(
+                f"state['exponent']: wanted one number, got shape {shapes['exponent']}"
+            )
+        return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
 
 
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:

@@ -43,9 +43,10 @@ class _CanonicalAligner(Aligner):
             if not basis.kept:
                 raise ConstantRowsError(f"{name}: wanted rows that differ, got equal ones")
             if basis.exponent:
+                found = "more" if basis.exponent > 0 else "less"
                 raise ValueError(
-                    f"{name}: wanted columns that vary by 2^-900 to 2^960, got about "
-                    f"2^{basis.exponent}; divide them by a constant"
+                    f"{name}: wanted columns that vary by 2^-900 to 2^960, got {found}; divide "
+                    "them by a constant"
                 )
         # Fewer rows than this leave directions in which any two layers agree: no map to learn.
         require_rows(x, "X", max(basis_x.kept, basis_y.kept) + 2, "the canonical directions")
