@@ -22,19 +22,19 @@ Data flows one way, and every arrow is a file on disk::
 
 The rooms, each of which imports only from those before it:
 
-* `errors`: what the user can put right.
-* `store`: files, jobs, the results table, and what lies around them.
+* `errors`: the exceptions for what the user can put right.
+* `store`: files, jobs, the results table, the process and the terminal.
 * `tasks`: texts, labels, splits and metrics.
 * `models`: models found, loaded, run and evaluated, and their layers and heads.
 * `training`: fine-tuning, and what is recorded during it.
 * `representations`: the rows of every layer, extracted, on disk.
-* `similarity`: measures between them, and what is read off their grids.
-* `experiments`: models cut, skipped, injected, aligned, frozen.
+* `similarity`: measures between stored representations, and what is read off their grids.
+* `experiments`: what becomes of models whose layers are cut off, left out, replaced or frozen.
 * `figures`: drawn from the results table alone.
 * `commands`: every command of `simcore`; `cli` joins them.
 
-Importing `simlab` imports nothing heavy: a name is looked up where it stands when it is asked for,
-and each module loads its libraries where it uses them.
+Importing `simlab` imports nothing else: a name is looked up in its module when it is asked for, and
+each module loads heavy libraries where it uses them.
 """
 
 from importlib import import_module
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from simlab.training.callbacks import CKACallback as CKACallback
     from simlab.training.finetune import finetune as finetune
 
+# The module of each name. Type checkers, which do not run `__getattr__`, read the imports above.
 _PLACES = {
     "CKACallback": "training.callbacks",
     "TaskOptions": "tasks",

@@ -1,4 +1,4 @@
-"""Experiments: what becomes of models that are cut, skipped, injected, aligned, frozen.
+"""Experiments: what becomes of models whose layers are cut off, left out, replaced or frozen.
 
 Each writes its rows into the results table, under the names that `simlab.store.results` has.
 
