@@ -42,6 +42,16 @@ def compiled(run: Callable[[Tensor], Tensor], **measure: str) -> Contestant:
     return Contestant(torch.compile(run, dynamic=False), **measure)
 
 
+def _peer() -> dict[str, Contestant]:
+    """Both ways into the peer, where it is installed."""
+    if not peer.is_installed():
+        return {}
+    return {
+        "pytorch-cka features": Contestant(peer.from_features, estimator="unbiased"),
+        "pytorch-cka hooks": Contestant(peer.through_hooks, estimator="unbiased"),
+    }
+
+
 def _linear() -> dict[str, Contestant]:
     return {
         "ours": ours(),
@@ -49,8 +59,7 @@ def _linear() -> dict[str, Contestant]:
         "torch tiled": Contestant(formulas.tiled),
         "compiled gram": compiled(formulas.gram),
         "compiled tiled": compiled(formulas.tiled),
-        "pytorch-cka features": Contestant(peer.from_features, estimator="unbiased"),
-        "pytorch-cka hooks": Contestant(peer.through_hooks, estimator="unbiased"),
+        **_peer(),
     }
 
 
@@ -69,8 +78,7 @@ def _unbiased() -> dict[str, Contestant]:
         "ours biased": ours(),
         "torch gram": Contestant(formulas.gram_unbiased, estimator="unbiased"),
         "compiled gram": compiled(formulas.gram_unbiased, estimator="unbiased"),
-        "pytorch-cka features": Contestant(peer.from_features, estimator="unbiased"),
-        "pytorch-cka hooks": Contestant(peer.through_hooks, estimator="unbiased"),
+        **_peer(),
     }
 
 

@@ -5,8 +5,20 @@ It has the unbiased minibatch estimator only and does not centre; it is given al
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+
 import torch
 from torch import Tensor, nn
+
+
+@functools.cache
+def is_installed() -> bool:
+    """Whether the peer can be imported. Where it cannot, the first call prints a line."""
+    found = importlib.util.find_spec("cka") is not None
+    if not found:
+        print("pytorch-cka is not installed and left out: make bench installs it", flush=True)
+    return found
 
 
 def from_features(x: Tensor) -> Tensor:

@@ -45,6 +45,19 @@ def test_formula(name, x, benchmark):
     np.testing.assert_allclose(torch.as_tensor(grid), cka.exact(x, contestant), atol=TOLERATED)
 
 
+def test_without_the_peer_the_others_compete(monkeypatch, capsys):
+    monkeypatch.setattr(peer.importlib.util, "find_spec", lambda name: None)
+    peer.is_installed.cache_clear()
+    try:
+        for contestants in (cka._linear, cka._unbiased):
+            names = list(contestants())
+            assert "ours" in names
+            assert not [name for name in names if "pytorch-cka" in name]
+        assert capsys.readouterr().out.count("\n") == 1
+    finally:
+        peer.is_installed.cache_clear()
+
+
 @pytest.mark.parametrize("method", ["gram", "feature"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_grid(dtype, method, x, benchmark):

@@ -14,8 +14,13 @@
 
 namespace simcore::cpu {
 
-constexpr int kMaxPanels = 3;             // panels side by side in one micro-kernel call
-constexpr int64_t kMaxPairColumns = 256;  // of one call of pair_sums, which sums in T
+constexpr int kMaxPanels = 3;  // panels side by side in one micro-kernel call
+
+// What IsaTable::flaws finds.
+constexpr int kNotFinite = 1, kNegative = 2;
+// Centred rows of attention below this length count as constant: one repeated value may leave
+// rounding errors.
+constexpr double kConstantRow = 1e-12;
 
 // How far ahead an affine coupling asks memory for entries: beyond those of the half that changes,
 // and beyond those of its params.
@@ -69,11 +74,22 @@ struct IsaTable {
   // out[k] = source[k * stride] as T, k < count.
   void (*load)(const void* source, DType dtype, int64_t stride, int64_t count, T* out);
 
-  // sums[r] += sum_k term(p[k], q[r * q_stride + k]) for r < rows; length is a multiple of width
-  // and at most kMaxPairColumns. One per AttentionMeasure: with m = p + q, m log m (0 at 0; p, q >=
-  // 0); p q; (p - q)^2.
-  void (*pair_sums[3])(const T* p, const T* q, int64_t q_stride, int64_t rows, int64_t length,
-                       double* sums);
+  // Whether weights that are no numbers, or below 0, are among x[0, count): kNotFinite | kNegative.
+  int (*flaws)(const T* x, int64_t count);
+
+  // Centres `count` rows of `length` entries each and scales them to unit length; a row whose
+  // centred length is kConstantRow at most becomes 0.
+  void (*unit_rows)(T* rows, int64_t count, int64_t length);
+
+  // sums[i * sums_stride + j] += sum_k term(p[i * stride + k], q[j * stride + k]) for i < p_rows,
+  // j < q_rows; length is a multiple of width and at most columns. One per AttentionMeasure: with
+  // m = p + q, m log m (0 at 0; p, q >= 0); p q; (p - q)^2.
+  struct PairSums {
+    void (*add)(const T* p, int64_t p_rows, const T* q, int64_t q_rows, int64_t stride,
+                int64_t length, double* sums, int64_t sums_stride);
+    int64_t rows;     // p_rows at most
+    int64_t columns;  // of one call, which sums in T
+  } pair_sums[3];
 
   // Columns of one row of an affine coupling (core/coupling_math.h), [0] forward, [1] inverse:
   // out[k] for k < count, and their log-determinant added to *log_det; sums run in T over a call.

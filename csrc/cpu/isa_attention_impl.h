@@ -1,14 +1,19 @@
 // Inner loops of the attention measures, part of isa_impl.h (which see).
 //
 // Cost      per pair of heads and weight: js 17 operations of a register, of which 10 are
-//           multiply-adds; pearson and frobenius are bound by their two loads.
+//           multiply-adds; pearson one, frobenius two. A tile of kTileHeads times 4 (512 bits) or
+//           2 to 3 heads takes one load for every two of them. With w numbers a register, the
+//           totals of w sums cost 2 (w - 1) shuffles and w - 1 additions: a tenth of the tile at
+//           kTileColumns.
 // Numerics  the logarithm is good to 1.4e-7 relative in float32 and 4e-16 in float64, for normal
 //           numbers; a subnormal one gets a finite value near log of the smallest normal, and 0
-//           times that is 0. A sum runs over at most one block of columns in T, in
-//           kSums * width parts, and goes to float64. The same column takes the same
+//           times that is 0. A sum runs over at most one block of columns in T, in kSums * width
+//           parts (js) or width, and goes to float64. The same column takes the same
 //           instructions whatever the pair: F(p) and F((p + p) / 2) are bit-equal.
 
 constexpr int kSums = 4;  // independent sums of a row, to hide the latency of an addition
+constexpr int64_t kMixtureColumns = 256, kTileColumns = 1024;
+constexpr int kTileHeads = 4;  // of q
 
 // The logarithm comes in units in which the exponent of a number needs no conversion: its bits.
 template <typename T>
@@ -60,28 +65,49 @@ inline Simd<double>::vec scaled_log(Simd<double>::vec x) {
   return q * s + e;
 }
 
-// What a pair of weights adds. js gets halves of the weights: their sum is the mixture, exactly as
-// rounded as (p + q) / 2.
-struct MixtureTerm {
-  template <typename T>
-  static constexpr double unit = kLogUnit<T>;
-  template <typename vec>
-  static vec add(vec sum, vec p, vec q) {
-    const vec m = p + q;
-    return sum + m * scaled_log(m);
+template <typename T>
+inline typename Simd<T>::vec read(const T* row) {
+  return *reinterpret_cast<const typename Simd<T>::loose*>(row);
+}
+
+// js gets halves of the weights: their sum is the mixture, exactly as rounded as (p + q) / 2.
+template <typename vec>
+inline vec add_mixture(vec sum, vec p, vec q) {
+  const vec m = p + q;
+  return sum + m * scaled_log(m);
+}
+
+// One row of p against those of q.
+template <typename T>
+void mixture_sums(const T* p, int64_t, const T* q, int64_t q_rows, int64_t stride, int64_t length,
+                  double* sums, int64_t) {
+  using vec = typename Simd<T>::vec;
+  constexpr int w = kWidth<T>;
+  for (int64_t r = 0; r < q_rows; r++, q += stride) {
+    vec sum[kSums] = {};
+    int64_t k = 0;
+    for (; k + kSums * w <= length; k += kSums * w)
+#pragma GCC unroll 16
+      for (int i = 0; i < kSums; i++)
+        sum[i] = add_mixture(sum[i], read(p + k + i * w), read(q + k + i * w));
+    for (; k < length; k += w) sum[0] = add_mixture(sum[0], read(p + k), read(q + k));
+    const vec parts = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    double total = 0;
+    for (int i = 0; i < w; i++) total += double(parts[i]);
+    sums[r] += total * kLogUnit<T>;
   }
-};
+}
+
+// What a pair of weights adds, and the rows of p in a tile: with its sums they fill the registers.
 struct ProductTerm {
-  template <typename T>
-  static constexpr double unit = 1;
+  static constexpr int rows = SIMCORE_VECTOR_BYTES == 64 ? 4 : 3;
   template <typename vec>
   static vec add(vec sum, vec p, vec q) {
     return sum + p * q;
   }
 };
 struct SquaredDifferenceTerm {
-  template <typename T>
-  static constexpr double unit = 1;
+  static constexpr int rows = SIMCORE_VECTOR_BYTES == 64 ? 4 : 2;
   template <typename vec>
   static vec add(vec sum, vec p, vec q) {
     const vec d = p - q;
@@ -89,28 +115,127 @@ struct SquaredDifferenceTerm {
   }
 };
 
+// Totals of w registers, in their order, as one: each step adds halves of two registers and lays
+// the results side by side.
 template <typename T>
-inline typename Simd<T>::vec read(const T* row) {
-  return *reinterpret_cast<const typename Simd<T>::loose*>(row);
+inline typename Simd<T>::vec totals(typename Simd<T>::vec (&sums)[kWidth<T>]) {
+#pragma GCC unroll 16
+  for (int half = kWidth<T> / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; i++) {
+      interleave<T>(sums[i], sums[i + half], MakeIntSequence<kWidth<T>>{});
+      sums[i] += sums[i + half];
+    }
+  return sums[0];
 }
 
+// Rows of p against kTileHeads of q, the terms of every pair in a register of its own.
 template <typename T, typename Term>
-void pair_sums(const T* p, const T* q, int64_t q_stride, int64_t rows, int64_t length,
-               double* sums) {
+inline void register_tile(const T* const (&p)[Term::rows], const T* const (&q)[kTileHeads],
+                          int64_t length, T* out) {
   using vec = typename Simd<T>::vec;
-  constexpr int w = kWidth<T>;
-  for (int64_t r = 0; r < rows; r++, q += q_stride) {
-    vec sum[kSums] = {};
-    int64_t k = 0;
-    for (; k + kSums * w <= length; k += kSums * w)
+  constexpr int w = kWidth<T>, rows = Term::rows, count = rows * kTileHeads;
+  constexpr int padded = (count + w - 1) / w * w;
+  vec sum[padded] = {};
+  for (int64_t k = 0; k < length; k += w) {
+    vec row[rows];
 #pragma GCC unroll 16
-      for (int i = 0; i < kSums; i++)
-        sum[i] = Term::add(sum[i], read(p + k + i * w), read(q + k + i * w));
-    for (; k < length; k += w) sum[0] = Term::add(sum[0], read(p + k), read(q + k));
-    const vec parts = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    double total = 0;
-    for (int i = 0; i < w; i++) total += double(parts[i]);
-    sums[r] += total * Term::template unit<T>;
+    for (int i = 0; i < rows; i++) row[i] = read(p[i] + k);
+#pragma GCC unroll 16
+    for (int j = 0; j < kTileHeads; j++) {
+      const vec column = read(q[j] + k);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; i++)
+        sum[i * kTileHeads + j] = Term::add(sum[i * kTileHeads + j], row[i], column);
+    }
+  }
+#pragma GCC unroll 16
+  for (int first = 0; first < padded; first += w) {
+    vec part[w];
+#pragma GCC unroll 16
+    for (int i = 0; i < w; i++) part[i] = sum[first + i];
+    *reinterpret_cast<typename Simd<T>::loose*>(out + first) = totals<T>(part);
+  }
+}
+
+// Rows that a tile lacks are stood in for by the last one, and their sums left out.
+template <typename T, typename Term>
+void tile_sums(const T* p, int64_t p_rows, const T* q, int64_t q_rows, int64_t stride,
+               int64_t length, double* sums, int64_t sums_stride) {
+  const T *left[Term::rows], *right[kTileHeads];
+  for (int i = 0; i < Term::rows; i++) left[i] = p + (i < p_rows ? i : p_rows - 1) * stride;
+  T out[Term::rows * kTileHeads + kWidth<T>] = {};
+  for (int64_t first = 0; first < q_rows; first += kTileHeads) {
+    const int64_t heads = q_rows - first < kTileHeads ? q_rows - first : kTileHeads;
+    for (int j = 0; j < kTileHeads; j++)
+      right[j] = q + (first + (j < heads ? j : heads - 1)) * stride;
+    register_tile<T, Term>(left, right, length, out);
+    for (int64_t i = 0; i < p_rows; i++)
+      for (int64_t j = 0; j < heads; j++)
+        sums[i * sums_stride + first + j] += double(out[i * kTileHeads + j]);
+  }
+}
+
+template <typename T>
+int flaws(const T* x, int64_t count) {
+  int not_finite = 0, negative = 0;
+  for (int64_t k = 0; k < count; k++) {
+    not_finite |= !(x[k] - x[k] == 0);
+    negative |= x[k] < 0;
+  }
+  return not_finite * kNotFinite | negative * kNegative;
+}
+
+inline float square_root(float x) { return __builtin_sqrtf(x); }
+inline double square_root(double x) { return __builtin_sqrt(x); }
+
+// out[i] = sum_k f(rows[i][k] - rows[i][0] - shift[i]) with f the square, or the number itself.
+template <typename T, bool squared>
+inline void sum_rows(const T* const (&rows)[kWidth<T>], const T* shift, int64_t length, T* out) {
+  constexpr int w = kWidth<T>;
+  typename Simd<T>::vec part[w] = {};
+  const int64_t whole = length / w * w;
+#pragma GCC unroll 16
+  for (int i = 0; i < w; i++)
+    for (int64_t k = 0; k < whole; k += w) {
+      const auto d = (read(rows[i] + k) - rows[i][0]) - shift[i];
+      part[i] += squared ? d * d : d;
+    }
+  *reinterpret_cast<typename Simd<T>::loose*>(out) = totals<T>(part);
+  for (int i = 0; i < w; i++)
+    for (int64_t k = whole; k < length; k++) {
+      const T d = (rows[i][k] - rows[i][0]) - shift[i];
+      out[i] += squared ? d * d : d;
+    }
+}
+
+// A register of rows at a time. The first entry is taken off before the mean, which leaves
+// differences between weights: their rounding is small beside the centred row however small that
+// is, and a row of one value gives exactly 0.
+template <typename T>
+void unit_rows(T* rows, int64_t count, int64_t length) {
+  constexpr int w = kWidth<T>;
+  const int64_t whole = length / w * w;
+  for (int64_t begin = 0; begin < count; begin += w) {
+    const int64_t last = count - begin < w ? count - begin - 1 : w - 1;
+    const T* source[w];
+    for (int64_t i = 0; i < w; i++) source[i] = rows + (begin + (i < last ? i : last)) * length;
+    T shift[w] = {}, scale[w];
+    sum_rows<T, false>(source, shift, length, scale);
+    for (int i = 0; i < w; i++) shift[i] = scale[i] / T(length);
+    sum_rows<T, true>(source, shift, length, scale);
+    for (int i = 0; i < w; i++) {
+      const T unit = 1 / square_root(scale[i]);
+      scale[i] = scale[i] > T(kConstantRow * kConstantRow) ? unit : T(0);
+    }
+    for (int64_t i = 0; i <= last; i++) {
+      T* const row = rows + (begin + i) * length;
+      const T first = row[0];
+      for (int64_t k = 0; k < whole; k += w)
+        *reinterpret_cast<typename Simd<T>::loose*>(row + k) =
+            ((read(row + k) - first) - shift[i]) * scale[i];
+      for (int64_t k = whole; k < length; k++) row[k] = ((row[k] - first) - shift[i]) * scale[i];
+    }
   }
 }
 

@@ -300,20 +300,23 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
 
 template <typename T>
 IsaTable<T> make_table(const char* name) {
-  return {
-      name,
-      kWidth<T>,
-      kMr<T>,
-      {micro<T, 1>, micro<T, 2>, micro<T, 3>},
-      add_block<T>,
-      pack_rows<T>,
-      pack_columns<T>,
-      pack_plain<T>,
-      gather_entries<T>,
-      rbf<T>,
-      select<T>,
-      load<T>,
-      {pair_sums<T, MixtureTerm>, pair_sums<T, ProductTerm>, pair_sums<T, SquaredDifferenceTerm>},
-      {couple<T, false>, couple<T, true>},
-      {couple_gradients<T, false>, couple_gradients<T, true>}};
+  return {name,
+          kWidth<T>,
+          kMr<T>,
+          {micro<T, 1>, micro<T, 2>, micro<T, 3>},
+          add_block<T>,
+          pack_rows<T>,
+          pack_columns<T>,
+          pack_plain<T>,
+          gather_entries<T>,
+          rbf<T>,
+          select<T>,
+          load<T>,
+          flaws<T>,
+          unit_rows<T>,
+          {{mixture_sums<T>, 1, kMixtureColumns},
+           {tile_sums<T, ProductTerm>, ProductTerm::rows, kTileColumns},
+           {tile_sums<T, SquaredDifferenceTerm>, SquaredDifferenceTerm::rows, kTileColumns}},
+          {couple<T, false>, couple<T, true>},
+          {couple_gradients<T, false>, couple_gradients<T, true>}};
 }

@@ -40,6 +40,14 @@ TEST(grids_match_plain_loops) {
   }
 }
 
+TEST(more_heads_than_a_tile) {
+  std::vector<Attention> x, y;
+  for (const int64_t heads : {21, 14}) x.push_back(make_attention({6, 2}, heads, DType::f32, 8));
+  for (const int64_t heads : {26, 2}) y.push_back(make_attention({6, 2}, heads, DType::f64, 9));
+  check_against_loops(x, {}, kFloat32);
+  check_against_loops(x, y, kFloat64);
+}
+
 TEST(rows_longer_than_a_block) {
   std::vector<Attention> x;
   for (const int64_t heads : {2, 1}) x.push_back(make_attention({300, 3}, heads, DType::f32, 3));

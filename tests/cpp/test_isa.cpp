@@ -177,39 +177,95 @@ void mixture_terms_match_log(double tolerance) {
     const double m = 2 * double(p[i % isa.width]);
     if (m == 1) continue;
     double sum = 0;
-    isa.pair_sums[0](p.data(), q.data(), isa.width, 1, isa.width, &sum);
+    isa.pair_sums[0].add(p.data(), 1, q.data(), 1, isa.width, isa.width, &sum, 0);
     CHECK_NEAR(sum / (m * std::log(m)), 1, tolerance);
     p[i % isa.width] = q[i % isa.width] = 0;
   }
   std::fill(p.begin(), p.end(), T(0));
   std::fill(q.begin(), q.end(), T(0));
   double sum = 0;
-  isa.pair_sums[0](p.data(), q.data(), isa.width, 1, isa.width, &sum);
+  isa.pair_sums[0].add(p.data(), 1, q.data(), 1, isa.width, isa.width, &sum, 0);
   CHECK(sum == 0);
 }
 
+double term(int measure, double p, double q) {
+  return measure == 0 ? (p + q) * std::log(p + q) : measure == 1 ? p * q : (p - q) * (p - q);
+}
+
+// Every height and width of a tile, and every length up to a few registers and of whole blocks.
 template <typename T>
 void pair_sums_match_plain_loops() {
   const IsaTable<T>& isa = isa_table<T>();
-  const int64_t rows = 3;
-  for (int64_t length = 0; length <= simcore::cpu::kMaxPairColumns; length += isa.width) {
-    check::context = std::string(isa.name) + ", length " + std::to_string(length);
-    const int64_t stride = length + 5;
-    std::vector<T> p = random<T>(length, 10), q = random<T>(rows * stride, 11);
-    for (T& value : p) value = std::fabs(value);
-    for (T& value : q) value = std::fabs(value);
-    std::vector<double> wanted(3 * rows, 0.5), got = wanted;
-    for (int64_t r = 0; r < rows; r++)
-      for (int64_t k = 0; k < length; k++) {
-        const double a = double(p[k]), b = double(q[r * stride + k]), m = a + b;
-        wanted[r] += m * std::log(m);
-        wanted[rows + r] += a * b;
-        wanted[2 * rows + r] += (a - b) * (a - b);
+  for (int measure = 0; measure < 3; measure++) {
+    const auto& pair_sums = isa.pair_sums[measure];
+    for (int64_t length = 0; length <= pair_sums.columns;
+         length += length < 5 * isa.width ? isa.width : pair_sums.columns / 4)
+      for (int64_t p_rows = 1; p_rows <= pair_sums.rows; p_rows++)
+        for (int64_t q_rows = 1; q_rows <= 9; q_rows++) {
+          check::context = std::string(isa.name) + ", measure " + std::to_string(measure) +
+                           ", length " + std::to_string(length) + ", rows " +
+                           std::to_string(p_rows) + " and " + std::to_string(q_rows);
+          const int64_t stride = length + 5, out_stride = q_rows + 2;
+          std::vector<T> p = random<T>(p_rows * stride, 10), q = random<T>(q_rows * stride, 11);
+          for (T& value : p) value = std::fabs(value);
+          for (T& value : q) value = std::fabs(value);
+          std::vector<double> wanted(p_rows * out_stride, 0.5), got = wanted;
+          for (int64_t i = 0; i < p_rows; i++)
+            for (int64_t j = 0; j < q_rows; j++)
+              for (int64_t k = 0; k < length; k++)
+                wanted[i * out_stride + j] +=
+                    term(measure, double(p[i * stride + k]), double(q[j * stride + k]));
+          pair_sums.add(p.data(), p_rows, q.data(), q_rows, stride, length, got.data(), out_stride);
+          const double tolerance = 100 * kRounding<T> * (1 + double(length) / 256);
+          for (size_t r = 0; r < got.size(); r++) CHECK_NEAR(got[r], wanted[r], tolerance);
+        }
+  }
+}
+
+template <typename T>
+void unit_rows_match_plain_loops() {
+  const IsaTable<T>& isa = isa_table<T>();
+  for (const int64_t length : {1, 2, 7, 16, 33, 512})
+    for (const int64_t count : {1, 3, 16, 19}) {
+      check::context = std::string(isa.name) + ", " + std::to_string(count) + " rows of " +
+                       std::to_string(length);
+      std::vector<T> rows = random<T>(count * length + 1, 12);
+      std::fill(rows.begin(), rows.begin() + length, T(0.1));    // constant
+      rows[(count - 1) * length] = count > 1 ? T(100) : T(0.1);  // the first weight is an outlier
+      const std::vector<T> before = rows;
+      isa.unit_rows(rows.data(), count, length);
+      CHECK(rows.back() == before.back());
+      for (int64_t i = 0; i < count; i++) {
+        const T* row = before.data() + i * length;
+        double mean = 0, square = 0;
+        for (int64_t k = 0; k < length; k++) mean += double(row[k]) / double(length);
+        for (int64_t k = 0; k < length; k++) square += std::pow(double(row[k]) - mean, 2);
+        const bool constant = (i == 0) || length == 1;
+        for (int64_t k = 0; k < length; k++)
+          CHECK_NEAR(double(rows[i * length + k]),
+                     constant ? 0 : (double(row[k]) - mean) / std::sqrt(square), kRounding<T> / 10);
       }
-    for (int measure = 0; measure < 3; measure++)
-      isa.pair_sums[measure](p.data(), q.data(), stride, rows, length, &got[measure * rows]);
-    for (int64_t r = 0; r < 3 * rows; r++)
-      CHECK_NEAR(got[r], wanted[r], 100 * kRounding<T>);  // of sums of up to 256 numbers near 1
+    }
+}
+
+template <typename T>
+void flaws_are_found_wherever_they_stand() {
+  const IsaTable<T>& isa = isa_table<T>();
+  using simcore::cpu::kNegative;
+  using simcore::cpu::kNotFinite;
+  for (int64_t count = 0; count <= 40; count++) {
+    std::vector<T> x(count + 1, T(0.5));
+    x[count] = T(-1);  // beyond
+    CHECK(isa.flaws(x.data(), count) == 0);
+    for (int64_t k = 0; k < count; k++)
+      for (const auto& [value, found] :
+           {std::pair{std::nan(""), kNotFinite}, std::pair{double(INFINITY), kNotFinite},
+            std::pair{-double(INFINITY), kNotFinite | kNegative}, std::pair{-1e-30, kNegative},
+            std::pair{-0.0, 0}}) {
+        x[k] = T(value);
+        CHECK(isa.flaws(x.data(), count) == found);
+        x[k] = T(0.5);
+      }
   }
 }
 
@@ -262,6 +318,13 @@ TEST(mixture_terms) {
 TEST(sums_over_pairs_of_rows) {
   pair_sums_match_plain_loops<float>();
   pair_sums_match_plain_loops<double>();
+}
+
+TEST(rows_of_attention) {
+  unit_rows_match_plain_loops<float>();
+  unit_rows_match_plain_loops<double>();
+  flaws_are_found_wherever_they_stand<float>();
+  flaws_are_found_wherever_they_stand<double>();
 }
 
 TEST(loading) {
