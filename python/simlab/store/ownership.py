@@ -1,13 +1,13 @@
-"""One owner per output: who makes it holds a lock that ends with its process.
+"""One owner per output: the process that makes it holds a lock, which ends with the process.
 
 The lock is flock(2) on a file beside the output, ``.NAME.lock``. The kernel takes it back when its
-holder ends, in whatever way, and on a network file system the server does, so that the claim of a
-dead process is void and no process number has to be looked up: numbers are given out again, and
-mean nothing on another machine. The text of the file says who holds the lock, for people to read.
+holder ends, in whatever way, and on a network file system the server does. So the claim of a dead
+process is void, and no process number has to be looked up: numbers are given out again, and mean
+nothing on another machine. The text of the file says who holds the lock, for people to read.
 
-The owner removes the file before it gives the lock back, and finished work has nothing beside it.
-Who has opened the file by then finds that it has no name any more, or that the name is another
-file's, and opens the new one.
+The owner removes the file before it gives the lock back, so that nothing stays beside finished
+work. A process that opened the file before finds that the file has no name any more, or that the
+name is another file's, and opens the new one.
 
 Readers need no lock: an output appears by one rename, complete.
 """
@@ -33,7 +33,7 @@ from simlab.store.files import writing
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
 
-# An owner that is about to end is waited for, and one that has just begun can sign.
+# How long a held lock is waited for: its owner may be about to end, or may not have signed yet.
 _PATIENCE_SECONDS = 0.5
 _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -103,8 +103,8 @@ def _sign(lock: Path, signature: str, descriptor: int) -> None:
     ------
     OSError
         ESTALE if its last owner has removed the file since it was opened. Then the lock is on a
-        file that nobody else will open. filelock asks for the number of its names, which is still
-        1 where NFS only renames a file that is open.
+        file that nobody else will open. filelock looks whether the file has a name; on NFS it still
+        has one, because a file that is open is renamed there when it is removed.
     """
     try:
         named = os.path.samestat(os.fstat(descriptor), lock.stat())

@@ -266,6 +266,16 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, number):
         pass
 
 
+def test_a_server_that_has_lost_the_file_is_not_asked_for_ever(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    match = r"/out: wanted to write there, found: Stale file handle$"
+    with pytest.raises(WriteError, match=match), owned(tmp_path / "out"):
+        pass
+
+
 def test_no_room_for_the_signature(tmp_path):
     with (
         file_limit(10),
