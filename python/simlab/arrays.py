@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+
+from simlab.files import create_reserved
 
 _FLOAT32_BYTES = 4
 _ALIGNMENT = 8
@@ -24,7 +26,13 @@ def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dic
     Returns
     -------
     dict of ndarray
-        Writable views of the file by name, zero at first, of the given shapes.
+        Writable views of the file by name, zero at first, of the given shapes. All of the file has
+        room on the disk, so that writing to them cannot fail for lack of it; `store` them.
+
+    Raises
+    ------
+    WriteError
+        The file does not fit.
     """
     header, end = {}, 0
     for name, shape in shapes.items():
@@ -33,9 +41,9 @@ def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dic
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)  # the format pads headers with spaces
     start = 8 + len(text)
-    with path.open("wb") as stream:
+    create_reserved(path, start + end)
+    with path.open("r+b") as stream:
         stream.write(struct.pack("<Q", len(text)) + text)
-        stream.truncate(start + end)
     data = np.memmap(path, np.float32, "r+", start, (end // _FLOAT32_BYTES,)) if end else None
     arrays = {}
     for name, entry in header.items():
@@ -43,3 +51,19 @@ def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dic
         flat = np.empty(0, np.float32) if data is None else data[begin:finish]
         arrays[name] = flat.reshape(entry["shape"])
     return arrays
+
+
+def store(arrays: Iterable[np.ndarray]) -> None:
+    """Have the system write out the `arrays` of `create_safetensors`.
+
+    It does so by itself at some time, but then nobody hears of an error: a network file system may
+    find only now that its server has no room.
+
+    Raises
+    ------
+    OSError
+        The disk or the server refused.
+    """
+    for array in arrays:
+        if isinstance(array, np.memmap):  # an empty file is not mapped
+            array.flush()

@@ -7,10 +7,12 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,28 @@ _REFUSALS = {
     errno.EACCES,
     errno.EPERM,
     errno.EIO,
+    errno.ESTALE,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
 }
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG}
+# What a file system answers that cannot reserve room.
+_NO_RESERVATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+# Libraries in Rust (safetensors, tokenizers) quote the system in exceptions of their own.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+# torch.save does not: its writer or the C++ stream below it complains.
+_TORCH_ERROR = re.compile(r"inline_container\.cc|iostream")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, size: int | None = None) -> Iterator[None]:
     """Turn a full disk and the like, met while `path` is written, into one line.
+
+    Parameters
+    ----------
+    size
+        How many bytes are written, where that is known.
 
     Raises
     ------
@@ -42,24 +59,72 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _refusal(error)
+        where = _refused_file(error, path)
+        reason = _refusal(error, where)
         if reason is None:
             raise
-        where = (error.filename if isinstance(error, OSError) else None) or path
-        raise WriteError(f"{where}: wanted to write there, found: {reason}") from error
+        what = "to write there" if size is None else f"to write {size:,} bytes there"
+        raise WriteError(f"{where}: wanted {what}, found: {reason}") from error
 
 
-def _refusal(error: Exception) -> str | None:
-    """What the system said when it refused to write; None if `error` is about something else."""
-    if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno in _REFUSALS else None
-    # safetensors quotes the system in its own exception, torch.save does not even do that.
-    quoted = _OS_ERROR.search(str(error)) if type(error).__name__ == "SafetensorError" else None
-    if quoted is not None and int(quoted[1]) in _REFUSALS:
-        return os.strerror(int(quoted[1]))
-    if isinstance(error, RuntimeError) and "inline_container.cc" in str(error):
-        return "torch could not write all of a file; is there room left?"
-    return None
+def _refused_file(error: Exception, path: Path) -> Path:
+    """The file that `error` names, unless that is a hidden one beside `path`, made on the way."""
+    named = getattr(error, "filename", None)
+    if not isinstance(named, str):
+        return path
+    hidden = Path(named).name.startswith(".") and Path(named).parent == path.parent
+    return path if hidden else Path(named)
+
+
+def _refusal(error: Exception, path: Path) -> str | None:
+    """Why the system refused to write `path`; None if `error` is about something else."""
+    if isinstance(error, RuntimeError) and _TORCH_ERROR.search(str(error)):
+        return f"torch could not write all of a file ({_room(path)})"
+    quoted = _OS_ERROR.search(str(error))
+    number = error.errno if isinstance(error, OSError) else quoted and int(quoted[1])
+    if number not in _REFUSALS:
+        return None
+    return os.strerror(number) + (f" ({_room(path)})" if number in _NO_ROOM else "")
+
+
+def _room(path: Path) -> str:
+    """How much room there is for `path`, which need not exist."""
+    folder = next(folder for folder in path.absolute().parents if folder.is_dir())
+    free = f"{shutil.disk_usage(folder).free:,} bytes free"
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return free if limit == resource.RLIM_INFINITY else f"{free}, at most {limit:,} in one file"
+
+
+def create_reserved(path: Path, size: int) -> None:
+    """Create file `path` of `size` zero bytes, with room on the disk for all of them.
+
+    A file that `truncate` made so long would be a hole: the system looks for room when bytes are
+    written for the first time. Where they are written through a mapping, no call can report that
+    there is none, and the system kills the process (SIGBUS).
+
+    Raises
+    ------
+    WriteError
+        There is no room.
+    """
+    # Readable too: where a file system cannot reserve, the C library looks what a block holds.
+    with writing(path, size), path.open("w+b", buffering=0) as stream:
+        try:
+            _lengthen(stream, size)
+        except OSError:
+            stream.truncate(0)  # the message says how much was free before
+            raise
+
+
+def _lengthen(stream: RawIOBase, size: int) -> None:
+    try:
+        if size:
+            os.posix_fallocate(stream.fileno(), 0, size)
+    except OSError as error:
+        if error.errno not in _NO_RESERVATION:
+            raise
+        while size:
+            size -= stream.write(bytes(min(_BLOCK, size)))
 
 
 @contextmanager
@@ -99,10 +164,15 @@ def replace_folder(partial: Path, path: Path) -> None:
         os.replace(partial, path)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content`, atomically."""
+    with atomic_file(path) as partial, writing(path, len(content)):
+        partial.write_bytes(content)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
-    with atomic_file(path) as partial:
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:

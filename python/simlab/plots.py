@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ import numpy as np
 from simlab.alignplots import alignment_figures
 from simlab.blockplots import outline_blocks
 from simlab.errors import UserError
-from simlab.files import atomic_file
+from simlab.files import write_bytes
 from simlab.freezeplots import plot_freezing
 from simlab.kinds import CLS
 from simlab.look import (
@@ -312,7 +313,9 @@ def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
 
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
     with mpl.rc_context(STYLE):
-        for file in files:
-            with atomic_file(file) as partial:
-                figure.savefig(partial, dpi=PNG_DPI)
+        for file, name in zip(files, formats, strict=True):
+            # Into memory first: on a full disk matplotlib's writers end in errors of their own.
+            drawn = BytesIO()
+            figure.savefig(drawn, format=name, dpi=PNG_DPI)
+            write_bytes(file, drawn.getvalue())
     return files

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.arrays import create_safetensors
+from simlab.arrays import create_safetensors, store
 from simlab.errors import UserError
 from simlab.files import hash_file, read_json, write_json
 from simlab.kinds import ATTENTION, KINDS, Rows
@@ -104,7 +104,8 @@ class LayerWriter:
             array[start : start + sizes[example]] = kept
 
     def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
-        """Write the manifest, `identity` first."""
+        """Store the data and write the manifest, `identity` first."""
+        store(self._arrays)
         ids = [row for example in rows.ids for row in example]
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:

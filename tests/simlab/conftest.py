@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 import pytest
+from disks import file_limit
 from tinymodels import save_tiny_model, write_reviews
 
 from simlab.sources import ModelSource, resolve
@@ -54,11 +54,9 @@ def minilm() -> ModelSource:
 
 @pytest.fixture
 def small_files():
-    """Let the system refuse files of more than 20 kB, as a full disk refuses to grow them."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    """Let the system refuse files of more than 20 kB (`disks.file_limit`)."""
+    with file_limit(20_000):
+        yield
 
 
 @pytest.fixture

@@ -1,9 +1,17 @@
 """Files that are filled piece by piece are what the safetensors library reads."""
 
+import errno
+import os
+import subprocess
+import sys
+
 import numpy as np
+import pytest
+from disks import file_limit, mounted_disk
 from safetensors.numpy import load_file
 
-from simlab.arrays import create_safetensors
+from simlab.arrays import create_safetensors, store
+from simlab.errors import WriteError
 
 
 def test_the_library_reads_what_was_filled_in_any_order(tmp_path):
@@ -21,3 +29,91 @@ def test_the_library_reads_what_was_filled_in_any_order(tmp_path):
 def test_a_file_without_a_single_number(tmp_path):
     create_safetensors(tmp_path / "a.safetensors", {"empty": (0, 3)})
     assert load_file(tmp_path / "a.safetensors")["empty"].shape == (0, 3)
+
+
+def test_a_file_that_does_not_fit_is_refused_before_it_is_mapped(tmp_path, monkeypatch):
+    def refuse(descriptor, begin, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    match = (
+        r"a.safetensors: wanted to write 4,\d{3} bytes there, found: No space left on device "
+        r"\([\d,]+ bytes free\)$"
+    )
+    with pytest.raises(WriteError, match=match):
+        create_safetensors(tmp_path / "a.safetensors", {"a": (1000,)})
+    assert (tmp_path / "a.safetensors").stat().st_size == 0
+
+
+NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+@pytest.fixture(params=NO_RESERVATION, ids=errno.errorcode.get)
+def no_reservation(request, monkeypatch):
+    """A file system that cannot reserve room, below a C library that does not make up for it."""
+
+    def refuse(descriptor, begin, size):
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+
+def test_room_that_cannot_be_reserved_is_written_to(tmp_path, no_reservation):
+    path = tmp_path / "a.safetensors"
+    arrays = create_safetensors(path, {"a": (1_000_000,), "b": (3,)})
+    assert path.stat().st_size > 4_000_000
+    assert not arrays["a"].any()
+    arrays["b"][:] = [1, 2, 3]
+    assert load_file(path)["b"].tolist() == [1, 2, 3]
+    with (
+        file_limit(2_500_000),
+        pytest.raises(WriteError, match=r"wanted to write 4,[\d,]+ bytes .* at most 2,500,000 in"),
+    ):
+        create_safetensors(path, {"a": (1_000_000,)})
+
+
+def test_written_room_is_no_hole(tmp_path, no_reservation):
+    with (
+        mounted_disk(tmp_path / "disk") as disk,
+        pytest.raises(WriteError, match=r"No space left on device \(4,096 bytes free\)"),
+    ):
+        create_safetensors(disk.path / "a.safetensors", {"a": (10_000,)})
+
+
+FILL = """
+import sys
+from pathlib import Path
+from simlab.arrays import create_safetensors
+from simlab.errors import WriteError
+try:
+    create_safetensors(Path(sys.argv[1]), {"a": (int(sys.argv[2]),)})["a"][:] = 1
+except WriteError as error:
+    print(error)
+"""
+
+
+def test_a_small_disk(tmp_path):
+    """In a process of its own: without room, writing to the mapping would be its end."""
+    with mounted_disk(tmp_path / "disk") as disk:
+        disk.resize(65_536)
+        file = disk.path / "a.safetensors"
+        run = [sys.executable, "-c", FILL, str(file)]
+        done = subprocess.run([*run, "20000"], capture_output=True, text=True, check=True)
+        wanted = f"{file}: wanted to write 80,072 bytes there, found: No space left on device"
+        assert done.stdout == f"{wanted} (65,536 bytes free)\n"
+        done = subprocess.run([*run, "10000"], capture_output=True, text=True, check=True)
+        assert done.stdout == ""
+        assert load_file(file)["a"].tolist() == [1] * 10_000
+
+
+def test_what_the_disk_refuses_later_is_heard_of(tmp_path, monkeypatch):
+    """A network file system, or a thin volume, that has promised room and has none."""
+    arrays = create_safetensors(tmp_path / "a.safetensors", {"a": (10,), "none": (0, 2)})
+    store(arrays.values())
+
+    def refuse(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np.memmap, "flush", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        store(arrays.values())

@@ -1,0 +1,208 @@
+"""Every command that writes, on a disk that is full: one line, code 2, nothing half-written."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from disks import file_limit, mounted_disk
+from safetensors.numpy import load_file
+from tinymodels import COLUMNS
+
+from simlab import cli
+from simlab.results import read_results
+
+WRITE_NOTHING = {"models", "tasks"}
+REASON = r"(File too large|No space left on device|torch could not write all of a file)"
+SHORT = ("--max-steps", "4", "--batch-size", "8", "--max-length", "24")
+ROOM = 1 << 24
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command that writes, small.
+
+    `arguments` get the inputs and a folder to write to. `limits` are sizes of a file, and `sizes`
+    of a disk, that it comes to grief with, each at another file. `parts`: what it had finished
+    before stays.
+    """
+
+    arguments: Callable[[Path, Path], tuple[object, ...]]
+    limits: tuple[int, ...]
+    sizes: tuple[int, ...]
+    parts: bool = False
+
+
+def reviews(inputs):
+    return (inputs / "reviews.csv", *COLUMNS)
+
+
+ROWS = {
+    "finetune": Row(
+        lambda i, o: (i / "bert", *reviews(i), *SHORT, "--cka-every", 2, "--out", o / "x"),
+        (0, 4096, 100_000),
+        (4096, 262_144, 524_288),
+    ),
+    "freeze-study": Row(
+        lambda i, o: (i / "bert", *reviews(i), *SHORT, "--bottom", 1, "--out", o / "x"),
+        (4096,),
+        (524_288,),
+        parts=True,
+    ),
+    "extract": Row(
+        lambda i, o: (i / "ft-1", *reviews(i), "--kind", "token", "--out", o / "x"),
+        (0, 512, 4096),
+        (4096, 8192, 131_072),
+    ),
+    "grid": Row(
+        lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", "--out", o / "x.parquet"),
+        (0, 4096),
+        (4096, 8192),
+    ),
+    "localize": Row(lambda i, o: (i / "joint", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
+    "truncate": Row(
+        lambda i, o: (
+            *(i / "ft-1", *reviews(i), "--out", o / "x.parquet"),
+            *("--export", 2, o / "short"),
+        ),
+        (4096, 32_768),
+        (8192, 65_536),
+        parts=True,
+    ),
+    "skip": Row(lambda i, o: (i / "ft-1", *reviews(i), "--out", o / "x.parquet"), (4096,), (8192,)),
+    "inject": Row(
+        lambda i, o: (
+            *(i / "ft-1", i / "ft-2", *reviews(i), "--method", "identity"),
+            *("--fit-size", 40, "--out", o / "x.parquet"),
+        ),
+        (4096,),
+        (8192,),
+    ),
+    "align-study": Row(
+        lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", *ALIGN, "--out", o / "x"),
+        (0, 4096),
+        (8192, 16_384),
+        parts=True,
+    ),
+    "blocks": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
+    "plot": Row(
+        lambda i, o: (i / "self", "--format", "pdf", "--format", "png", "--out", o / "x"),
+        (4096, 30_000),
+        (8192, 65_536),
+        parts=True,
+    ),
+    "demo": Row(
+        lambda i, o: (
+            *("--model", i / "bert", "--task", *reviews(i), "--epochs", "0.25"),
+            *("--batch-size", 8, "--max-length", 24, "--out", o / "x"),
+        ),
+        (4096,),
+        (262_144, 1_048_576),
+        parts=True,
+    ),
+}
+ALIGN = ("--method", "cca", "--heldout-share", "0.1")
+
+
+def run(*arguments):
+    return cli.run([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory, tiny_bert, reviews):
+    """What the commands read: a model, reviews, checkpoints, representations and grids."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "bert").symlink_to(tiny_bert.path)
+    (folder / "reviews.csv").symlink_to(reviews)
+    task = (folder / "reviews.csv", *COLUMNS)
+    reps = folder / "reps"
+    for seed, name in enumerate(("ft-1", "ft-2"), 1):
+        out = folder / name
+        assert run("finetune", folder / "bert", *task, *SHORT, "--seed", seed, "--out", out) == 0
+        assert run("extract", out, *task, "--label", name, "--out", reps / name) == 0
+    for measure in ("neuronsim", "svcca"):
+        out = folder / "joint" / f"{measure}.parquet"
+        both = (reps / "ft-1", reps / "ft-2")
+        assert run("grid", *both, "--joint", "--measure", measure, "--out", out) == 0
+    named = ("--comparison", "FT-FT", "--out", folder / "self" / "grid.parquet")
+    assert run("grid", reps / "ft-1", *named) == 0
+    return folder
+
+
+def check_refused(code, errors, place, row):
+    """One line that says where, what and why, and nothing that looks finished and is not."""
+    assert code == 2
+    assert [line for line in errors if not line.startswith("note: ")] == errors[-1:]
+    message = rf"error: {place}/\S+: wanted to write (there|[\d,]+ bytes there), found: {REASON} "
+    assert re.match(message + r"\([\d,]+ bytes free", errors[-1]), errors[-1]
+    left = [path for path in place.rglob("*") if path.is_file()]
+    resumable = [path for path in left if is_resumable(path)]
+    assert row.parts or not set(left) - set(resumable), left
+    for path in set(left) - set(resumable):
+        assert_finished(path, place)
+
+
+def is_resumable(path):
+    """Whether `path` is of a complete checkpoint of the Trainer, or notes what it is of."""
+    partial = next((folder for folder in path.parents if folder.suffix == ".partial"), None)
+    if partial is None:
+        return False
+    states = list(partial.glob("trainer/checkpoint-*/trainer_state.json"))
+    return bool(states) and (
+        path == partial / "job.json" or any(path.is_relative_to(s.parent) for s in states)
+    )
+
+
+def assert_finished(path, place):
+    """Check that `path` can be read to its end and has a name to stay."""
+    assert not any(part.startswith(".") for part in path.relative_to(place).parts)
+    assert ".partial" not in str(path)
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        read_results(path)
+    elif path.suffix == ".json":
+        json.loads(content)
+    elif path.suffix == ".safetensors":
+        load_file(path)
+    else:
+        assert content.endswith({".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF\n"}[path.suffix])
+
+
+def test_every_command_has_a_row():
+    assert set(typer.main.get_command(cli.app).commands) == set(ROWS) | WRITE_NOTHING
+
+
+@pytest.mark.parametrize("command", ROWS)
+def test_a_limited_file(command, inputs, tmp_path, capsys):
+    row = ROWS[command]
+    for limit in row.limits:
+        with file_limit(limit):
+            code = run(command, *row.arguments(inputs, tmp_path))
+        check_refused(code, capsys.readouterr().err.splitlines(), tmp_path, row)
+    check_done(command, inputs, tmp_path)
+
+
+@pytest.mark.parametrize("command", ROWS)
+def test_a_small_disk(command, inputs, tmp_path, capsys):
+    """A mapping without room would be the end of this process: Bus error."""
+    row = ROWS[command]
+    with mounted_disk(tmp_path / "disk") as disk:
+        for size in row.sizes:
+            disk.resize(size)
+            code = run(command, *row.arguments(inputs, disk.path))
+            check_refused(code, capsys.readouterr().err.splitlines(), disk.path, row)
+        disk.resize(ROOM)
+        check_done(command, inputs, disk.path)
+
+
+def check_done(command, inputs, place):
+    """With room, the command finishes; all that it leaves is finished."""
+    assert run(command, *ROWS[command].arguments(inputs, place)) == 0
+    left = [path for path in place.rglob("*") if path.is_file()]
+    assert left
+    for path in left:
+        if path.suffix != ".csv":
+            assert_finished(path, place)
