@@ -19,8 +19,8 @@ command. `families` says where a model's layers and head are, `tasks.specs` what
 `words` and `kinds` say what the rows of a representation are, `representations` how they lie on
 disk, `measures` what a grid can compute. `heads` are those of truncated models, `chain` is a
 model's layers one by one, `shorten` writes the first of them as a checkpoint and `advice` says how
-many are enough. `files` and `jobs` make each step atomic and resumable, `assets` fetches the
-offline model and data.
+many are enough. `files` and `jobs` make each step atomic and resumable, `ownership` gives each
+output to one process at a time, `assets` fetches the offline model and data.
 
 Importing `simlab` imports nothing heavy; each module loads its libraries where it uses them.
 """

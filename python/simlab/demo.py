@@ -17,7 +17,6 @@ from typing import Any
 
 from simlab import baselines
 from simlab.console import out
-from simlab.errors import UserError
 from simlab.extract import ExtractOptions, extract
 from simlab.files import read_json, write_json
 from simlab.finetune import Recipe, finetune, read_evaluation
@@ -26,6 +25,7 @@ from simlab.jobs import Outcome
 from simlab.kinds import ATTENTION
 from simlab.localization import NEEDED, write_localization
 from simlab.measures import MEASURES, settings
+from simlab.ownership import owned
 from simlab.representations import MANIFEST, load_representations
 from simlab.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.runtime import versions
@@ -124,19 +124,15 @@ def run_demo(folder: Path, config: DemoConfig) -> None:
     Raises
     ------
     UserError
-        An asset, model or task cannot be had, or another process is using `folder`.
+        An asset, model or task cannot be had.
+    BusyError
+        Another process is using `folder`.
     """
-    from filelock import FileLock, Timeout
-
     config.recipe.check()
     source = resolve(config.model)
     task = load_task_of([source.path], config.task, config.task_options)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            _run_steps(Run(folder, config, source, task))
-    except Timeout as error:
-        raise UserError(f"--out {folder}: another process is using this folder") from error
+    with owned(folder, lock=folder / ".lock"):
+        _run_steps(Run(folder, config, source, task))
 
 
 def _run_steps(run: Run) -> None:

@@ -15,3 +15,7 @@ class UserError(Exception):
 
 class WriteError(UserError):
     """The system refused to write: no room, no permission. A resumable step keeps what it has."""
+
+
+class BusyError(UserError):
+    """Another process is making the same output. A later attempt may find it done."""

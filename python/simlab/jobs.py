@@ -1,4 +1,4 @@
-"""Steps that run once: keyed by a hash of their inputs, finished by a rename."""
+"""Steps that run once, one process each: keyed by a hash of inputs, finished by a rename."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from simlab.errors import UserError, WriteError
 from simlab.files import hash_json, read_json, replace_folder, write_json, writing
+from simlab.ownership import owned
 
 RECORD = "job.json"
 PARTIAL_SUFFIX = ".partial"
@@ -58,8 +59,23 @@ def run_job(
     UserError
         `folder` exists, was made from other inputs (or by something else), and not `replace`; or
         it cannot be written, e.g. because the disk is full.
+    BusyError
+        Another process is making it.
     """
     key = hash_json(inputs)
+    done = _find_done(folder, key, inputs, replace, option)
+    if done is not None:  # needs no lock, and so no place to write
+        return done
+    with owned(folder, option=option), writing(folder):
+        # Its last owner may have finished it meanwhile.
+        done = _find_done(folder, key, inputs, replace, option)
+        return done or _make_folder(folder, key, inputs, make, resumable)
+
+
+def _find_done(
+    folder: Path, key: str, inputs: Mapping[str, Any], replace: bool, option: str
+) -> Outcome | None:
+    """The outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
     if record is not None and record["key"] == key:
         return Outcome(folder, key, record["seconds"], skipped=True)
@@ -68,8 +84,7 @@ def run_job(
             f"{option} {folder}: wanted a new folder or one made from the same inputs, found "
             f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
         )
-    with writing(folder):
-        return _make_folder(folder, key, inputs, make, resumable)
+    return None
 
 
 def _make_folder(
@@ -94,8 +109,10 @@ def _make_folder(
 
 
 def _read_record(folder: Path) -> dict[str, Any] | None:
-    path = folder / RECORD
-    return read_json(path) if path.is_file() else None
+    try:
+        return read_json(folder / RECORD)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) -> str:

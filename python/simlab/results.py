@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError
 from simlab.files import atomic_file, hash_json
 from simlab.jobs import Outcome
+from simlab.ownership import owned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,10 +123,22 @@ def ensure_results(
     ------
     UserError
         `path` holds something else and not `replace`, or is not named as a Parquet file.
+    BusyError
+        Another process is making it.
     """
     if path.suffix != ".parquet":
         raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
     key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
+    done = _find_done(path, key, replace)
+    if done is not None:  # needs no lock, and so no place to write
+        return done
+    with owned(path):
+        done = _find_done(path, key, replace)  # its last owner may have finished it meanwhile
+        return done or _make_file(path, key, make)
+
+
+def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
+    """The outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and results_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
     if path.exists() and not replace:
@@ -133,6 +146,10 @@ def ensure_results(
             f"--out {path}: wanted a new file or one made from the same inputs, found another; "
             "choose another --out or pass --overwrite"
         )
+    return None
+
+
+def _make_file(path: Path, key: str, make: Callable[[], Iterable[ResultRow]]) -> Outcome:
     started = time.monotonic()
     frame = to_frame(make())
     seconds = time.monotonic() - started
@@ -242,7 +259,8 @@ def _as_list(paths: Path | Sequence[Path]) -> Sequence[Path]:
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    files = sorted(path.rglob("*.parquet"))
+    # Hidden ones are being written, or are what a killed process has left.
+    files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
     if not files:
         raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
     return files

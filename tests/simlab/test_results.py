@@ -15,6 +15,7 @@ from simlab.results import (
     is_joint,
     joint_table,
     read_results,
+    results_files,
     results_key,
     to_frame,
     write_results,
@@ -57,6 +58,16 @@ def test_a_folder_is_read_as_one_table(tmp_path):
     write_results(to_frame(rows("A")), tmp_path / "a.parquet")
     write_results(to_frame(rows("B")), tmp_path / "b.parquet")
     assert set(read_results(tmp_path)["comparison"]) == {"A", "B"}
+
+
+def test_a_file_that_is_being_written_is_not_read(tmp_path):
+    """Nor is what a killed process has left of one."""
+    write_results(to_frame(rows()), tmp_path / "a.parquet")
+    (tmp_path / ".0123456789abcdef.partial.parquet").write_bytes(b"PAR1")
+    assert results_files(tmp_path) == [tmp_path / "a.parquet"]
+    (tmp_path / "a.parquet").unlink()
+    with pytest.raises(UserError, match="wanted a Parquet file or a folder of them, found none"):
+        read_results(tmp_path)
 
 
 def test_xarray_view_is_labelled_and_complete():

@@ -1,0 +1,311 @@
+"""One owner per output: real processes on one --out, a killed owner, and the races in between."""
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from disks import file_limit
+from owner import make, wait_for
+from tinymodels import COLUMNS
+
+from simlab.errors import BusyError, UserError, WriteError
+from simlab.ownership import owned
+from simlab.results import read_results
+
+KINDS = ("folder", "resumable", "file")
+OWNER = Path(__file__).with_name("owner.py")
+
+
+class Workplace:
+    """An output, and processes that make it, held at work until `go`."""
+
+    def __init__(self, folder, kind):
+        self.kind, self.place, self.signs = kind, folder / "place", folder / "signs"
+        self.out = self.place / ("out.parquet" if kind == "file" else "out")
+        self.place.mkdir()
+        self.signs.mkdir()
+        self.processes = []
+
+    def start(self, key="a", *options):
+        process = subprocess.Popen(
+            [sys.executable, OWNER, self.kind, self.out, key, self.signs, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def start_at_work(self, key="a", *options):
+        """Start one and return when it is at work."""
+        process = self.start(key, *options)
+        wait_for((self.signs / f"begun-{process.pid}").exists)
+        return process
+
+    def go(self):
+        (self.signs / "go").touch()
+
+    def check_made(self, key="a"):
+        """What a process that was alone with `key` would have left, and nothing else."""
+        assert [path.name for path in self.place.iterdir()] == [self.out.name]
+        if self.kind == "file":
+            frame = read_results(self.out)
+            assert frame["value"].tolist() == list(range(1000))
+            assert set(frame["measure"]) == {key}
+        else:
+            content = {path.name: path.read_text() for path in self.out.iterdir()}
+            assert f'"key": "{key}"' in content.pop("job.json")
+            assert content == {"half": key, "whole": key * 1000}
+
+
+@pytest.fixture(params=KINDS)
+def workplace(request, tmp_path):
+    place = Workplace(tmp_path, request.param)
+    yield place
+    for child in place.signs.glob("child-*"):
+        os.kill(int(child.name.removeprefix("child-")), signal.SIGKILL)
+    for process in place.processes:
+        process.kill()
+        process.communicate()
+
+
+def end(process):
+    """Exit code, output and errors of a process that ends by itself."""
+    printed, errors = process.communicate(timeout=120)
+    return process.returncode, printed.strip(), errors.splitlines()
+
+
+@pytest.mark.parametrize(("first_key", "second_key"), [("a", "a"), ("a", "b"), ("b", "a")])
+def test_the_second_is_told_who_is_at_work(workplace, first_key, second_key):
+    first = workplace.start_at_work(first_key)
+    code, printed, errors = end(workplace.start(second_key))
+    assert (code, printed, len(errors)) == (2, "", 1)
+    assert errors[0].startswith(
+        f"error: --out {workplace.out}: wanted one process at a time, found "
+        f"process {first.pid} on {socket.gethostname()} since 20"
+    )
+    assert f"(`owner.py {workplace.kind} {workplace.out} {first_key} " in errors[0]
+    assert errors[0].endswith("; wait for it or choose another --out")
+    workplace.go()
+    assert end(first) == (0, "made", [])
+    workplace.check_made(first_key)
+    assert end(workplace.start(second_key)) == (
+        *(0, "done before" if first_key == second_key else "made"),
+        [],
+    )
+    workplace.check_made(second_key)
+
+
+@pytest.mark.parametrize("options", [(), ("fork",)], ids=["alone", "with a forked child"])
+def test_a_killed_owner_does_not_stand_in_the_way(workplace, options):
+    first = workplace.start_at_work("a", *options)
+    first.kill()
+    first.wait()
+    workplace.go()
+    assert end(workplace.start()) == (0, "made", [])
+    workplace.check_made()
+
+
+def test_many_at_once(workplace):
+    workplace.go()
+    outcomes = [end(process) for process in [workplace.start("ab"[i % 2]) for i in range(6)]]
+    assert all(
+        outcome in ((0, "made", []), (0, "done before", [])) or outcome[0] == 2
+        for outcome in outcomes
+    ), outcomes
+    busy = [errors for code, _, errors in outcomes if code == 2]
+    assert all(len(errors) == 1 and "one process at a time" in errors[0] for errors in busy)
+    left = end(workplace.start("a"))
+    assert left[0] == 0, left
+    workplace.check_made("a")
+
+
+def test_a_finished_output_needs_no_lock(workplace):
+    workplace.go()
+    assert end(workplace.start()) == (0, "made", [])
+    with owned(workplace.out):
+        assert make(workplace.kind, workplace.out, "a", lambda: None).skipped
+        with pytest.raises(BusyError):
+            make(workplace.kind, workplace.out, "b", lambda: None)
+
+
+def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
+    """Between the look at what is there and the lock, the other one ends."""
+    from simlab import jobs, results
+
+    def owned_late(output, **options):
+        monkeypatch.undo()
+        make(workplace.kind, output, "a", lambda: None)
+        return owned(output, **options)
+
+    for module in (jobs, results):
+        monkeypatch.setattr(module, "owned", owned_late)
+    assert make(workplace.kind, workplace.out, "a", lambda: None).skipped
+    workplace.check_made()
+
+
+def test_owners_take_turns(tmp_path):
+    """The name of the lock comes and goes, and never has two owners: see `ownership`."""
+    inside, turns, wanted = tmp_path / "inside", [], 40
+
+    def take_turns():
+        mine = 0
+        while mine < wanted:
+            try:
+                with owned(tmp_path / "out"):
+                    inside.touch(exist_ok=False)  # raises if another one is here
+                    time.sleep(0)
+                    inside.unlink()
+                    mine += 1
+            except BusyError:
+                pass
+        turns.append(mine)
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(take_turns) for _ in range(4)]:
+            future.result(timeout=120)
+    assert turns == [wanted] * 4
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", ["unlinked", "renamed", "replaced"])
+def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch, how):
+    """Its owner removes it while this process opens it; NFS renames what somebody has open."""
+    lock, flock, calls = tmp_path / ".out.lock", fcntl.flock, []
+
+    def flock_too_late(descriptor, operation):
+        calls.append(descriptor)
+        if len(calls) == 1:
+            lock.rename(tmp_path / ".nfs1") if how != "unlinked" else lock.unlink()
+            if how == "replaced":
+                lock.touch()
+        return flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    with owned(tmp_path / "out"):
+        assert lock.read_text().startswith(f"process {os.getpid()} on ")
+        with lock.open() as stream, pytest.raises(BlockingIOError):
+            flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not lock.exists()
+
+
+def test_the_name_goes_before_the_lock(tmp_path, monkeypatch):
+    """After it, the name would be the next owner's."""
+    lock, flock, there = tmp_path / ".out.lock", fcntl.flock, []
+
+    def watched_flock(descriptor, operation):
+        if operation == fcntl.LOCK_UN:
+            there.append(lock.exists())
+        return flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", watched_flock)
+    with owned(tmp_path / "out"):
+        assert lock.exists()
+    assert there == [False]
+
+
+def test_a_lock_that_was_removed_by_hand_is_not_removed_twice(tmp_path):
+    lock = tmp_path / ".out.lock"
+    with owned(tmp_path / "out"):
+        lock.unlink()
+        lock.write_text("somebody else's")
+    assert lock.read_text() == "somebody else's"
+
+
+def test_a_killed_owner_has_left_its_signature(tmp_path):
+    lock = tmp_path / ".out.lock"
+    lock.write_text("killed " * 1000)
+    with owned(tmp_path / "out"):
+        assert lock.read_text().startswith("process ")
+        assert "killed" not in lock.read_text()
+    assert not lock.exists()
+
+
+def test_threads_of_one_process_are_two(tmp_path):
+    refused = []
+
+    def try_it():
+        with pytest.raises(BusyError) as caught, owned(tmp_path / "out"):
+            pass
+        refused.append(str(caught.value))
+
+    with owned(tmp_path / "out"):
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+    assert f"found process {os.getpid()} on " in refused[0]
+
+
+def test_an_owner_that_has_not_signed_yet_is_another_process(tmp_path):
+    with (tmp_path / ".out.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with (
+            pytest.raises(BusyError, match=r"^--export .*/out: .* found another process; wait"),
+            owned(tmp_path / "out", option="--export"),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, number):
+    def flock(descriptor, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    match = rf"--out .*/out: wanted a file system that can lock .*: {os.strerror(number)}; choose"
+    with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
+        pass
+
+
+def test_a_server_that_has_lost_the_file_is_not_asked_for_ever(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    match = r"/out: wanted to write there, found: Stale file handle$"
+    with pytest.raises(WriteError, match=match), owned(tmp_path / "out"):
+        pass
+
+
+def test_no_room_for_the_signature(tmp_path):
+    with (
+        file_limit(10),
+        pytest.raises(WriteError, match=r"/out: wanted to write there, found: File too large"),
+        owned(tmp_path / "out"),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_commands_at_once(tmp_path, tiny_bert, reviews):
+    """`simcore extract` twice: one of them writes what it would have written alone."""
+    from simlab import cli
+    from simlab.representations import load_representations
+
+    arguments = ["extract", str(tiny_bert.path), str(reviews), *COLUMNS, "--out"]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "simlab.cli", *arguments, str(tmp_path / "both")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    assert cli.run([*arguments, str(tmp_path / "alone")]) == 0
+    codes, _, errors = zip(*map(end, both), strict=True)
+    assert 0 in codes
+    for code, lines in zip(codes, errors, strict=True):
+        assert (code == 0 and not lines) or (code == 2 and "one process at a time" in lines[0])
+    found, wanted = (load_representations(tmp_path / name) for name in ("both", "alone"))
+    assert found.manifest == wanted.manifest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "both"]
