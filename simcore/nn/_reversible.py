@@ -63,6 +63,7 @@ class _Reversible(torch.autograd.Function):
         return None, None, grad_x, *(found[id(p)] for p in parameters)
 
 
+
 def _retrace(
     layer: AffineCoupling,
     halves: Halves,
@@ -74,22 +75,23 @@ def _retrace(
     """One coupling backwards: its inputs, their gradients, and in ``found`` the parameters'."""
     passive, active = halves[::-1] if layer.flip else halves
     grad_passive, grad_active = grads[::-1] if layer.flip else grads
-    with torch.enable_grad():
-        passive = passive.detach().requires_grad_()
-        params = layer.condition(passive)
-    values = params.detach()
-    before, _ = affine_coupling(active, values, layer.clamp, not inverse)
+    wanted = {n: p for n, p in layer.conditioner.named_parameters() if p.requires_grad}
+
+    def condition(rows: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        rows = rows.to(layer.conditioner.head.weight.dtype)
+        return torch.func.functional_call(layer.conditioner, weights, (rows,))
+
+    # Not torch.autograd.grad, which torch.compile traces nowhere in a backward pass.
+    params, pull = torch.func.vjp(condition, passive, wanted)
+    before, _ = affine_coupling(active, params, layer.clamp, not inverse)
     kept = active if inverse else before
     grad_active, grad_params = affine_coupling_backward(
-        grad_active, grad_log_det, kept, values, layer.clamp, inverse
+        grad_active, grad_log_det, kept, params, layer.clamp, inverse
     )
-    wanted = [p for p in layer.parameters() if p.requires_grad]
-    through, *of_parameters = torch.autograd.grad(
-        params, [passive, *wanted], grad_params.to(params.dtype)
-    )
-    for parameter, grad in zip(wanted, of_parameters, strict=True):
-        found[id(parameter)] = grad
+    through, of_weights = pull(grad_params.to(params.dtype))
+    for name, grad in of_weights.items():
+        found[id(wanted[name])] = grad
     grad_passive = grad_passive + through
     if layer.flip:
-        return (before, passive.detach()), (grad_active, grad_passive)
-    return (passive.detach(), before), (grad_passive, grad_active)
+        return (before, passive), (grad_active, grad_passive)
+    return (passive, before), (grad_passive, grad_active)
