@@ -14,9 +14,9 @@ from torch import Tensor
 
 from simcore._devices import memory_bound
 from simcore._hsic_gradients import Blocks, LinearHsic, fitting_blocks
-from simcore._one_operator import has_tangent, one_operator
+from simcore._one_operator import has_tangent, is_followed, one_operator
+from simcore._ops import hsic_terms
 
-hsic_terms = torch.ops.simcore.hsic_terms
 Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # its place among the options of hsic_terms
 
@@ -28,10 +28,8 @@ class HsicTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(count_x: int, options: tuple[Any, ...], *layers: Tensor) -> Terms:
-        """The operator itself, below its own derivative."""
-        with torch._C._AutoDispatchBelowAutograd():
-            terms: Terms = hsic_terms(layers[:count_x], layers[count_x:], *options)
-        return terms
+        """The operator without its derivative."""
+        return _below_autograd(layers[:count_x], layers[count_x:], *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Terms) -> None:
@@ -44,12 +42,13 @@ class HsicTerms(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Gradients of the layers that need one."""
-        layers, unbiased = _differentiable(ctx)
+        layers = list(ctx.saved_tensors)
         weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
-        wanted = ctx.needs_input_grad[2:]
-        problem = (layers, weights, wanted, ctx.count_x, unbiased)
+        wanted = list(ctx.needs_input_grad[2:])
+        kernel, estimator = ctx.options[:2]
+        problem = (layers, weights, wanted, ctx.count_x, kernel, estimator)
         with torch.autocast(weights.device.type, enabled=False):
-            if _is_recorded([weights, *layers]):
+            if torch.is_grad_enabled() or is_followed([weights, *layers]):
                 found = iter(_gradients(*problem))
             else:
                 found = iter(_bounded_gradients(*problem, ctx.options[MEMORY_OPTION]))
@@ -58,48 +57,56 @@ class HsicTerms(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, _count: None, _options: None, *tangents: Tensor | None) -> Terms:
         """Derivatives of the three terms along ``tangents``; None: along 0."""
-        layers, unbiased = _differentiable(ctx)
+        layers, (kernel, estimator) = list(ctx.saved_tensors), ctx.options[:2]
+        _require_linear(kernel)
         with torch.autocast(layers[0].device.type, enabled=False):
-            slopes = LinearHsic(layers, unbiased).slopes(tangents)
+            slopes = LinearHsic(layers, estimator == "unbiased").slopes(tangents)
         pairs, count_x = slopes + slopes.T, ctx.count_x
         y = slice(count_x if count_x < len(layers) else 0, None)
         xx, yy = pairs.diagonal()[:count_x], pairs.diagonal()[y]
         return pairs[:count_x, y].clone(), xx.clone(), yy.clone()
 
 
-def hsic_terms_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
-    """`hsic_terms` with all its derivatives."""
-    # Options that the caller left at their defaults are not in the list.
-    terms: Terms = HsicTerms.apply(len(x), options, *x, *y)
+def _below_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    with torch._C._AutoDispatchBelowAutograd():
+        terms: Terms = hsic_terms(x, y, *options)
     return terms
 
 
+def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    """`hsic_terms` with its derivatives, whoever differentiates.
+
+    The transforms of torch.func want an autograd.Function, torch.compile an operator.
+    """
+    terms: Terms = (
+        hsic_terms(x, y, *options)
+        if torch.compiler.is_compiling()
+        else HsicTerms.apply(len(x), options, *x, *y)
+    )
+    return terms
+
+
+def _of_operator(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    """What a call of the operator does where its arguments may need derivatives."""
+    if any(tensor.requires_grad or has_tangent(tensor) for tensor in (*x, *y)):
+        # Options that the caller left at their defaults are not in the list.
+        terms: Terms = HsicTerms.apply(len(x), options, *x, *y)
+        return terms
+    return _below_autograd(x, y, *options)
+
+
 _LIBRARY = torch.library.Library("simcore", "IMPL")
-_LIBRARY.impl("hsic_terms", hsic_terms_autograd, "Autograd")
+_LIBRARY.impl("hsic_terms", _of_operator, "Autograd")
 
 
-def _differentiable(ctx: Any) -> tuple[list[Tensor], bool]:
-    """The layers, and whether the estimator is the unbiased one."""
-    kernel, estimator, *_ = ctx.options
+def _require_linear(kernel: str) -> None:
     if kernel != "linear":
         raise RuntimeError(
             f"kernel: wanted 'linear' for a derivative, got {kernel!r}, which has none here"
         )
-    return list(ctx.saved_tensors), estimator == "unbiased"
 
 
-def _is_recorded(tensors: Sequence[Tensor]) -> bool:
-    """Whether torch differentiates, or maps over a batch, what is computed with ``tensors`` now."""
-    return (
-        torch.is_grad_enabled()
-        or torch._C._are_functorch_transforms_active()
-        or any(map(has_tangent, tensors))
-    )
-
-
-def _pair_weights(
-    grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor
-) -> Tensor:
+def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor) -> Tensor:
     """Symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``, float64 ``[count, count]``.
 
     ``grads`` are those of xy, xx and yy.
@@ -131,11 +138,13 @@ def _gradients(
     weights: Tensor,
     wanted: Sequence[bool],
     count_x: int,
-    unbiased: bool,
+    kernel: str,
+    estimator: str,
     blocks: Blocks | None = None,
 ) -> list[Tensor]:
     """Gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)``, of the ``wanted`` layers alone."""
-    hsic = LinearHsic(layers, unbiased, blocks)
+    _require_linear(kernel)
+    hsic = LinearHsic(layers, estimator == "unbiased", blocks)
     count = len(layers)
     return [
         hsic.gradient(a, weights[a], _partners(a, count, count_x))
@@ -155,16 +164,22 @@ def _all_outputs(outputs: list[Tensor], *_: Any) -> list[Tensor]:
     return outputs
 
 
+# torch keeps compiled backward passes on disk, which call this operator, under a key that does not
+# know its arguments: TORCHINDUCTOR_CACHE_DIR has to be cleared if they change.
 @one_operator(_empty_gradients, _all_outputs, name="hsic_gradients")
 def _bounded_gradients(
     layers: list[Tensor],
     weights: Tensor,
     wanted: Sequence[bool],
     count_x: int,
-    unbiased: bool,
+    kernel: str,
+    estimator: str,
     max_memory: int,
 ) -> list[Tensor]:
-    """`_gradients` in ``max_memory`` bytes beside the result."""
+    """`_gradients` in ``max_memory`` bytes beside the result.
+
+    Where torch traces, the kernel is found to have no derivative when the backward pass runs.
+    """
     count = len(layers)
     members = max(
         sum(layers[b].shape[1] for b in _partners(a, count, count_x))
@@ -172,4 +187,4 @@ def _bounded_gradients(
         if want
     )
     blocks = fitting_blocks(layers, members, memory_bound(max_memory, layers[0]))
-    return _gradients(layers, weights, wanted, count_x, unbiased, blocks)
+    return _gradients(layers, weights, wanted, count_x, kernel, estimator, blocks)

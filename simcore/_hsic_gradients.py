@@ -43,8 +43,9 @@ def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks
     columns = min(max(left // (2 * 3 * item * members), 1), widest)
     left -= 3 * item * members * columns
     # Of a row: those side by side, twice while they are put there and once from before; a layer in
-    # float64 and its squares; two summands of the gradient, their sum, and that without the shift.
-    row = 3 * item * members + (8 + item) * widest + 4 * item * columns
+    # float64 and its squares; the lengths of all layers' rows, and what becomes of them; two
+    # summands of the gradient, their sum, and that without the shift.
+    row = 3 * item * members + (8 + item) * widest + 4 * item * (len(layers) + columns)
     step = min(max(left // row, 1), n)
     return [slice(start, min(start + step, n)) for start in range(0, n, step)], columns
 

@@ -16,7 +16,7 @@ import ast
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -38,9 +38,7 @@ def tensor_record(cls: type[R]) -> type[R]:
     return cls
 
 
-def empty_grid(
-    like: Tensor, X: Sequence[Any], Y: Sequence[Any] | None = None, **_: Any
-) -> list[Tensor]:
+def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list[Tensor]:
     """One grid ``[len(X), len(Y)]``, float64."""
     return [like.new_empty((len(X), len(X if Y is None else Y)), dtype=torch.float64)]
 
@@ -120,6 +118,11 @@ def is_faked(tensor: Tensor) -> bool:
 def has_tangent(tensor: Tensor) -> bool:
     """Whether forward-mode differentiation is under way with respect to ``tensor``."""
     return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def is_followed(tensors: Iterable[Tensor]) -> bool:
+    """Whether a transform of torch.func is active, or one of ``tensors`` has a tangent."""
+    return torch._C._are_functorch_transforms_active() or any(map(has_tangent, tensors))
 
 
 def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> None:

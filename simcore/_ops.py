@@ -1,4 +1,4 @@
-"""Fake kernels of the operators in csrc/torch/schema.cpp, and the second derivative of couplings."""
+"""Fake kernels of the operators in csrc/torch/schema.cpp, second derivatives of couplings."""
 
 from collections.abc import Sequence
 from typing import Any

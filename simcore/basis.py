@@ -29,6 +29,7 @@ def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[
         n, p = layer.shape
         dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
         kept, rank = context.new_dynamic_size(), context.new_dynamic_size()
+        torch._check(kept <= rank)
         empty.append(like.new_empty((n, kept), dtype=dtype))
         empty.append(like.new_empty((kept, p), dtype=dtype))
         empty.append(like.new_empty((rank,), dtype=torch.float64))
@@ -41,6 +42,7 @@ def _as_bases(outputs: list[Tensor], *_: Any, **__: Any) -> list[Basis]:
 
 def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
     kept = torch.library.get_ctx().new_dynamic_size()
+    torch._check(kept <= basis.spectrum.shape[0])
     vectors, components = basis.vectors, basis.components
     return [
         vectors.new_empty((vectors.shape[0], kept)),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from simcore import _C
+from simcore._hsic_derivatives import differentiable_hsic_terms
 from simcore._inputs import (
     Array,
     Layers,
@@ -14,9 +15,7 @@ from simcore._inputs import (
     check_max_memory,
     warn_caller,
 )
-from simcore._hsic_derivatives import hsic_terms_autograd
 from simcore._one_operator import one_operator
-from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 
 MIN_ROWS = {"biased": 2, "unbiased": 4}
@@ -52,9 +51,7 @@ class _Options:
     def terms(
         self, layers_x: list[Tensor], layers_y: list[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # The transforms of torch.func want an autograd.Function, torch.compile an operator.
-        function = hsic_terms if torch.compiler.is_compiling() else hsic_terms_autograd
-        terms: tuple[Tensor, Tensor, Tensor] = function(
+        return differentiable_hsic_terms(
             layers_x,
             layers_y,
             self.kernel,
@@ -64,7 +61,6 @@ class _Options:
             self.max_memory,
             self.precision,
         )
-        return terms
 
 
 def normalise(
@@ -93,9 +89,13 @@ def _defined(self_hsic: Tensor) -> Tensor:
 
 
 def _inverse_root_scale(values: Tensor) -> Tensor:
-    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits."""
-    exponent = torch.frexp(values.detach()).exponent.long() // 2
-    return ((1023 - exponent) << 52).view(torch.float64)
+    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits.
+
+    Values are positive. Not by `torch.frexp`, for which torch.compile writes code that no compiler
+    takes.
+    """
+    exponent = (values.detach().view(torch.int64) >> 52) - 1022
+    return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
 
 
 def _empty_masks(like: Tensor, name: str, xx: Tensor, yy: Tensor, same: bool) -> list[Tensor]:

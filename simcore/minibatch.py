@@ -7,10 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from simcore._hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._inputs import Layers, as_layer_pair
-from simcore._hsic_derivatives import hsic_terms_autograd
 from simcore._one_operator import named_tensors, refuse_derivatives
-from simcore._ops import hsic_terms
 from simcore.cka import MIN_ROWS, defined_layers, normalise
 
 
@@ -75,7 +74,7 @@ class MinibatchCKA(nn.Module):
 
         return super()._apply(move, recurse)
 
-    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> tuple[Tensor, ...]:
+    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> Terms:
         if (Y_batch is None) != self.symmetric:
             wanted = "no Y_batch" if self.symmetric else "a Y_batch"
             got = "none" if Y_batch is None else "one"
@@ -88,13 +87,12 @@ class MinibatchCKA(nn.Module):
         for name, layers, state in sides:
             if len(layers) != len(state):
                 raise ValueError(f"{name}: wanted {len(state)} layers, got {len(layers)}")
-        # As in simcore.cka.
-        function = hsic_terms if torch.compiler.is_compiling() else hsic_terms_autograd
         try:
-            terms = function(x, y, "linear", "unbiased", 1.0, "auto", 0)
+            terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
         except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
-        return tuple(term.to(self.xy.device) for term in terms)
+        xy, xx, yy = (term.to(self.xy.device) for term in terms)
+        return xy, xx, yy
 
     def _add(self, terms: tuple[Tensor, ...], batches: Tensor | int) -> None:
         for state, term in zip((self.xy, self.xx, self.yy), terms, strict=True):

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._hsic_derivatives import Terms
 from simcore._inputs import Array, Layers, check_choice
 from simcore._one_operator import empty_grid, one_operator
 from simcore._ops import gram_power_sums, hsic_terms, permuted_gram_products
@@ -258,7 +259,7 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
         terms, found = form(measure)
-    defined = defined_layers("permutation_test", *terms[1:], not measure.y)
+    defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y)
     observed = normalise(*terms, defined)
     x, y = stack(found[:count_x]), stack(found[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
@@ -281,9 +282,9 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     )
 
 
-def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
     """HSIC terms, and invariants of all layers, x then y."""
-    *terms, squares, cubes, exponents = gram_power_sums(
+    xy, xx, yy, squares, cubes, exponents = gram_power_sums(
         measure.x, measure.y, measure.estimator, measure.max_memory
     )
     found = []
@@ -293,10 +294,10 @@ def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invaria
         lengths = x.double().square().sum(1)
         sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
         found.append(linear_invariants(x, sums, measure.estimator))
-    return tuple(terms), found
+    return (xy, xx, yy), found
 
 
-def _rbf_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
     options = ("rbf", measure.estimator, measure.bandwidth, "auto", measure.max_memory)
     terms = hsic_terms(measure.x, measure.y, *options)
     layers = enumerate(measure.x + measure.y)
