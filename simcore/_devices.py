@@ -6,14 +6,15 @@ from torch import Tensor
 import simcore._C as _C
 
 DEFAULT_SHARE = 4  # of the free memory; csrc/cpu/memory.cpp for the CPU
+KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
 
 
 def check_device(layer: Tensor, name: str) -> None:
     """A ValueError unless this build has kernels for the device of `layer`."""
-    known = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
-    if layer.device.type not in known:
-        built = "" if "cuda" in known else " (this build of simcore has no CUDA kernels)"
-        raise ValueError(f"{name}: wanted device {' or '.join(known)}, got {layer.device}{built}")
+    if layer.device.type not in KNOWN_DEVICES:
+        built = "" if "cuda" in KNOWN_DEVICES else " (this build of simcore has no CUDA kernels)"
+        wanted = " or ".join(KNOWN_DEVICES)
+        raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}{built}")
 
 
 def check_on_cpu(layer: Tensor, name: str, what: str) -> None:

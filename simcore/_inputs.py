@@ -130,9 +130,13 @@ def as_layer_pair(
 
 
 def warn_caller(message: str) -> None:
-    """A UserWarning at the line that called simcore, however deep inside it this is."""
+    """A UserWarning at the line that called simcore, however deep inside it this is.
+
+    Between the two may be torch, and code that torch.compile wrote, which is in no module.
+    """
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "simcore":
+    inside = ("simcore", "torch", "")
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
 
@@ -177,6 +181,16 @@ def check_finite(layers: Sequence[Tensor], name: str) -> None:
                 f"{name}[{i}]: wanted finite values, got {layer.numel() - finite} NaN or infinite "
                 f"of {layer.numel()}"
             )
+
+
+def check_finite_count(finite: Tensor, total: int, name: str) -> None:
+    """A ValueError unless ``finite`` is ``total``; where torch traces, a RuntimeError later."""
+    if torch.compiler.is_compiling():
+        torch._assert_async(finite == total, f"{name}: wanted finite values, got NaN or infinite")
+    elif finite < total:
+        raise ValueError(
+            f"{name}: wanted finite values, got {total - int(finite)} NaN or infinite of {total}"
+        )
 
 
 def _finite_entries(layer: Tensor) -> Tensor:

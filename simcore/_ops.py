@@ -1,4 +1,4 @@
-"""Fake kernels and derivatives of the operators in csrc/torch/schema.cpp."""
+"""Fake kernels of the operators in csrc/torch/schema.cpp, second derivatives of couplings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -116,79 +116,6 @@ def _fake_pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
     return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
-
-
-def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, y, kernel, estimator, *_ = inputs
-    ctx.save_for_backward(*x, *y)
-    ctx.count_x, ctx.kernel, ctx.estimator = len(x), kernel, estimator
-
-
-def _backward_hsic_terms(ctx: Any, grad_xy: Tensor, grad_xx: Tensor, grad_yy: Tensor) -> Any:
-    if ctx.kernel != "linear":
-        raise RuntimeError(
-            f"kernel: wanted 'linear' for a derivative, got {ctx.kernel!r}, which has none here"
-        )
-    layers = list(ctx.saved_tensors)
-    count_x = ctx.count_x
-    if count_x == len(layers):
-        weights = grad_xy + torch.diag(grad_xx + grad_yy)
-    else:
-        corner = torch.zeros_like(grad_xy.T)
-        top = torch.cat([torch.diag(grad_xx), grad_xy], dim=1)
-        weights = torch.cat([top, torch.cat([corner, torch.diag(grad_yy)], dim=1)])
-    with torch.autocast(weights.device.type, enabled=False):
-        grads = _grad_linear_hsic(layers, weights + weights.T, count_x, ctx.estimator == "unbiased")
-    # Options that were left at their defaults are no inputs.
-    options = [None] * (len(ctx.needs_input_grad) - 2)
-    return grads[:count_x], grads[count_x:], *options
-
-
-def _grad_linear_hsic(
-    layers: list[Tensor], weights: Tensor, count_x: int, unbiased: bool
-) -> list[Tensor]:
-    """Gradient of ``sum_ab weights[a, b] / 2 * HSIC(layer a, layer b)`` for symmetric weights.
-
-    HSIC is bilinear in the Gram matrices, so with respect to the centred features of layer a it is
-    ``sum_b weights[a, b] * 2 Xb (Xb' Xa) / (n-1)^2`` for the biased estimator. The unbiased one
-    subtracts the diagonal and mean terms of Song et al. 2012, eq. 5, which for centred features
-    depend on the squared row lengths alone. Everything is written in differentiable operations:
-    that is the second derivative.
-    """
-    n = layers[0].shape[0]
-    dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
-    # In float64: a common offset of 1000 standard deviations leaves float32 means 3 digits.
-    centred = [(t - t.mean(0, dtype=torch.float64)).to(dtype) for t in layers]
-    widths = torch.tensor([t.shape[1] for t in layers], device=weights.device)
-    norm = n * (n - 3.0) if unbiased else (n - 1.0) ** 2
-    scaled = (2 / norm * weights).to(dtype)
-    if unbiased:
-        lengths = torch.stack([t.square().sum(1) for t in centred])  # [L, n] diagonals K_ii
-        traces = lengths.sum(1) / ((n - 1.0) * (n - 2.0))
-        row_terms = scaled @ (traces[:, None] - n / (n - 2.0) * lengths)
-    grads = []
-    for a, layer in enumerate(centred):
-        partners = _partners(a, len(layers), count_x)
-        stacked = torch.cat([centred[b] for b in partners], dim=1)
-        per_column = scaled[a, partners].repeat_interleave(widths[partners])
-        grad = stacked @ (per_column[:, None] * (stacked.T @ layer))
-        if unbiased:
-            grad = grad + row_terms[a][:, None] * layer
-        grads.append((grad - grad.mean(0)).to(layers[a].dtype))
-    return grads
-
-
-def _partners(a: int, count: int, count_x: int) -> list[int]:
-    """The layers b whose pair with a is in the result: the other side, and a itself."""
-    if count_x == count:
-        return list(range(count))
-    other = range(count_x, count) if a < count_x else range(count_x)
-    return [a, *other]
-
-
-torch.library.register_autograd(
-    "simcore::hsic_terms", _backward_hsic_terms, setup_context=_save_inputs
-)
 
 
 @torch.library.register_fake("simcore::attention_similarity")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import torch
 
 from simcore import _C
 
@@ -46,9 +47,11 @@ def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray
 def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
     """Show on stderr how far the operators called inside have come, if `enabled`.
 
+    Nothing is shown where torch.compile traces the operators.
+
     Gives a function that takes the finished share, for loops around operators that do not report.
     """
-    if not enabled:
+    if not enabled or torch.compiler.is_compiling():
         yield lambda share: None
         return
     bar = _Bar(label)

@@ -14,10 +14,12 @@ from simcore._inputs import (
     Array,
     as_tensor,
     check_choice,
+    check_finite_count,
     check_flag,
     check_max_memory,
     warn_caller,
 )
+from simcore._one_operator import is_traced, one_operator
 from simcore._ops import attention_similarity
 from simcore._progress import progress_bar
 
@@ -31,6 +33,8 @@ LARGEST_WEIGHT = 1e140  # of float64: sums of squares and of p log p stay in ran
 def _as_lengths(lengths: Lengths | None) -> list[int] | None:
     if lengths is None:
         return None
+    if isinstance(lengths, Tensor) and torch.compiler.is_compiling():
+        raise TypeError("lengths: wanted a list, which decides shapes, under torch.compile")
     if isinstance(lengths, Tensor | np.ndarray) and lengths.ndim == 1:
         values = lengths.tolist()
     elif isinstance(lengths, Sequence):
@@ -167,6 +171,7 @@ def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
             return
 
 
+@one_operator()
 def attention_grid(
     A: Sequence[Attention] | Array,
     B: Sequence[Attention] | Array | None = None,
@@ -260,7 +265,8 @@ def attention_grid(
     for name, layers in (("A", layers_a), ("B", layers_b)):
         for i, layer in enumerate(layers):
             _check_weights(layer, f"{name}[{i}]", causal)
-    flat_a, flat_b = ([s for layer in side for s in layer] for side in (layers_a, layers_b))
+    sides = (layers_a, layers_b)
+    flat_a, flat_b = ([s.detach() for layer in side for s in layer] for side in sides)
     with progress_bar("attention_grid", progress):
         grid: Tensor = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
     if measure == "js" and not causal:
@@ -292,7 +298,7 @@ def distributed_attention(
     array ``[pairs, H]``, float64
         The pairs (i, j) of the first sentence, row by row, then of the second, and so on; numpy if
         all inputs are numpy, else a torch tensor. ``pairs`` is the sum of t_s^2, or of
-        t_s (t_s + 1) / 2 for causal attention.
+        t_s (t_s + 1) / 2 for causal attention. Differentiable.
 
     Raises
     ------
@@ -315,34 +321,28 @@ def distributed_attention(
     causal = check_flag(causal, "causal")
     sentences, from_numpy = _as_sentences(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
-    if causal:  # sums of rows; all other weights are copied as they are
+    if causal and not is_traced(sentences[0]):  # sums of rows; others are copied as they are
         _check_weights(sentences, "layer", causal)
-    counted = [_counted_pairs(sentence.shape[1], causal) for sentence in sentences]
-    sizes = [len(rows) for rows, _ in counted]
-    weights = torch.empty(sum(sizes), sentences[0].shape[0], dtype=torch.float64)
-    bad = 0
-    for sentence, pairs, block in zip(sentences, counted, weights.split(sizes), strict=True):
-        block.copy_(sentence[:, *pairs].T)
-        bad += block.numel() - int(block.isfinite().sum())
-        if causal:
-            _renormalise_rows(block, pairs[0])
-    if bad:
-        raise ValueError(
-            f"layer: wanted finite values, got {bad} NaN or infinite of {weights.numel()}"
-        )
+    blocks = [_causal_pairs(s) if causal else s.flatten(1).T for s in sentences]
+    finite = torch.stack([block.isfinite().sum() for block in blocks]).sum()
+    check_finite_count(finite, sum(block.numel() for block in blocks), "layer")
+    if causal:
+        words_of = [sentence.shape[1] for sentence in sentences]
+        blocks = [_renormalised(b, t) for b, t in zip(blocks, words_of, strict=True)]
+    weights = torch.cat(blocks).double()
     return weights.numpy() if from_numpy else weights
 
 
-def _counted_pairs(words: int, causal: bool) -> tuple[Tensor, Tensor]:
-    """Rows i and columns j of the word pairs of one sentence, row by row."""
-    if causal:
-        rows, columns = torch.tril_indices(words, words)
-        return rows, columns
-    pair = torch.arange(words * words)
-    return pair // words, pair % words
+def _causal_pairs(sentence: Tensor) -> Tensor:
+    """Weights ``[pairs, H]`` of the word pairs with j <= i of one sentence, row by row."""
+    words = sentence.shape[1]
+    rows, columns = torch.tril_indices(words, words)
+    return sentence[:, rows, columns].T.double()
 
 
-def _renormalise_rows(block: Tensor, rows: Tensor) -> None:
-    """Divide the weights ``[pairs, H]`` of every word by their sum; no sum, no weights."""
-    totals = block.new_zeros(int(rows[-1]) + 1, block.shape[1]).index_add_(0, rows, block)[rows]
-    block.copy_(torch.where(totals > 0, block / totals, 0.0))
+def _renormalised(block: Tensor, words: int) -> Tensor:
+    """`_causal_pairs`, those of every word divided by their sum; no sum, no weights."""
+    rows = torch.tril_indices(words, words)[0]
+    totals = block.new_zeros(words, block.shape[1]).index_add(0, rows, block)[rows]
+    summed = totals > 0
+    return torch.where(summed, block / torch.where(summed, totals, 1.0), 0.0)

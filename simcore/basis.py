@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from simcore._devices import check_device, memory_bound
 from simcore._inputs import Layers, as_layers, check_finite, check_max_memory, warn_caller
+from simcore._one_operator import one_operator, tensor_record
 from simcore._ops import principal_components
 from simcore._progress import progress_bar
 from simcore._range import SINGULAR_VALUES, SQUARED_TWICE, in_range
@@ -20,6 +22,41 @@ Truncation = float | int | Sequence[int] | None
 DEVICE_BATCH = 16  # layers that a device decomposes together
 
 
+def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[Tensor]:
+    """Ranks and what a truncation keeps of them are known when the layers are decomposed."""
+    context = torch.library.get_ctx()
+    empty = []
+    for layer in X:
+        n, p = layer.shape
+        dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
+        kept, rank = context.new_dynamic_size(), context.new_dynamic_size()
+        torch._check(kept <= rank)
+        empty.append(like.new_empty((n, kept), dtype=dtype))
+        empty.append(like.new_empty((kept, p), dtype=dtype))
+        empty.append(like.new_empty((rank,), dtype=torch.float64))
+    return empty
+
+
+def _as_bases(outputs: list[Tensor], *_: Any, **__: Any) -> list[Basis]:
+    return [Basis(*outputs[i : i + 3]) for i in range(0, len(outputs), 3)]
+
+
+def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
+    kept = torch.library.get_ctx().new_dynamic_size()
+    torch._check(kept <= basis.spectrum.shape[0])
+    vectors, components = basis.vectors, basis.components
+    return [
+        vectors.new_empty((vectors.shape[0], kept)),
+        components.new_empty((kept, components.shape[1])),
+        torch.empty_like(basis.spectrum),
+    ]
+
+
+def _as_basis(outputs: list[Tensor], *_: Any, **__: Any) -> Basis:
+    return Basis(*outputs)
+
+
+@tensor_record
 @dataclass(frozen=True, eq=False)
 class Basis:
     """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
@@ -76,6 +113,7 @@ class Basis:
         """``[k]`` float64: those of the kept components, over ``2**exponent``."""
         return self.spectrum[: self.kept]
 
+    @one_operator(_empty_truncated, _as_basis, name="truncated_basis")
     def truncate(self, truncation: float | int | None) -> Basis:
         """The leading components of this basis.
 
@@ -189,6 +227,7 @@ def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int
     return values
 
 
+@one_operator(_empty_bases, _as_bases)
 def bases(
     X: Layers,
     *,

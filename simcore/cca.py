@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from simcore._inputs import Array, check_choice, row_blocks, warn_caller
+from simcore._one_operator import one_operator
 from simcore._ops import hsic_terms, nuclear_norms, pwcca
 from simcore._progress import progress_bar
 from simcore._sides import (
@@ -31,6 +32,7 @@ def _mean_canonical(name: str, sides: BasisSides, progress: bool) -> Array:
     return sides.finish(total / sides.smaller(), name)
 
 
+@one_operator()
 def cca_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -114,6 +116,7 @@ def _squared_products(x: list[Tensor], y: list[Tensor], workspace: int) -> Tenso
     return scaled
 
 
+@one_operator()
 def svcca_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -163,6 +166,7 @@ def svcca_grid(
     return _mean_canonical("svcca_grid", sides, progress)
 
 
+@one_operator()
 def pwcca_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -251,6 +255,7 @@ def _weighted_components(basis: Basis) -> Tensor:
     return s.to(basis.components.dtype)[:, None] * basis.components
 
 
+@one_operator()
 def linreg_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -291,6 +296,7 @@ def _total_variance(layer: Tensor) -> Tensor:
     return torch.stack(parts).sum()
 
 
+@one_operator()
 def procrustes_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,

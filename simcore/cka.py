@@ -1,19 +1,21 @@
 """Centred kernel alignment and HSIC as grids over all layer pairs."""
 
-import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcore import _C
+from simcore._hsic_derivatives import differentiable_hsic_terms
 from simcore._inputs import (
     Array,
     Layers,
     as_layer_pair,
     check_choice,
     check_max_memory,
+    warn_caller,
 )
-from simcore._ops import hsic_terms
+from simcore._one_operator import is_traced, one_operator
 from simcore._progress import progress_bar
 from simcore._range import in_range
 
@@ -53,11 +55,11 @@ class _Options:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`terms` up to powers of two that belong to the layers: none leaves float64's range.
 
-        Layers are looked at, and copied, only where a self-HSIC did leave it. A compiled program
-        takes no such decision.
+        Layers are looked at, and copied, only where a self-HSIC did leave it. A program that torch
+        traces takes no such decision.
         """
         terms = self.terms(layers_x, layers_y)
-        if torch.compiler.is_compiling() or _in_range(*terms[1:]):
+        if is_traced(layers_x[0]) or _in_range(*terms[1:]):
             return terms
         scaled = in_range(layers_x + layers_y)
         if scaled.nbytes == 0:
@@ -69,7 +71,7 @@ class _Options:
         self, layers_x: list[Tensor], layers_y: list[Tensor], max_memory: int | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """HSIC of all pairs and of every layer with itself, in `max_memory` if that is given."""
-        terms: tuple[Tensor, Tensor, Tensor] = hsic_terms(
+        return differentiable_hsic_terms(
             layers_x,
             layers_y,
             self.kernel,
@@ -79,17 +81,18 @@ class _Options:
             self.max_memory if max_memory is None else max_memory,
             self.precision,
         )
-        return terms
 
 
-def normalise(xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
-    """CKA ``[..., Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not positive.
+def normalise(
+    xy: Tensor, xx: Tensor, yy: Tensor, defined: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """CKA ``[..., Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not ``defined``, or positive.
 
     HSIC grows with the fourth power of the features, so ``xx * yy`` leaves float64's range for
     features of size 1e-40 or 1e40. Powers of two are taken out first: they are exact, so that a
     layer's similarity to itself stays exactly 1, which two square roots would not give.
     """
-    defined_x, defined_y = _defined(xx), _defined(yy)
+    defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
     defined = defined_x[..., :, None] & defined_y[..., None, :]
     # Harmless numbers stand in for undefined ones until the end: a nan inside would reach the
     # gradients of all other layers as 0 * nan.
@@ -111,7 +114,7 @@ def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
     """Where `result` is not finite, a ValueError naming the first layer whose self-HSIC is not."""
-    if torch.compiler.is_compiling() or bool(torch.isfinite(result).all()):
+    if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):
         for i in (~torch.isfinite(values)).nonzero().flatten().tolist():
@@ -126,25 +129,46 @@ def _defined(self_hsic: Tensor) -> Tensor:
 
 
 def _inverse_root_scale(values: Tensor) -> Tensor:
-    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits."""
-    exponent = torch.frexp(values.detach()).exponent.long() // 2
-    return ((1023 - exponent) << 52).view(torch.float64)
+    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits.
+
+    Values are positive. Not by `torch.frexp`, for which torch.compile writes code that no compiler
+    takes.
+    """
+    exponent = (values.detach().view(torch.int64) >> 52) - 1022
+    return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
 
 
-def warn_undefined(name: str, xx: Tensor, yy: Tensor | None) -> None:
-    """One warning that lists the layers whose row or column is ``nan``."""
-    if torch.compiler.is_compiling():
-        return
-    layers = [f"X[{i}]" for i in (~_defined(xx)).nonzero().flatten().tolist()]
-    if yy is not None:
-        layers += [f"Y[{i}]" for i in (~_defined(yy)).nonzero().flatten().tolist()]
+def _empty_masks(like: Tensor, name: str, xx: Tensor, yy: Tensor, same: bool) -> list[Tensor]:
+    return [xx.new_empty(xx.shape, dtype=torch.bool), yy.new_empty(yy.shape, dtype=torch.bool)]
+
+
+def _both_masks(outputs: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
+    return outputs[0], outputs[1]
+
+
+@one_operator(_empty_masks, _both_masks)
+def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tensor, Tensor]:
+    """Which layers of X and of Y have a self-HSIC to divide by; one warning lists the others.
+
+    Parameters
+    ----------
+    name : str
+        The function that warns.
+    xx, yy : tensor ``[Lx]``, ``[Ly]``
+        The self-HSICs.
+    same : bool
+        The layers of Y are those of X.
+    """
+    x, y = _defined(xx), _defined(yy)
+    layers = [f"X[{i}]" for i in (~x).nonzero().flatten().tolist()]
+    if not same:
+        layers += [f"Y[{i}]" for i in (~y).nonzero().flatten().tolist()]
     if layers:
-        warnings.warn(
+        warn_caller(
             f"{name}: nan for {', '.join(layers)}: the self-HSIC is not positive (no variance, or "
-            "too few rows for the unbiased estimator) or beyond float64",
-            UserWarning,
-            stacklevel=3,
+            "too few rows for the unbiased estimator) or beyond float64"
         )
+    return x, y
 
 
 def hsic_grid(
@@ -190,7 +214,8 @@ def hsic_grid(
     if options.kernel == "linear":
         check_representable(xy, xx, yy)
     else:
-        warn_undefined("hsic_grid", xx, yy if layers_y else None)
+        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), not layers_y)
+        xy = torch.where(x[:, None] & y, xy, float("nan"))
     return xy.numpy() if from_numpy else xy
 
 
@@ -240,8 +265,10 @@ def cka_grid(
         at ``highest``, and float64 layers are computed in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory
-        (`free_memory`). The backward pass is not bounded: it holds centred copies of the layers and
-        their gradients.
+        (`free_memory`). The backward pass obeys it too, but for the gradients, which are its
+        result, and takes its smallest blocks where not even these fit. Second derivatives,
+        forward-mode differentiation and the transforms of `torch.func` are not bounded: they hold
+        centred copies of all layers.
     progress : bool
         Show a progress bar on stderr.
 
@@ -250,8 +277,9 @@ def cka_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
-        Differentiable in X and Y for the linear kernel, twice. float64 features may have any size;
-        in a program of `torch.compile` those beyond 1e70, or below 1e-70, give ``nan``.
+        Differentiable in X and Y for the linear kernel, twice, in reverse and in forward mode.
+        float64 features may have any size; in a program of `torch.compile` those beyond 1e70, or
+        below 1e-70, give ``nan``.
 
     Raises
     ------
@@ -285,8 +313,8 @@ def cka_grid(
     layers_x, layers_y, from_numpy = options.layers(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(layers_x, layers_y)
-    warn_undefined("cka_grid", xx, yy if layers_y else None)
-    grid = normalise(xy, xx, yy)
+    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), not layers_y)
+    grid = normalise(xy, xx, yy, defined)
     return grid.numpy() if from_numpy else grid
 
 

@@ -1,13 +1,16 @@
 """CKA from batches: exact in expectation at any batch size."""
 
 import re
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from simcore._hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._inputs import Layers, as_layer_pair
-from simcore._ops import hsic_terms
-from simcore.cka import MIN_ROWS, check_representable, normalise, warn_undefined
+from simcore._one_operator import named_tensors, refuse_derivatives
+from simcore.cka import MIN_ROWS, check_representable, defined_layers, normalise
 
 
 class MinibatchCKA(nn.Module):
@@ -25,8 +28,10 @@ class MinibatchCKA(nn.Module):
 
     Notes
     -----
-    The state is four float64 buffers, so ``state_dict``, ``load_state_dict`` and ``.to`` work as
-    for any module. Batches count equally; a last, smaller batch is welcome from 4 rows on.
+    The state is three float64 buffers and a count, so ``state_dict``, ``load_state_dict`` and moves
+    to another device work as for any module. The sums stay float64 under ``.half()``,
+    ``.bfloat16()`` and ``.float()``. Batches count equally; a last, smaller batch is welcome from
+    4 rows on.
 
     References
     ----------
@@ -60,7 +65,16 @@ class MinibatchCKA(nn.Module):
         self.register_buffer("yy", torch.zeros(columns, dtype=torch.float64))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
-    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> tuple[Tensor, ...]:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the state as any module's, but keep the dtypes: float32 sums would lose digits."""
+
+        def move(state: Tensor) -> Tensor:
+            moved = fn(state)
+            return moved if moved.dtype == state.dtype else state.to(moved.device)
+
+        return super()._apply(move, recurse)
+
+    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> Terms:
         if (Y_batch is None) != self.symmetric:
             wanted = "no Y_batch" if self.symmetric else "a Y_batch"
             got = "none" if Y_batch is None else "one"
@@ -74,17 +88,17 @@ class MinibatchCKA(nn.Module):
             if len(layers) != len(state):
                 raise ValueError(f"{name}: wanted {len(state)} layers, got {len(layers)}")
         try:
-            with torch.no_grad():
-                terms = hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+            terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
         except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])
         check_representable(everything, terms[1], terms[2], names=("X_batch", "Y_batch"))
-        return tuple(term.to(self.xy.device) for term in terms)
+        xy, xx, yy = (term.to(self.xy.device) for term in terms)
+        return xy, xx, yy
 
     def _add(self, terms: tuple[Tensor, ...], batches: Tensor | int) -> None:
         for state, term in zip((self.xy, self.xx, self.yy), terms, strict=True):
-            state += term
+            state += term.detach()
         self.batches += batches
 
     def update(self, X_batch: Layers, Y_batch: Layers | None = None) -> None:
@@ -102,10 +116,17 @@ class MinibatchCKA(nn.Module):
             As `simcore.cka_grid`; also for a wrong number of layers, and for features so large
             (about 1e77) that float64 does not hold their HSIC. The state is unchanged.
         """
-        self._add(self._terms(X_batch, Y_batch), 1)
+        if not torch.compiler.is_compiling():
+            named = (("X_batch", X_batch), ("Y_batch", Y_batch))
+            refuse_derivatives("MinibatchCKA.update", named_tensors(named))
+        with torch.no_grad():
+            self._add(self._terms(X_batch, Y_batch), 1)
 
     def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
-        """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone."""
+        """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone.
+
+        It is differentiable as `simcore.cka_grid` is; the sums are not.
+        """
         terms = self._terms(X_batch, Y_batch)
         self._add(terms, 1)
         return normalise(*terms)
@@ -118,10 +139,13 @@ class MinibatchCKA(nn.Module):
         RuntimeError
             Nothing was added yet.
         """
-        if self.batches == 0:
-            raise RuntimeError("MinibatchCKA.compute: wanted at least one update, got none")
-        warn_undefined("MinibatchCKA", self.xx, None if self.symmetric else self.yy)
-        return normalise(self.xy, self.xx, self.yy)
+        message = "MinibatchCKA.compute: wanted at least one update, got none"
+        if torch.compiler.is_compiling():
+            torch._assert_async(self.batches > 0, message)
+        elif self.batches == 0:
+            raise RuntimeError(message)
+        defined = defined_layers("MinibatchCKA", self.xx, self.yy, self.symmetric)
+        return normalise(self.xy, self.xx, self.yy, defined)
 
     def reset(self) -> None:
         """Forget all batches."""

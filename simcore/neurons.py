@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from simcore._inputs import (
     check_max_memory,
     warn_caller,
 )
+from simcore._one_operator import empty_grid, one_operator
 from simcore._ops import best_partners, multiple_correlations
 from simcore._progress import progress_bar
 from simcore._range import in_range
@@ -43,6 +44,23 @@ def _warn_constant(name: str, x: list[Tensor], empty_y: Tensor | None) -> None:
     warn_undefined(name, torch.stack([flags.all() for flags in constant]), empty_y)
 
 
+def _empty_partners(
+    like: Tensor, X: Layers, Y: Layers | None = None, *, return_partners: bool = False, **_: Any
+) -> list[Tensor]:
+    grids = empty_grid(like, X, Y)
+    if return_partners:
+        shapes = [(layer.shape[1], grids[0].shape[1]) for layer in X]
+        for dtype in (torch.float64, torch.int64):
+            grids += [like.new_empty(shape, dtype=dtype) for shape in shapes]
+    return grids
+
+
+def _with_partners(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Any:
+    if len(outputs) == 1:
+        return outputs[0]
+    return outputs[0], outputs[1 : 1 + len(X)], outputs[1 + len(X) :]
+
+
 @overload
 def neuronsim_grid(
     X: Layers,
@@ -61,6 +79,7 @@ def neuronsim_grid(
     max_memory: int | None = ...,
     progress: bool = ...,
 ) -> tuple[Array, list[Array], list[Array]]: ...
+@one_operator(_empty_partners, _with_partners)
 def neuronsim_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -135,6 +154,7 @@ def neuronsim_grid(
     return results[0], results[1 : 1 + len(widths)], results[1 + len(widths) :]
 
 
+@one_operator()
 def mixedsim_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -207,7 +227,7 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
     array([0.3, 0.1])
     """
     named = (("neuronsim", neuronsim), ("svsim", svsim))
-    grids = [as_tensor(grid, name).detach().double() for name, grid in named]
+    grids = [as_tensor(grid, name).double() for name, grid in named]
     if grids[0].ndim != 2 or grids[0].shape != grids[1].shape:
         shapes = " and ".join(str(tuple(grid.shape)) for grid in grids)
         raise ValueError(f"neuronsim, svsim: wanted two grids of the same shape, got {shapes}")
@@ -217,6 +237,7 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
         )
     difference = grids[0] - grids[1]
     if same:
-        difference = difference.fill_diagonal_(float("nan"))
+        itself = torch.eye(len(difference), dtype=torch.bool, device=difference.device)
+        difference = difference.masked_fill(itself, float("nan"))
     score = difference.nanmean(0)
-    return score if isinstance(neuronsim, Tensor) else score.numpy()
+    return score if isinstance(neuronsim, Tensor) else score.detach().numpy()

@@ -17,6 +17,7 @@ from simcore._inputs import (
     check_finite,
     check_max_memory,
 )
+from simcore._one_operator import one_operator
 from simcore._ops import hsic_terms
 from simcore._progress import progress_bar
 from simcore._sides import warn_undefined
@@ -27,6 +28,7 @@ WIDEST_FLOAT32 = 4096
 Moments = tuple[Tensor, Tensor, Tensor]
 
 
+@one_operator()
 def rsa_grid(
     X: Layers,
     Y: Layers | None = None,

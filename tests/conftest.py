@@ -6,6 +6,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+import torch._functorch.config
 
 # The memory tests share their meter with the benchmarks; appended, so that an installed simcore
 # still comes first.
@@ -14,6 +15,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 # Derandomised: a failure in one run is a failure in the next. No deadline: two shared cores.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.load_profile("suite")
+
+# torch keeps compiled backward passes on disk, under a key that does not know our derivatives: a
+# test would meet those of another day.
+torch._functorch.config.enable_autograd_cache = False
 
 
 @pytest.fixture(autouse=True)

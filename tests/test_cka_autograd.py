@@ -8,6 +8,7 @@ import torch
 from cases import DTYPES, ESTIMATORS, KERNELS, Case, layers
 
 from simcore import cka_grid, hsic_grid
+from simcore._hsic_gradients import LinearHsic
 
 hsic_terms = torch.ops.simcore.hsic_terms
 X_CASE = Case(7, offset=1.0, widths=(3, 1, 2))
@@ -111,6 +112,63 @@ def test_only_inputs_that_ask_get_gradients():
     assert all(layer.grad is None for layer in x)
     assert all(layer.grad.abs().sum() > 0 for layer in y)
     assert not cka_grid(x).requires_grad
+
+
+def test_gradients_that_nobody_asked_for_are_not_computed(monkeypatch):
+    computed = []
+    gradient = LinearHsic.gradient
+
+    def counted(self, a, *arguments):
+        computed.append(a)
+        return gradient(self, a, *arguments)
+
+    monkeypatch.setattr(LinearHsic, "gradient", counted)
+    x, y = layers(X_CASE), layers(Y_CASE, seed=1)
+    y[1].requires_grad_()
+    cka_grid(x, y).sum().backward()
+    assert computed == [len(x) + 1]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("step", [1, 7, 40])
+@pytest.mark.parametrize("columns", [1, 4, 20])
+def test_gradients_do_not_depend_on_blocks(columns, step, dtype, estimator):
+    x = layers(Case(40, offset=10.0, widths=(9, 1, 20)), dtype)
+    rows = [slice(start, min(start + step, 40)) for start in range(0, 40, step)]
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal(3))
+    whole, by_blocks = (
+        LinearHsic(x, estimator == "unbiased", blocks) for blocks in (None, (rows, columns))
+    )
+    for a, members in ((0, (0, 1, 2)), (1, (0, 1, 2)), (2, (2, 0))):
+        got, want = (hsic.gradient(a, weights, members) for hsic in (by_blocks, whole))
+        assert got.dtype == dtype
+        tolerance.assert_same(got, want, dtype)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("cross", [False, True])
+def test_gradients_do_not_depend_on_max_memory(cross, estimator):
+    x = leaves(Case(2000, widths=(40, 30, 50)))
+    y = leaves(Case(2000, widths=(60, 20)), seed=1) if cross else []
+    options = {"method": "feature", "estimator": estimator}
+    got, want = (
+        torch.autograd.grad(cka_grid(x, y or None, max_memory=limit, **options).sum(), x + y)
+        for limit in (2**20, None)
+    )
+    for one, other in zip(got, want, strict=True):
+        tolerance.assert_same(one, other, torch.float64)
+
+
+def test_gradients_of_many_cotangents_at_once():
+    x = leaves(X_CASE)
+    grid = cka_grid(x)
+    cotangents = torch.eye(grid.numel(), dtype=torch.float64).reshape(-1, *grid.shape)
+    got = torch.autograd.grad(grid, x, cotangents, is_grads_batched=True, retain_graph=True)
+    for i, cotangent in enumerate(cotangents):
+        want = torch.autograd.grad(grid, x, cotangent, retain_graph=True)
+        for one, other in zip(got, want, strict=True):
+            tolerance.assert_same(one[i] + 1, other + 1, torch.float64)
 
 
 def test_a_tensor_that_is_two_layers_gets_both_gradients():

@@ -106,17 +106,55 @@ def test_the_plan_tells_the_truth(kernel, limit):
     assert plan.workspace_bytes <= limit
 
 
-def test_gradients_need_no_gram_matrices():
-    """Backward goes through the feature form: 4 layers of 6,000 rows, one Gram would be 144 MB."""
-    program = """
+BACKWARD = """
 import torch
 from bench.peak import peak_during
 from simcore import cka_grid
 torch.set_num_threads(2)
-def step(n, p):
-    layers = [torch.randn(n, p, requires_grad=True) for _ in range(4)]
-    return lambda: cka_grid(layers, max_memory=2**25).sum().backward()
-step(64, 8)()
-print(peak_during(step(6000, 32)))
+def step(n, widths, needed, options):
+    layers = [torch.randn(n, p, dtype={dtype}, requires_grad=i in needed)
+              for i, p in enumerate(widths)]
+    half = len(layers) // 2
+    x, y = (layers[:half], layers[half:]) if {cross} else (layers, None)
+    total = cka_grid(x, y, **options).sum()
+    wanted = [layer for layer in layers if layer.requires_grad]
+    return lambda: torch.autograd.grad(total, wanted)
+options = {options!r}
+step(64, [8] * 4, range(4), {{**options, "max_memory": None}})()
+widths = [{width}] * {count}
+needed = range({count}) if {needed} is None else {needed}
+print(peak_during(step({n}, widths, needed, options)))
 """
-    assert int(in_subprocess(program)) <= 64 * MB
+
+# name: (n, layers, width, limit, which need a gradient, cross, dtype, options).
+BACKWARD_JOBS = {
+    # centred copies of all layers would be 33 MB, as much again side by side
+    "many layers": (1000, 65, 128, 16 * MB, None, False, "torch.float32", {}),
+    "unbiased": (1000, 65, 128, 16 * MB, None, False, "torch.float32", {"estimator": "unbiased"}),
+    # centred copies would be 65 MB
+    "halves": (4000, 8, 512, 16 * MB, None, False, "torch.bfloat16", {}),
+    # and 123 MB
+    "many rows": (60_000, 4, 64, 16 * MB, None, True, "torch.float64", {}),
+    # gradients of all layers would be 131 MB
+    "one layer": (2000, 32, 512, 16 * MB, [3], False, "torch.float32", {}),
+    # products with all layers would be 134 MB
+    "wide layers": (256, 2, 4096, 48 * MB, [1], True, "torch.float32", {"method": "gram"}),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD_JOBS)
+def test_max_memory_is_obeyed_by_the_backward_pass(name):
+    """Gradients are its result and come on top."""
+    n, count, width, limit, needed, cross, dtype, options = BACKWARD_JOBS[name]
+    program = BACKWARD.format(
+        n=n,
+        count=count,
+        width=width,
+        needed=needed,
+        cross=cross,
+        dtype=dtype,
+        options={**options, "max_memory": limit},
+    )
+    results = (count if needed is None else len(needed)) * n * width
+    results *= torch.empty(0, dtype=getattr(torch, dtype.removeprefix("torch."))).itemsize
+    assert int(in_subprocess(program)) - results <= limit + SLACK

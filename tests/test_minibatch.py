@@ -169,6 +169,39 @@ def test_updates_keep_no_graph_and_no_inputs():
     assert not any(state.requires_grad for state in metric.buffers())
 
 
+@pytest.mark.parametrize("convert", ["half", "bfloat16", "float", "double"])
+def test_sums_stay_float64(convert):
+    """A model's dtype is not that of its metrics."""
+    x = batches()
+    metric = updated(MinibatchCKA(3), x[:2])
+    want = updated(MinibatchCKA(3), x).compute()
+    model = torch.nn.ModuleDict({"metric": metric, "layer": torch.nn.Linear(2, 2)})
+    getattr(model, convert)()
+    assert model["layer"].weight.dtype == getattr(torch.empty(0), convert)().dtype
+    assert [state.dtype for state in metric.buffers()] == [torch.float64] * 3 + [torch.int64]
+    np.testing.assert_array_equal(updated(metric, x[2:]).compute(), want)
+    metric.to(torch.float16)
+    np.testing.assert_array_equal(metric.compute(), want)
+
+
+def test_state_moves_to_another_device():
+    metric = updated(MinibatchCKA(3), batches()).to("meta", torch.float16)
+    assert {state.device.type for state in metric.buffers()} == {"meta"}
+    assert metric.xy.dtype == torch.float64
+    back = metric.to_empty(device="cpu")
+    assert {state.device.type for state in back.buffers()} == {"cpu"}
+
+
+def test_the_cka_of_a_batch_is_differentiable():
+    x = [layer.clone().requires_grad_() for layer in batches()[0]]
+    metric = MinibatchCKA(3)
+    got = torch.autograd.grad(metric(x)[0].sum(), x)
+    want = torch.autograd.grad(cka_grid(x, estimator="unbiased")[0].sum(), x)
+    for one, other in zip(got, want, strict=True):
+        tolerance.assert_same(one, other, torch.float64)
+    assert not metric.compute().requires_grad
+
+
 def test_inputs_are_not_modified():
     x = batches()[0]
     before = [layer.clone() for layer in x]

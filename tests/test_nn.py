@@ -258,15 +258,3 @@ def test_width_depth_and_activation_arrive(depth, activation):
 def test_same_seed_same_result():
     first, second = (trained(network(), rows(30, 8), rows(30, 8, seed=1)) for _ in range(2))
     assert first == second
-
-
-def test_compiles():
-    torch.compiler.reset()
-    inn, x = network(6, 3, dtype=torch.float32), rows(20, 6, dtype=torch.float32)
-    compiled = torch.compile(inn, fullgraph=True, backend="aot_eager")
-    with torch.no_grad():
-        tolerance.assert_same(compiled(x), inn(x), torch.float32)
-    want = torch.autograd.grad(inn(x).square().sum(), list(inn.parameters()))
-    got = torch.autograd.grad(compiled(x).square().sum(), list(inn.parameters()))
-    for one, other in zip(got, want, strict=True):
-        tolerance.assert_same(one, other, torch.float32)

@@ -43,7 +43,7 @@ def test_peak_memory_of_a_training_step():
     assert plain > 2 * many
 
 
-def saved_bytes(n_blocks, *, reversible, inverse=False):
+def saved_bytes(n_blocks, *, reversible, inverse=False, compiled=False):
     """Bytes that the graph keeps for the backward pass, parameters aside."""
     inn = CouplingINN(16, n_blocks, 8, reversible=reversible)
     parameters = {p.untyped_storage().data_ptr() for p in inn.parameters()}
@@ -55,8 +55,13 @@ def saved_bytes(n_blocks, *, reversible, inverse=False):
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    function = inn.inverse if inverse else inn.forward
+    if compiled:
+        torch.compiler.reset()
+        function = torch.compile(function, fullgraph=True, backend="aot_eager")
+        function(torch.randn(100, 16))  # traced before there are hooks, which torch.func refuses
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = (inn.inverse if inverse else inn)(torch.randn(100, 16))
+        result = function(torch.randn(100, 16))
     assert result.requires_grad
     return sum(kept.values())
 
@@ -67,3 +72,10 @@ def test_saved_tensors(inverse):
     assert few == many == 100 * 16 * 4
     few, many = (saved_bytes(n, reversible=False, inverse=inverse) for n in (4, 16))
     assert many > 3 * few
+
+
+def test_compiled_networks_keep_no_activations_either():
+    few, many = (saved_bytes(n, reversible=True, compiled=True) for n in (2, 6))
+    assert few == many <= 2 * 100 * 16 * 4
+    few, many = (saved_bytes(n, reversible=False, compiled=True) for n in (2, 6))
+    assert many > 2 * few

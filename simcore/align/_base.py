@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, as_tensor
+from simcore._inputs import Array, as_tensor, check_finite_count
+from simcore._one_operator import refuse_derivatives
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags  # type: ignore[import-untyped]
@@ -113,7 +114,8 @@ class Aligner(ABC):
         Returns
         -------
         array ``[n, q]``
-            float64 for float64 input, else float32; numpy for numpy, on the input's device.
+            float64 for float64 input, else float32; numpy for numpy, on the input's device. Not
+            differentiable.
 
         Raises
         ------
@@ -205,16 +207,15 @@ def checked_rows(rows: Array, name: str) -> Tensor:
     """
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
         rows = rows.astype(np.float64)  # scikit-learn's estimators take whole numbers
-    tensor = as_tensor(rows, name).detach()
+    tensor = as_tensor(rows, name)
+    if not torch.compiler.is_compiling():
+        refuse_derivatives("an aligner", [(name, tensor)])
+    tensor = tensor.detach()
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise ValueError(
             f"{name}: wanted shape [n, p] with p of at least 1, got {tuple(tensor.shape)}"
         )
-    bad = tensor.numel() - int(torch.isfinite(tensor).sum())
-    if bad:
-        raise ValueError(
-            f"{name}: wanted finite values, got {bad} NaN or infinite of {tensor.numel()}"
-        )
+    check_finite_count(torch.isfinite(tensor).sum(), tensor.numel(), name)
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 

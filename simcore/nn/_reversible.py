@@ -8,6 +8,7 @@ Source: Gomez et al. 2017 (RevNet), section 3.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,8 @@ from simcore._ops import affine_coupling, affine_coupling_backward
 if TYPE_CHECKING:
     from simcore.nn.coupling import AffineCoupling, Halves
     from simcore.nn.inn import CouplingINN
+
+Pull = Callable[[Tensor], tuple[Tensor, dict[int, Tensor]]]
 
 
 def run_reversibly(inn: CouplingINN, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
@@ -74,22 +77,48 @@ def _retrace(
     """One coupling backwards: its inputs, their gradients, and in ``found`` the parameters'."""
     passive, active = halves[::-1] if layer.flip else halves
     grad_passive, grad_active = grads[::-1] if layer.flip else grads
+    params, pull = _condition(layer, passive)
+    before, _ = affine_coupling(active, params, layer.clamp, not inverse)
+    kept = active if inverse else before
+    grad_active, grad_params = affine_coupling_backward(
+        grad_active, grad_log_det, kept, params, layer.clamp, inverse
+    )
+    through, of_parameters = pull(grad_params.to(params.dtype))
+    found.update(of_parameters)
+    grad_passive = grad_passive + through
+    if layer.flip:
+        return (before, passive), (grad_active, grad_passive)
+    return (passive, before), (grad_passive, grad_active)
+
+
+def _condition(layer: AffineCoupling, passive: Tensor) -> tuple[Tensor, Pull]:
+    """s_raw and t from the half that passes, and the way from their gradient back.
+
+    That way ends at the gradient of ``passive``, and at those of the parameters by their ids.
+    """
+    wanted = {n: p for n, p in layer.conditioner.named_parameters() if p.requires_grad}
+    ids = [id(parameter) for parameter in wanted.values()]
+    if torch.compiler.is_compiling():  # which does not follow torch.autograd.grad
+
+        def condition(rows: Tensor, weights: dict[str, Tensor]) -> Tensor:
+            rows = rows.to(layer.conditioner.head.weight.dtype)
+            return torch.func.functional_call(layer.conditioner, weights, (rows,))
+
+        params, pull, *_ = torch.func.vjp(condition, passive, wanted)
+
+        def traced(grad: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
+            through, grads = pull(grad)
+            return through, dict(zip(ids, grads.values(), strict=True))
+
+        return params, traced
+
     with torch.enable_grad():
         passive = passive.detach().requires_grad_()
         params = layer.condition(passive)
-    values = params.detach()
-    before, _ = affine_coupling(active, values, layer.clamp, not inverse)
-    kept = active if inverse else before
-    grad_active, grad_params = affine_coupling_backward(
-        grad_active, grad_log_det, kept, values, layer.clamp, inverse
-    )
-    wanted = [p for p in layer.parameters() if p.requires_grad]
-    through, *of_parameters = torch.autograd.grad(
-        params, [passive, *wanted], grad_params.to(params.dtype)
-    )
-    for parameter, grad in zip(wanted, of_parameters, strict=True):
-        found[id(parameter)] = grad
-    grad_passive = grad_passive + through
-    if layer.flip:
-        return (before, passive.detach()), (grad_active, grad_passive)
-    return (passive.detach(), before), (grad_passive, grad_active)
+
+    def recorded(grad: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
+        inputs = [passive, *wanted.values()]
+        through, *grads = torch.autograd.grad(params, inputs, grad)
+        return through, dict(zip(ids, grads, strict=True))
+
+    return params.detach(), recorded

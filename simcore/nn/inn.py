@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from simcore._inputs import check_choice
+from simcore._one_operator import is_followed
 from simcore.nn._checks import check_count, on_rows
 from simcore.nn._reversible import run_reversibly
 from simcore.nn.coupling import AffineCoupling, Halves
@@ -73,7 +74,8 @@ class CouplingINN(nn.Module):
     reversible : bool
         Keep no activations for the backward pass, but recompute them from the output: memory
         then does not grow with the number of blocks, for one more pass through each. Second
-        derivatives need ``reversible=False``.
+        derivatives need ``reversible=False``; forward-mode differentiation and the transforms of
+        `torch.func` keep activations all the same.
 
     Raises
     ------
@@ -184,7 +186,10 @@ class CouplingINN(nn.Module):
         return layers[::-1] if inverse else layers  # type: ignore[return-value]
 
     def _run(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
-        if self.reversible and torch.is_grad_enabled():
+        reversible = self.reversible and torch.is_grad_enabled()
+        if reversible and not torch.compiler.is_compiling():
+            reversible = not is_followed([x, *self.parameters()])
+        if reversible:
             return run_reversibly(self, x, inverse)
         return self.run(x, inverse=inverse)
 

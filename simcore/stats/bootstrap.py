@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from simcore._inputs import Array, Layers
+from simcore._one_operator import empty_grid, one_operator
 from simcore._ops import permuted_gram_products
 from simcore._progress import progress_bar
-from simcore.cka import normalise, warn_undefined
+from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
@@ -43,6 +44,15 @@ class BootstrapInterval:
     observed: Array
 
 
+def _empty_interval(like: Tensor, X: Layers, Y: Layers | None = None, **_: Any) -> list[Tensor]:
+    return [grid for _ in range(3) for grid in empty_grid(like, X, Y)]
+
+
+def _as_interval(outputs: list[Tensor], *_: Any, **__: Any) -> BootstrapInterval:
+    return BootstrapInterval(*outputs)
+
+
+@one_operator(_empty_interval, _as_interval)
 def bootstrap_ci(
     X: Layers,
     Y: Layers | None = None,
@@ -163,7 +173,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
                 batch = slice(start, start + DRAWS)
                 resampled = Resampled(weights[batch], measure.estimator)
                 xy[batch, i, j], xx[batch, i], yy[batch, j] = resampled.hsic(x, y)
-    warn_undefined("bootstrap_ci", xx[0], yy[0] if measure.y else None)
+    defined_layers("bootstrap_ci", xx[0], yy[0], not measure.y)
     return normalise(xy, xx, yy)
 
 

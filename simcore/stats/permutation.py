@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._hsic_derivatives import Terms
 from simcore._inputs import Array, Layers, check_choice
+from simcore._one_operator import empty_grid, one_operator
 from simcore._ops import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._progress import progress_bar
-from simcore.cka import normalise, warn_undefined
+from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
@@ -64,6 +66,41 @@ class PermutationTest:
     null_skewness: Array | None = None
 
 
+def _grids(return_null: bool, method: str) -> list[str]:
+    """The attributes that hold grids, in their order; `null` holds one a draw."""
+    names = ["observed", "pvalue", "null_mean", "null_std", "calibrated"]
+    if return_null:
+        names.append("null")
+    return [*names, "null_skewness"] if method == "moments" else names
+
+
+def _empty_test(
+    like: Tensor,
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    permutations: int = 200,
+    method: str = "permutation",
+    return_null: bool = False,
+    **_: Any,
+) -> list[Tensor]:
+    (grid,) = empty_grid(like, X, Y)
+    null = grid.new_empty((permutations, *grid.shape))
+    names = _grids(return_null, method)
+    return [null if name == "null" else torch.empty_like(grid) for name in names]
+
+
+def _as_test(
+    outputs: list[Tensor],
+    *_: Any,
+    method: str = "permutation",
+    return_null: bool = False,
+    **__: Any,
+) -> PermutationTest:
+    return PermutationTest(**dict(zip(_grids(return_null, method), outputs, strict=True)))
+
+
+@one_operator(_empty_test, _as_test)
 def permutation_test(
     X: Layers,
     Y: Layers | None = None,
@@ -189,8 +226,8 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
             products = permuted_gram_products(x.grams, y.grams, torch.from_numpy(rows))
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
-    warn_undefined("permutation_test", norms_x, norms_y if measure.y else None)
-    return normalise(values, norms_x, norms_y)
+    defined = defined_layers("permutation_test", norms_x, norms_y, not measure.y)
+    return normalise(values, norms_x, norms_y, defined)
 
 
 def _summary(
@@ -222,8 +259,8 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
         terms, found = form(measure)
-    warn_undefined("permutation_test", terms[1], terms[2] if measure.y else None)
-    observed = normalise(*terms)
+    defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y)
+    observed = normalise(*terms, defined)
     x, y = stack(found[:count_x]), stack(found[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
     # For n = 2 the variance is 0, and by rounding less.
@@ -245,9 +282,9 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     )
 
 
-def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
     """HSIC terms, and invariants of all layers, x then y."""
-    *terms, squares, cubes, exponents = gram_power_sums(
+    xy, xx, yy, squares, cubes, exponents = gram_power_sums(
         measure.x, measure.y, measure.estimator, measure.max_memory
     )
     found = []
@@ -257,10 +294,10 @@ def _linear_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invaria
         lengths = x.double().square().sum(1)
         sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
         found.append(linear_invariants(x, sums, measure.estimator))
-    return tuple(terms), found
+    return (xy, xx, yy), found
 
 
-def _rbf_terms(measure: CkaMeasure) -> tuple[tuple[Tensor, ...], list[Invariants]]:
+def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
     options = ("rbf", measure.estimator, measure.bandwidth, "auto", measure.max_memory)
     terms = hsic_terms(measure.x, measure.y, *options)
     layers = enumerate(measure.x + measure.y)

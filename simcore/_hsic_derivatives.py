@@ -1,0 +1,190 @@
+"""The derivatives of `hsic_terms`: backward within `max_memory`, forward mode, and both again.
+
+The formulas are those of `LinearHsic`. A backward pass that nobody differentiates works on as many
+rows and columns at a time as `max_memory` allows; every other derivative takes them all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcore._devices import memory_bound
+from simcore._hsic_gradients import Blocks, LinearHsic, fitting_blocks
+from simcore._one_operator import has_tangent, is_followed, one_operator
+from simcore._ops import hsic_terms
+
+Terms = tuple[Tensor, Tensor, Tensor]
+MEMORY_OPTION = 4  # its place among the options of hsic_terms
+
+
+class HsicTerms(torch.autograd.Function):
+    """``hsic_terms(layers[:count_x], layers[count_x:], *options)`` and its derivatives."""
+
+    generate_vmap_rule = True  # torch.func.jacfwd and hessian map over tangents
+
+    @staticmethod
+    def forward(count_x: int, options: tuple[Any, ...], *layers: Tensor) -> Terms:
+        """The operator without its derivative."""
+        return _below_autograd(layers[:count_x], layers[count_x:], *options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Terms) -> None:
+        """Keep the layers themselves."""
+        ctx.count_x, ctx.options, *layers = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*layers)
+        ctx.save_for_forward(*layers)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """Gradients of the layers that need one."""
+        layers = list(ctx.saved_tensors)
+        weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
+        wanted = list(ctx.needs_input_grad[2:])
+        kernel, estimator = ctx.options[:2]
+        problem = (layers, weights, wanted, ctx.count_x, kernel, estimator)
+        with torch.autocast(weights.device.type, enabled=False):
+            if torch.is_grad_enabled() or is_followed([weights, *layers]):
+                found = iter(_gradients(*problem))
+            else:
+                found = iter(_bounded_gradients(*problem, ctx.options[MEMORY_OPTION]))
+        return None, None, *(next(found) if want else None for want in wanted)
+
+    @staticmethod
+    def jvp(ctx: Any, _count: None, _options: None, *tangents: Tensor | None) -> Terms:
+        """Derivatives of the three terms along ``tangents``; None: along 0."""
+        layers, (kernel, estimator) = list(ctx.saved_tensors), ctx.options[:2]
+        _require_linear(kernel)
+        with torch.autocast(layers[0].device.type, enabled=False):
+            slopes = LinearHsic(layers, estimator == "unbiased").slopes(tangents)
+        pairs, count_x = slopes + slopes.T, ctx.count_x
+        y = slice(count_x if count_x < len(layers) else 0, None)
+        xx, yy = pairs.diagonal()[:count_x], pairs.diagonal()[y]
+        return pairs[:count_x, y].clone(), xx.clone(), yy.clone()
+
+
+def _below_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    with torch._C._AutoDispatchBelowAutograd():
+        terms: Terms = hsic_terms(x, y, *options)
+    return terms
+
+
+def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    """`hsic_terms` with its derivatives, whoever differentiates.
+
+    The transforms of torch.func want an autograd.Function, torch.compile an operator.
+    """
+    terms: Terms = (
+        hsic_terms(x, y, *options)
+        if torch.compiler.is_compiling()
+        else HsicTerms.apply(len(x), options, *x, *y)
+    )
+    return terms
+
+
+def _of_operator(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    """What a call of the operator does where its arguments may need derivatives."""
+    if any(tensor.requires_grad or has_tangent(tensor) for tensor in (*x, *y)):
+        # Options that the caller left at their defaults are not in the list.
+        terms: Terms = HsicTerms.apply(len(x), options, *x, *y)
+        return terms
+    return _below_autograd(x, y, *options)
+
+
+_LIBRARY = torch.library.Library("simcore", "IMPL")
+_LIBRARY.impl("hsic_terms", _of_operator, "Autograd")
+
+
+def _require_linear(kernel: str) -> None:
+    if kernel != "linear":
+        raise RuntimeError(
+            f"kernel: wanted 'linear' for a derivative, got {kernel!r}, which has none here"
+        )
+
+
+def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor) -> Tensor:
+    """Symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``, float64 ``[count, count]``.
+
+    ``grads`` are those of xy, xx and yy.
+    """
+    count_y = count - count_x or count
+    shapes = ((count_x, count_y), (count_x,), (count_y,))
+    xy, xx, yy = (
+        like.new_zeros(shape, dtype=torch.float64) if grad is None else grad
+        for grad, shape in zip(grads, shapes, strict=True)
+    )
+    if count == count_x:
+        weights = xy + torch.diag(xx + yy)
+    else:
+        top = torch.cat([torch.diag(xx), xy], dim=1)
+        weights = torch.cat([top, torch.cat([torch.zeros_like(xy.T), torch.diag(yy)], dim=1)])
+    return weights + weights.T
+
+
+def _partners(a: int, count: int, count_x: int) -> tuple[int, ...]:
+    """The layers b whose pair with a is in the result: the other side, and a itself."""
+    if count_x == count:
+        return tuple(range(count))
+    other = range(count_x, count) if a < count_x else range(count_x)
+    return (a, *other)
+
+
+def _gradients(
+    layers: list[Tensor],
+    weights: Tensor,
+    wanted: Sequence[bool],
+    count_x: int,
+    kernel: str,
+    estimator: str,
+    blocks: Blocks | None = None,
+) -> list[Tensor]:
+    """Gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)``, of the ``wanted`` layers alone."""
+    _require_linear(kernel)
+    hsic = LinearHsic(layers, estimator == "unbiased", blocks)
+    count = len(layers)
+    return [
+        hsic.gradient(a, weights[a], _partners(a, count, count_x))
+        for a, want in enumerate(wanted)
+        if want
+    ]
+
+
+def _empty_gradients(
+    like: Tensor, layers: list[Tensor], weights: Tensor, wanted: Sequence[bool], *_: Any
+) -> list[Tensor]:
+    pairs = zip(layers, wanted, strict=True)
+    return [layer.new_empty(layer.shape) for layer, want in pairs if want]
+
+
+def _all_outputs(outputs: list[Tensor], *_: Any) -> list[Tensor]:
+    return outputs
+
+
+# torch keeps compiled backward passes on disk, which call this operator, under a key that does not
+# know its arguments: TORCHINDUCTOR_CACHE_DIR has to be cleared if they change.
+@one_operator(_empty_gradients, _all_outputs, name="hsic_gradients")
+def _bounded_gradients(
+    layers: list[Tensor],
+    weights: Tensor,
+    wanted: Sequence[bool],
+    count_x: int,
+    kernel: str,
+    estimator: str,
+    max_memory: int,
+) -> list[Tensor]:
+    """`_gradients` in ``max_memory`` bytes beside the result.
+
+    Where torch traces, the kernel is found to have no derivative when the backward pass runs.
+    """
+    count = len(layers)
+    members = max(
+        sum(layers[b].shape[1] for b in _partners(a, count, count_x))
+        for a, want in enumerate(wanted)
+        if want
+    )
+    blocks = fitting_blocks(layers, members, memory_bound(max_memory, layers[0]))
+    return _gradients(layers, weights, wanted, count_x, kernel, estimator, blocks)

@@ -1,0 +1,166 @@
+"""Derivatives of the linear kernel's HSIC in operations of torch, which are differentiable in turn.
+
+With respect to the centred rows ``Xa`` of layer a, HSIC(a, b) has the gradient
+
+    G_ab = 2 / norm * (Xb (Xb' Xa) + diag(r_b) Xa)
+
+with ``norm = (n-1)^2`` and ``r_b = 0`` for the biased estimator. For the unbiased one (Song et al.
+2012, equation 5, of which only the squared row lengths ``l_b`` remain if rows are centred) it is
+``norm = n (n-3)`` and ``r_b = sum(l_b) / ((n-1) (n-2)) - n / (n-2) l_b``. A common shift of all
+rows changes nothing, so that the columns of a gradient sum to 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, reduce
+
+import torch
+from torch import Tensor
+
+Blocks = tuple[list[slice], int]  # rows of every block, and columns at a time
+
+
+def compute_dtype(layers: Sequence[Tensor]) -> torch.dtype:
+    """What HSIC of these layers is computed in."""
+    double = any(layer.dtype == torch.float64 for layer in layers)
+    return torch.float64 if double else torch.float32
+
+
+def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks:
+    """The largest blocks of `LinearHsic` that take ``limit`` bytes, or the smallest that there are.
+
+    Parameters
+    ----------
+    members : int
+        Columns of the layers that are side by side in a block.
+    """
+    n, widest = layers[0].shape[0], max(layer.shape[1] for layer in layers)
+    item = compute_dtype(layers).itemsize
+    left = limit - 8 * sum(layer.shape[1] for layer in layers)  # the means
+    # A sum of products, the next one, and the sum of both.
+    columns = min(max(left // (2 * 3 * item * members), 1), widest)
+    left -= 3 * item * members * columns
+    # Of a row: those side by side, twice while they are put there and once from before; a layer in
+    # float64 and its squares; the lengths of all layers' rows, and what becomes of them; two
+    # summands of the gradient, their sum, and that without the shift.
+    row = 3 * item * members + (8 + item) * widest + 4 * item * (len(layers) + columns)
+    step = min(max(left // row, 1), n)
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)], columns
+
+
+class LinearHsic:
+    """HSIC of pairs of ``layers`` as a function of their rows.
+
+    Parameters
+    ----------
+    layers : sequence of ``[n, p_i]`` tensors
+    unbiased : bool
+    blocks : list of slice, and int, optional
+        Rows and number of columns that are worked on at a time; default: all at once, so that every
+        step is differentiable.
+    """
+
+    def __init__(
+        self, layers: Sequence[Tensor], unbiased: bool, blocks: Blocks | None = None
+    ) -> None:
+        self.layers, self.unbiased, self.n = layers, unbiased, layers[0].shape[0]
+        self.widths = [layer.shape[1] for layer in layers]
+        self.rows, self.columns = blocks or ([slice(0, self.n)], max(self.widths))
+        self.dtype = compute_dtype(layers)
+        self.norm = self.n * (self.n - 3.0) if unbiased else (self.n - 1.0) ** 2
+        self.means = [self._sum(_column_sums(layer)) / self.n for layer in layers]
+        self._last: tuple[tuple[slice, tuple[int, ...]], Tensor] | None = None
+
+    def gradient(self, a: int, weights: Tensor, members: tuple[int, ...]) -> Tensor:
+        """``sum_b weights[b] G_ab`` over the layers b of ``members``, of which a is one."""
+        layer, width = self.layers[a], self.widths[a]
+        scaled = (2 / self.norm * weights[list(members)]).to(self.dtype)
+        if len(self.rows) == 1 and self.columns >= width:
+            return next(self._blocks(a, scaled, members, slice(0, width))).to(layer.dtype)
+        gradient = torch.empty(layer.shape, dtype=layer.dtype, device=layer.device)
+        for first in range(0, width, self.columns):
+            columns = slice(first, min(first + self.columns, width))
+            blocks = self._blocks(a, scaled, members, columns)
+            for rows, block in zip(self.rows, blocks, strict=True):
+                gradient[rows, columns] = block
+        return gradient
+
+    def slopes(self, tangents: Sequence[Tensor | None]) -> Tensor:
+        """``<G_ab, tangents[a]>`` of all pairs, float64 ``[L, L]``; None stands for zeros."""
+        members = tuple(range(len(self.layers)))
+        z = self._side_by_side(self.rows[0], members)
+        parts = z.split(self.widths, dim=1)
+        slopes = []
+        for x, tangent in zip(parts, tangents, strict=True):
+            if tangent is None:
+                slopes.append(z.new_zeros(len(members), dtype=torch.float64))
+                continue
+            # A common shift of the rows changes nothing.
+            dx = (tangent - tangent.mean(0, dtype=torch.float64)).to(self.dtype)
+            columns = ((z.T @ x) * (z.T @ dx)).sum(1, dtype=torch.float64)
+            slope = torch.stack([part.sum() for part in columns.split(self.widths)])
+            if self.unbiased:
+                slope = slope + (x * dx).sum(1).double() @ self._row_weights(z, members).double()
+            slopes.append(2 / self.norm * slope)
+        return torch.stack(slopes)
+
+    def _sum(self, of_rows: Callable[[slice], Tensor]) -> Tensor:
+        return reduce(torch.add, map(of_rows, self.rows))
+
+    def _blocks(
+        self, a: int, scaled: Tensor, members: tuple[int, ...], columns: slice
+    ) -> Iterator[Tensor]:
+        """Some columns of `gradient`, one block of rows after another."""
+        before = sum(self.widths[b] for b in itertools.takewhile(lambda b: b != a, members))
+        own = slice(before + columns.start, before + columns.stop)
+
+        def products(rows: slice) -> Tensor:
+            z = self._side_by_side(rows, members)
+            return z.T @ z[:, own]
+
+        def diagonal_terms(rows: slice) -> Tensor:
+            z = self._side_by_side(rows, members)
+            return (self._row_weights(z, members) @ scaled)[:, None] * z[:, own]
+
+        widths = [self.widths[b] for b in members]
+        owners = [weight.expand(width) for weight, width in zip(scaled, widths, strict=True)]
+        product = torch.cat(owners)[:, None] * self._sum(products)
+        if self.unbiased:
+            shift = self._sum(lambda rows: diagonal_terms(rows).sum(0)) / self.n
+        for rows in self.rows:
+            gradient = self._side_by_side(rows, members) @ product
+            if self.unbiased:
+                gradient = gradient + diagonal_terms(rows) - shift
+            yield gradient
+
+    def _row_weights(self, z: Tensor, members: tuple[int, ...]) -> Tensor:
+        """r_b of some centred rows of the layers b side by side, ``[rows, members]``."""
+        n, widths = self.n, [self.widths[b] for b in members]
+        lengths = torch.stack([x.square().sum(1) for x in z.split(widths, dim=1)], dim=1)
+        return self._traces[list(members)] / ((n - 1.0) * (n - 2.0)) - n / (n - 2.0) * lengths
+
+    @cached_property
+    def _traces(self) -> Tensor:
+        """Sums of the squared row lengths of every layer, in the compute dtype."""
+
+        def trace(b: int) -> Tensor:
+            return self._sum(lambda rows: self._centred(b, rows).square().sum())
+
+        return torch.stack([trace(b) for b in range(len(self.layers))])
+
+    def _centred(self, b: int, rows: slice) -> Tensor:
+        return (self.layers[b][rows] - self.means[b]).to(self.dtype)
+
+    def _side_by_side(self, rows: slice, members: tuple[int, ...]) -> Tensor:
+        """Centred rows of some layers; kept until others are asked for."""
+        if self._last is None or self._last[0] != (rows, members):
+            block = torch.cat([self._centred(b, rows) for b in members], dim=1)
+            self._last = ((rows, members), block)
+        return self._last[1]
+
+
+def _column_sums(layer: Tensor) -> Callable[[slice], Tensor]:
+    # In float64: a common offset of 1000 standard deviations leaves float32 means 3 digits.
+    return lambda rows: layer[rows].sum(0, dtype=torch.float64)

@@ -1,0 +1,239 @@
+"""Functions whose checks, warnings or shapes depend on values: one operator wherever torch traces.
+
+torch.compile, torch.export and fake tensors know shapes and dtypes, but no values. `one_operator`
+registers a public function as an operator of its name, whose kernel is the function itself: a
+traced call becomes one node, and errors and warnings come when that node runs. A call that nobody
+traces runs the function directly.
+
+These functions have no derivative: their results never require a gradient. Forward-mode
+differentiation and the transforms of `torch.func` would take such a result for a constant and give
+zeros, so that there the function refuses (`refuse_derivatives`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch._guards import detect_fake_mode
+from torch.autograd import forward_ad
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SCHEMA = "(Tensor[] tensors, str call) -> Tensor[]"
+# Dataclasses of tensors and numbers that may be arguments, and the names of their fields.
+_RECORDS: dict[str, tuple[type, tuple[str, ...]]] = {}
+
+
+def tensor_record(cls: type[R]) -> type[R]:
+    """Let instances of the dataclass ``cls``, whose fields are tensors or numbers, be arguments."""
+    _RECORDS[cls.__name__] = (cls, tuple(inspect.signature(cls).parameters))
+    return cls
+
+
+def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list[Tensor]:
+    """One grid ``[len(X), len(Y)]``, float64."""
+    return [like.new_empty((len(X), len(X if Y is None else Y)), dtype=torch.float64)]
+
+
+def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
+    """The result of a function that gives one tensor."""
+    return outputs[0]
+
+
+def one_operator(
+    empty: Callable[..., list[Tensor]] = empty_grid,
+    rebuild: Callable[..., Any] = first_output,
+    name: str | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function that has no derivative one operator wherever torch traces.
+
+    Parameters
+    ----------
+    empty : function
+        ``empty(like, *args, **kwargs)`` gives uninitialised tensors of the shapes and dtypes of the
+        call's result, on the device of ``like``, in the order in which the result holds them.
+    rebuild : function
+        ``rebuild(outputs, *args, **kwargs)`` gives the call's result from these tensors.
+    name : str, optional
+        Of the operator; default: the function's.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        label = name or function.__name__
+        parameters = tuple(inspect.signature(function).parameters)
+        node = _register(label, function, empty)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not torch.compiler.is_compiling():
+                given = [*zip(parameters, args, strict=False), *kwargs.items()]
+                tensors = list(named_tensors(given))
+                if not (tensors and is_faked(tensors[0][1])):
+                    refuse_derivatives(label, tensors)
+                    return function(*args, **kwargs)
+            held: list[Tensor] = []
+            named = zip(parameters, args, strict=False)
+            values = ", ".join([_described(v, k, held) for k, v in named])
+            options = ", ".join([f"{k!r}: {_described(v, k, held)}" for k, v in kwargs.items()])
+            result: R = rebuild(node(held, f"([{values}], {{{options}}})"), *args, **kwargs)
+            return result
+
+        return call
+
+    return decorate
+
+
+def _register(
+    label: str, function: Callable[..., Any], empty: Callable[..., list[Tensor]]
+) -> Callable[[list[Tensor], str], list[Tensor]]:
+    def kernel(tensors: list[Tensor], call: str) -> list[Tensor]:
+        args, kwargs = _arguments(call, tensors)
+        return _owned(_tensors_of(function(*args, **kwargs)), tensors)
+
+    def fake(tensors: list[Tensor], call: str) -> list[Tensor]:
+        args, kwargs = _arguments(call, tensors)
+        return empty(tensors[0], *args, **kwargs)
+
+    defined = torch.library.custom_op(f"simcore::{label}", kernel, mutates_args=(), schema=SCHEMA)
+    defined.register_fake(fake)
+    overload: Callable[[list[Tensor], str], list[Tensor]] = getattr(
+        torch.ops.simcore, label
+    ).default
+    return overload
+
+
+def is_faked(tensor: Tensor) -> bool:
+    """Whether operators on ``tensor`` are being recorded or give shapes alone."""
+    return detect_fake_mode(tensor) is not None
+
+
+def is_traced(tensor: Tensor) -> bool:
+    """Whether the values of ``tensor`` are unknown, so that no decision can rest on them."""
+    return torch.compiler.is_compiling() or is_faked(tensor)
+
+
+def has_tangent(tensor: Tensor) -> bool:
+    """Whether forward-mode differentiation is under way with respect to ``tensor``."""
+    return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def is_followed(tensors: Iterable[Tensor]) -> bool:
+    """Whether a transform of torch.func is active, or one of ``tensors`` has a tangent."""
+    return torch._C._are_functorch_transforms_active() or any(map(has_tangent, tensors))
+
+
+def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Refuse tensors with respect to which torch would give a derivative of zeros.
+
+    Raises
+    ------
+    NotImplementedError
+        Naming the first one.
+    """
+    transformed = torch._C._are_functorch_transforms_active()
+    for name, tensor in tensors:
+        if has_tangent(tensor) or (transformed and tensor.requires_grad):
+            raise NotImplementedError(
+                f"{name}: wanted a detached tensor, because {function} has no derivative, got one "
+                "that forward-mode differentiation or torch.func follows"
+            )
+
+
+def named_tensors(arguments: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors among named arguments, and within lists and records of them."""
+    for name, value in arguments:
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, list | tuple):
+            yield from named_tensors((f"{name}[{i}]", item) for i, item in enumerate(value))
+        elif type(value).__name__ in _RECORDS:
+            fields = _RECORDS[type(value).__name__][1]
+            yield from named_tensors((f"{name}.{f}", getattr(value, f)) for f in fields)
+
+
+def _described(value: Any, name: str, held: list[Tensor]) -> str:
+    """``value`` as a literal of Python, in which numbers stand for tensors: places in ``held``.
+
+    torch.compile may let numbers vary; ``index`` and ``hex`` hold it to the one at hand.
+    """
+    if isinstance(value, Tensor):
+        held.append(value.detach())
+        return f"('tensor', {len(held) - 1})"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join([_described(item, name, held) for item in value]) + "]"
+    if value is None or isinstance(value, bool | str):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(operator.index(value))
+    if isinstance(value, float):
+        return f"('float', {float(value).hex()!r})"
+    kind = type(value).__name__
+    if kind in _RECORDS:
+        fields = [_described(getattr(value, field), name, held) for field in _RECORDS[kind][1]]
+        return f"({kind!r}, {', '.join(fields)})"
+    raise TypeError(
+        f"{name}: wanted tensors, numbers, strings or lists of them where torch traces, got {kind}"
+    )
+
+
+def _arguments(call: str, tensors: list[Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    args, kwargs = ast.literal_eval(call)
+    return [_value(v, tensors) for v in args], {k: _value(v, tensors) for k, v in kwargs.items()}
+
+
+def _value(described: Any, tensors: list[Tensor]) -> Any:
+    """The inverse of `_described`."""
+    if isinstance(described, list):
+        return [_value(item, tensors) for item in described]
+    if not isinstance(described, tuple):
+        return described
+    kind, *fields = described
+    if kind == "tensor":
+        return tensors[fields[0]]
+    if kind == "float":
+        return float.fromhex(fields[0])
+    return _RECORDS[kind][0](*(_value(field, tensors) for field in fields))
+
+
+def _tensors_of(result: Any) -> list[Tensor]:
+    """The tensors of a tensor, a sequence, or a dataclass of them, whose fields may be None.
+
+    Raises
+    ------
+    ValueError
+        A basis whose singular values float64 cannot hold.
+    """
+    if isinstance(result, Tensor):
+        return [result]
+    if result is None:
+        return []
+    if isinstance(result, int):  # `Basis.exponent`, which an operator cannot give
+        if result != 0:
+            raise ValueError(
+                "X: wanted float64 columns that vary by 2^-900 to 2^960 where torch traces, got "
+                "others; divide them by a constant"
+            )
+        return []
+    items = result if isinstance(result, list | tuple) else vars(result).values()
+    return [tensor for item in items for tensor in _tensors_of(item)]
+
+
+def _owned(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """Contiguous, none in the memory of another or of an input: the rule for operators."""
+    taken = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+    owned = []
+    for output in outputs:
+        tensor = output.contiguous()
+        if tensor.untyped_storage().data_ptr() in taken:
+            tensor = tensor.clone()
+        taken.add(tensor.untyped_storage().data_ptr())
+        owned.append(tensor)
+    return owned
