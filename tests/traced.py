@@ -230,6 +230,7 @@ ROWS = _table()
 NOT_TRACED = {
     "__version__": "a string",
     "build_info": "takes nothing",
+    "free_memory": "takes no tensor",
     "plan_cka": "gives a plan, no tensors, and reads shapes alone",
     "align.Aligner": "abstract; `fit` of its subclasses trains an object and gives no tensors",
     "align.AlignmentError": "a result of two numbers",
