@@ -13,6 +13,7 @@ zeros, so that there the function refuses (`refuse_derivatives`).
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import operator
@@ -204,26 +205,22 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 
 
 def _tensors_of(result: Any) -> list[Tensor]:
-    """The tensors of a tensor, a sequence, or a dataclass of them, whose fields may be None.
-
-    Raises
-    ------
-    ValueError
-        A basis whose singular values float64 cannot hold.
-    """
+    """The tensors of a tensor, a sequence, or a dataclass whose other fields are defaults."""
     if isinstance(result, Tensor):
         return [result]
-    if result is None:
-        return []
-    if isinstance(result, int):  # `Basis.exponent`, which an operator cannot give
-        if result != 0:
+    if isinstance(result, list | tuple):
+        return [tensor for item in result for tensor in _tensors_of(item)]
+    tensors = []
+    for field in dataclasses.fields(result):
+        value = getattr(result, field.name)
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        elif value != field.default:
             raise ValueError(
-                "X: wanted float64 columns that vary by 2^-900 to 2^960 where torch traces, got "
-                "others; divide them by a constant"
+                f"{type(result).__name__}.{field.name}: wanted {field.default!r} where torch "
+                f"traces, got {value!r}"
             )
-        return []
-    items = result if isinstance(result, list | tuple) else vars(result).values()
-    return [tensor for item in items for tensor in _tensors_of(item)]
+    return tensors
 
 
 def _owned(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:

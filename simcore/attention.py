@@ -288,7 +288,7 @@ def distributed_attention(
     layer : list of ``[H, t_s, t_s]`` arrays, or one padded ``[S, H, T, T]`` array
         As one layer of `attention_grid`.
     lengths : sequence of int, ``[S]``, optional
-        As in `attention_grid`.
+        As in `attention_grid`; under torch.compile no tensor, because they decide shapes.
     causal : bool
         Leave out the word pairs with j > i, which causal heads mask; rows are made to sum to 1
         again over the others.

@@ -255,7 +255,12 @@ def bases(
     Returns
     -------
     list of Basis
-        A layer without variance has a basis of no vectors.
+        A layer without variance has a basis of no vectors. Not differentiable.
+
+    Notes
+    -----
+    The numerical rank decides shapes, so that torch.compile takes this function whole, and
+    `Basis.truncate` too, with ``torch._dynamo.config.capture_dynamic_output_shape_ops = True``.
 
     Raises
     ------

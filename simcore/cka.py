@@ -131,8 +131,8 @@ def _defined(self_hsic: Tensor) -> Tensor:
 def _inverse_root_scale(values: Tensor) -> Tensor:
     """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits.
 
-    Values are positive. Not by `torch.frexp`, for which torch.compile writes code that no compiler
-    takes.
+    Values are positive. Not by `torch.frexp`: of its int32 exponents torch 2.13 makes AVX-512 code
+    that does not compile.
     """
     exponent = (values.detach().view(torch.int64) >> 52) - 1022
     return ((1023 - (exponent >> 1)) << 52).view(torch.float64)

@@ -206,7 +206,7 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
     -------
     array ``[layers]``, float64
         Column means; ``nan`` for a layer that is compared with none. Undefined (``nan``) entries
-        are left out.
+        are left out. Differentiable.
 
     Raises
     ------

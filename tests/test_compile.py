@@ -1,5 +1,7 @@
 """torch.compile, torch.export and fake tensors with every public function, by its public name."""
 
+from dataclasses import dataclass
+
 import pytest
 import tolerance
 import torch
@@ -7,6 +9,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from traced import NOT_TRACED, ROWS, Row, layers, public_names
 
 from simcore import cca_grid, cka_grid, hsic_grid, rsa_grid, stats
+from simcore._one_operator import _tensors_of
 
 CASES = [
     pytest.param(row, id=f"{name}-{i}") for name, rows in ROWS.items() for i, row in enumerate(rows)
@@ -181,6 +184,21 @@ def test_what_no_operator_can_take_is_named():
     call = compiled(lambda a, b: stats.permutation_test([a], [b], measure=cka_grid).pvalue)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="measure: wanted tensors, numbers"):
         call(*layers(24)[:2])
+
+
+def test_a_result_that_is_no_tensor_is_refused():
+    """The compiled program could not know it: shapes alone are known when it is made."""
+
+    @dataclass
+    class Result:
+        grid: torch.Tensor
+        null: torch.Tensor | None = None
+        exponent: int = 0
+
+    grid = torch.ones(2, 2)
+    assert _tensors_of([Result(grid), (grid, Result(grid, grid))]) == [grid] * 4
+    with pytest.raises(ValueError, match=r"Result\.exponent: wanted 0 .* got 3"):
+        _tensors_of(Result(grid, exponent=3))
 
 
 def test_nothing_is_shown_while_torch_traces(capfd):

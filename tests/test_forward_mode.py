@@ -3,7 +3,6 @@
 Each gives the right derivative or refuses; none gives zeros.
 """
 
-import re
 
 import naive
 import pytest
@@ -26,7 +25,7 @@ CASES = [
 EVERY = pytest.mark.parametrize("row", CASES)
 GRIDS = pytest.mark.parametrize("grid", [cka_grid, hsic_grid])
 # Sums of MinibatchCKA are changed in place, which torch.func lets no function do.
-IN_PLACE = "mutating directly"
+IN_PLACE = "mutate a captured Tensor"
 CROSS = pytest.mark.parametrize("cross", [False, True])
 ESTIMATED = pytest.mark.parametrize("estimator", ESTIMATORS)
 
@@ -85,7 +84,8 @@ def test_gradients_of_torch_func_agree_or_are_refused(row):
     try:
         got = transformed()
     except RuntimeError as error:
-        assert re.search(IN_PLACE, str(error)), error  # noqa: PT017
+        if IN_PLACE not in str(error):
+            raise
         return
     for one, other in zip(got, want, strict=True):
         tolerance.assert_close(one, other, torch.float64)

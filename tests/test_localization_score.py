@@ -73,7 +73,7 @@ def test_arrays_in_arrays_out_and_nothing_is_modified(dtype):
     assert torch.equal(svsim, before[1])
 
 
-def test_no_derivative_is_claimed():
-    neuronsim, svsim = grids()
-    got = localization_score(neuronsim.clone().requires_grad_(), svsim)
-    assert not got.requires_grad
+@pytest.mark.parametrize("same", [False, True])
+def test_gradcheck(same):
+    inputs = [torch.as_tensor(grid).double().requires_grad_() for grid in grids()]
+    assert torch.autograd.gradcheck(lambda a, b: localization_score(a, b, same=same), inputs)

@@ -1,7 +1,8 @@
-// Every operator of simcore, in one page. Implementations: <name>_cpu.cpp, <name>_cuda.cpp; fake
-// kernels and derivatives: simcore/_ops.py (of a coupling: coupling_autograd.cpp); twins:
-// simcore/reference/. float64 layers come in range (simcore/_range.py): sums of their entries, and
-// of squares of products of two layers where these are formed, are finite.
+// Every operator that is written in C++, in one page. Implementations: <name>_cpu.cpp,
+// <name>_cuda.cpp; fake kernels: simcore/_ops.py; derivatives: simcore/_hsic_derivatives.py and
+// coupling_autograd.cpp; twins: simcore/reference/. A grid that torch traces is an operator, too:
+// simcore/_one_operator.py. float64 layers come in range (simcore/_range.py): sums of their
+// entries, and of squares of products of two layers where these are formed, are finite.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
