@@ -38,7 +38,8 @@ def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[
 
 
 def _as_bases(outputs: list[Tensor], *_: Any, **__: Any) -> list[Basis]:
-    return [Basis(*outputs[i : i + 3]) for i in range(0, len(outputs), 3)]
+    triples = zip(outputs[::3], outputs[1::3], outputs[2::3], strict=True)
+    return [Basis(vectors, components, spectrum) for vectors, components, spectrum in triples]
 
 
 def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
@@ -53,7 +54,8 @@ def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Ten
 
 
 def _as_basis(outputs: list[Tensor], *_: Any, **__: Any) -> Basis:
-    return Basis(*outputs)
+    vectors, components, spectrum = outputs
+    return Basis(vectors, components, spectrum)
 
 
 @tensor_record

@@ -3,7 +3,6 @@
 Each gives the right derivative or refuses; none gives zeros.
 """
 
-
 import naive
 import pytest
 import tolerance
