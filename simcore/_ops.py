@@ -194,7 +194,9 @@ torch.library.register_autograd(
 
 
 @torch.library.register_fake("simcore::standardised_rows")
-def _fake_standardised_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_standardised_rows(
+    x: Tensor, dtype: torch.dtype, name: str = "X[0]"
+) -> tuple[Tensor, Tensor, Tensor]:
     halves = x.new_empty((x.shape[0],), dtype=torch.float64)
     return x.new_empty(x.shape, dtype=dtype), halves, x.new_empty((), dtype=torch.float64)
 

@@ -12,7 +12,6 @@ from simcore._inputs import (
     Layers,
     as_layer_pair,
     check_choice,
-    check_finite,
     check_max_memory,
 )
 from simcore._ops import hsic_terms, rank_moments, standardised_rows
@@ -91,7 +90,6 @@ def rsa_grid(
     check_on_cpu(x[0], "X[0]", "rsa_grid")
     x, y = ([t.detach() for t in side] for side in (x, y))
     for name, side in (("X", x), ("Y", y)):
-        check_finite(side, name)
         _check_widths(side, name)
     bound = _C.memory_bound(check_max_memory(max_memory))
     with progress_bar("rsa_grid", progress):
@@ -136,9 +134,12 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
             f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
             f"got {bound}"
         )
-    rows, halves, rounding = zip(
-        *(standardised_rows(layer, _computed_in(layer)) for layer in layers), strict=True
-    )
+    names = [f"X[{i}]" for i in range(count)] + [f"Y[{i}]" for i in range(len(y))]
+    standardised = [
+        standardised_rows(layer, _computed_in(layer), name)
+        for layer, name in zip(layers, names, strict=True)
+    ]
+    rows, halves, rounding = zip(*standardised, strict=True)
     xy, xx, yy = hsic_terms(
         list(rows[:count]), list(rows[count:]), "linear", "biased", 1.0, "auto", bound - held
     )

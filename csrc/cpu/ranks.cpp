@@ -1,16 +1,17 @@
 // Mean ranks by a radix sort of what distinguishes most values, and of the rest where it does not.
 //
-// Math      A value's key is its place between the least and the largest, in 2^33 steps: a
+// Math      A value's key is its place between the least and the largest, in 2^30 steps: a
 //           monotone map, so values of different keys are in order once their keys are.
-// Plan      items = key << 31 | index; three passes of 11 bits, least significant first.
+// Plan      items = key << 31 | index; three passes of 10 bits, least significant first.
 //           A run of equal keys is sorted by its values, or, if it is long, by keys of its own
 //           between its least and largest value: three levels tell apart whatever float64 can.
 //           One pass over the sorted items then closes a group wherever a value exceeds the one
 //           before by more than `rounding`. Keys two steps apart show that without the values,
 //           which would be a cache miss each.
-// Cost      per value 1 read for the range, 1 for the keys and 3 * (read + scattered write) of 8
-//           bytes, one scattered write of the rank: 76 bytes, of which 28 scattered (2048 streams
-//           of 64 bytes are 128 KB: L2). At 3 ns a scattered write and 10 GB/s: 17 ns foreseen.
+// Cost      per value 8 bytes read for the range, 16 read or written for the keys, 3 * 16 for the
+//           passes, and 4 of its rank: 76 bytes, of which 28 are scattered writes. At 10 GB/s and
+//           3 ns a scattered write (1024 streams of 64 bytes: L2), foreseen: 8 + 4 * 3 = 20 ns.
+//           Passes of 11 bits took a third longer each, four of 8 bits as long in all.
 // Numerics  ranks are exact whole numbers: the result does not depend on the order of equal ones.
 // Twin      simcore/reference/rsa.py:ranks
 #include "cpu/ranks.h"
@@ -22,7 +23,7 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int kDigitBits = 11, kDigits = 3;
+constexpr int kDigitBits = 10, kDigits = 3;
 constexpr int64_t kBuckets = int64_t(1) << kDigitBits;
 constexpr uint64_t kLargestKey = (uint64_t(1) << kDigitBits * kDigits) - 1;
 constexpr uint64_t kIndexMask = (uint64_t(1) << kIndexBits) - 1;
@@ -66,20 +67,9 @@ class Sorter {
 
   double value(uint64_t item) const { return values_[item & kIndexMask]; }
 
-  // Sorts items[0, count) by value but for what is no more than rounding apart from end to end:
-  // of that, the least comes first and the largest last. Keys become those of the returned range.
-  Range sort(uint64_t* items, uint64_t* spare, int64_t count) const {
-    double least = value(items[0]), largest = least;
-    for (int64_t k = 1; k < count; k++) {
-      least = std::min(least, value(items[k]));
-      largest = std::max(largest, value(items[k]));
-    }
-    const Range range(least, largest, rounding_);
-    if (range.scale == 0)
-      tie(items, count);
-    else
-      sort_in(range, items, spare, count);
-    return range;
+  // items[0, count) = indices 0 ... count - 1, sorted as below.
+  Range sort_all(uint64_t* items, uint64_t* spare, int64_t count) const {
+    return sort(items, spare, count, [](int64_t k) { return uint64_t(k); });
   }
 
   bool apart(uint64_t before, uint64_t item, const Range& range) const {
@@ -88,28 +78,50 @@ class Sorter {
   }
 
  private:
-  void tie(uint64_t* items, int64_t count) const {
+  // items[0, count) = index(0) ... index(count - 1), sorted by value but for what is no more than
+  // rounding apart from end to end: of that, the least comes first and the largest last. Keys are
+  // those of the returned range. `index` may read the items.
+  template <typename Index>
+  Range sort(uint64_t* items, uint64_t* spare, int64_t count, const Index& index) const {
+    double least = values_[index(0)], largest = least;
+    for (int64_t k = 1; k < count; k++) {
+      const double x = values_[index(k)];
+      least = std::min(least, x);
+      largest = std::max(largest, x);
+    }
+    const Range range(least, largest, rounding_);
+    if (range.scale == 0) {
+      for (int64_t k = 0; k < count; k++) items[k] = index(k);
+      order_ends(items, count);
+      return range;
+    }
+    Histograms histograms;
+    for (int64_t k = 0; k < count; k++) {
+      const uint64_t i = index(k), key = range.key(values_[i]);
+      spare[k] = key << kIndexBits | i;
+      histograms.add(key);
+    }
+    sort_by_key(items, spare, count, histograms);
+    return range;
+  }
+
+  void order_ends(uint64_t* items, int64_t count) const {
     const auto less = [&](uint64_t a, uint64_t b) { return value(a) < value(b); };
     std::swap(items[0], *std::min_element(items, items + count, less));
     std::swap(items[count - 1], *std::max_element(items, items + count, less));
   }
 
-  void sort_in(const Range& range, uint64_t* items, uint64_t* spare, int64_t count) const {
-    Histograms histograms;
-    for (int64_t k = 0; k < count; k++) {
-      const uint64_t key = range.key(value(items[k]));
-      items[k] = key << kIndexBits | (items[k] & kIndexMask);
-      histograms.add(key);
-    }
+  // From spare to items.
+  void sort_by_key(uint64_t* items, uint64_t* spare, int64_t count, Histograms& histograms) const {
+    static_assert(kDigits % 2 == 1);  // the last pass ends in items
     histograms.to_places();
-    uint64_t *from = items, *to = spare;
+    uint64_t *from = spare, *to = items;
     for (int d = 0; d < kDigits; d++, std::swap(from, to)) {
       const int shift = kIndexBits + d * kDigitBits;
       int32_t* const places = histograms.counts[d];
       for (int64_t k = 0; k < count; k++)
         to[places[(from[k] >> shift) & (kBuckets - 1)]++] = from[k];
     }
-    std::copy(from, from + count, items);
     for (int64_t first = 0; first < count;) {
       int64_t last = first + 1;
       while (last < count && key_of(items[last]) == key_of(items[first])) last++;
@@ -118,13 +130,14 @@ class Sorter {
     }
   }
 
+  // Items of one key, which they keep.
   void sort_run(uint64_t* items, uint64_t* spare, int64_t count) const {
     if (count <= kShortRun) {
       std::sort(items, items + count, [&](uint64_t a, uint64_t b) { return value(a) < value(b); });
       return;
     }
     const uint64_t key = key_of(items[0]);
-    sort(items, spare, count);
+    sort(items, spare, count, [items](int64_t k) { return items[k] & kIndexMask; });
     for (int64_t k = 0; k < count; k++) items[k] = key << kIndexBits | (items[k] & kIndexMask);
   }
 
@@ -138,8 +151,7 @@ void centred_ranks(const double* values, int64_t count, double rounding, uint64_
                    uint64_t* spare, int32_t* out) {
   if (count == 0) return;
   const Sorter sorter(values, rounding);
-  for (int64_t k = 0; k < count; k++) items[k] = uint64_t(k);
-  const Range range = sorter.sort(items, spare, count);
+  const Range range = sorter.sort_all(items, spare, count);
   for (int64_t first = 0; first < count;) {
     int64_t last = first + 1;
     while (last < count && !sorter.apart(items[last - 1], items[last], range)) last++;

@@ -11,10 +11,11 @@
 //           then R R' in kSlabs shares of the pairs, each with a sum of its own, packed from int32
 //           kContractDepth pairs at a time.
 // Cost      n^2 p flops a layer at float64's rate of matrix products, 20 ns a pair for sorting and
-//           ranking, L^2 N flops. 13 layers of [1600, 768], one core at 45 Gflop/s, foreseen:
-//           13 * (44 + 6 + 26) + 30 ms = 1.0 s, of which the products of the floor are .57 s; plain
-//           torch needs 4.3 s (2 argsorts a layer: 3.4 s). Memory 4 L N, and 24 N for each layer
-//           that is sorted at the same time: 67 + 2 * 31 + 10 MB.
+//           ranking, L^2 N flops. 13 layers of [1600, 768], one core at 45 Gflop/s: floor of the
+//           products .57 s, foreseen 13 * (44 + 6 + 26) + 30 ms = 1.0 s; plain torch's two argsorts
+//           a layer alone take 3.0 s. A profile gave 13 * (33 + 5 + 20) + 30 ms.
+//           Memory 4 L N, 24 N for each layer that is sorted at the same time and 8 n p: 67 + 2 *
+//           31 + 10 MB.
 // Numerics  d in float64, the sum over k in the plain order whatever the tile; ties within 16 eps
 //           of the mean of |c_i|^2 / 2 + |c_j|^2 / 2, because equal dissimilarities need not agree
 //           in the last bits of a product. R is exact, and so is each product; sums in float64

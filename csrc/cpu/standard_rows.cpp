@@ -72,16 +72,15 @@ struct RowScale {
 };
 
 RowScale row_scale(const double* x, int64_t width) {
-  double largest = 0;
-  int64_t nonfinite = 0, equal = 0;
-  for (int64_t k = 0; k < width; k++) {
-    largest = std::max(largest, std::abs(x[k]));
-    nonfinite += !std::isfinite(x[k]);
-    equal += x[k] == x[0];
-  }
-  if (nonfinite > 0 || equal == width) return {1, 0, 0, 0, nonfinite};
+  const auto bad = [](double value) { return !std::isfinite(value); };
+  if (std::all_of(x, x + width, [&](double value) { return value == x[0]; }))
+    return {1, 0, 0, 0, bad(x[0]) ? width : 0};
+  double largest[kSums] = {};
+  for (int64_t k = 0; k < width; k += kSums)
+    for (int64_t i = k; i < std::min(k + kSums, width); i++)
+      largest[i - k] = std::max(largest[i - k], std::abs(x[i]));
   // Of a subnormal number the inverse power would be infinite.
-  const int exponent = std::max(std::ilogb(largest), -1000);
+  const int exponent = std::max(std::ilogb(*std::max_element(largest, largest + kSums)), -1000);
   RowScale row{std::ldexp(1.0, -exponent), 0, 0, 0, 0};
   row.mean = sum(width, [&](int64_t k) { return x[k] * row.scale; }) / double(width);
   row.rest = sum(width, [&](int64_t k) { return x[k] * row.scale - row.mean; }) / double(width);
@@ -89,6 +88,7 @@ RowScale row_scale(const double* x, int64_t width) {
     const double d = (x[k] * row.scale - row.mean) - row.rest;
     return d * d;
   });
+  if (bad(square)) return {1, 0, 0, 0, std::count_if(x, x + width, bad)};
   row.inverse = 1 / std::sqrt(square);
   return row;
 }

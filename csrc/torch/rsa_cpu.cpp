@@ -24,7 +24,8 @@ void check_rows_and_widths(at::TensorList layers, const char* name, int64_t n) {
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> standardised_rows_cpu(const at::Tensor& x,
-                                                                     at::ScalarType dtype) {
+                                                                     at::ScalarType dtype,
+                                                                     c10::string_view name) {
   const int64_t n = rows_of(x);
   check_rows_and_widths(x, "X", n);
   TORCH_CHECK_TYPE(dtype == at::kFloat || dtype == at::kDouble,
@@ -36,7 +37,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> standardised_rows_cpu(const at::T
   };
   const cpu::StandardRows found = dtype == at::kFloat ? run(rows.mutable_data_ptr<float>())
                                                       : run(rows.mutable_data_ptr<double>());
-  TORCH_CHECK_VALUE(found.nonfinite == 0, "X[0]: wanted finite values, got ", found.nonfinite,
+  TORCH_CHECK_VALUE(found.nonfinite == 0, name, ": wanted finite values, got ", found.nonfinite,
                     " NaN or infinite of ", x.numel());
   return {rows, to_tensor(found.halves, {n}), to_tensor({found.rounding}, {})};
 }

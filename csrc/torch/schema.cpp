@@ -61,9 +61,10 @@ TORCH_LIBRARY(simcore, m) {
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
   // rounding [] the variance that rounding of x gives the dissimilarities 1 - pearson. float64.
+  // name: of x, for the message about entries that are not finite.
   m.def(
-      "standardised_rows(Tensor x, ScalarType dtype) -> (Tensor rows, Tensor halves, Tensor "
-      "rounding)");
+      "standardised_rows(Tensor x, ScalarType dtype, str name=\"X[0]\") "
+      "-> (Tensor rows, Tensor halves, Tensor rounding)");
 
   // Covariances xy [Lx, Ly] and variances xx [Lx], yy [Ly] of the ranks, scaled to [0, 1], of the
   // dissimilarities 1 - pearson between the rows of each layer; y empty: x with itself. spread and

@@ -201,7 +201,7 @@ TEST(chains_of_ties) {
 TEST(a_run_that_ties_between_neighbours) {
   for (const double begin : {0.0, 1.05}) {
     // From 0 to the largest, a step of the keys is 1, which is also what ties.
-    std::vector<double> values = {0, 0.3, 5, 8589934591.0};
+    std::vector<double> values = {0, 0.3, 5, 1073741823.0};
     for (int64_t k = 0; k < 600; k++)
       values.push_back(begin + 0.9 * double((k * 77 + 300) % 600) / 600);
     if (begin == 0) values.push_back(1.4);
