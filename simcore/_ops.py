@@ -18,6 +18,8 @@ nuclear_norms = torch.ops.simcore.nuclear_norms
 best_partners = torch.ops.simcore.best_partners
 multiple_correlations = torch.ops.simcore.multiple_correlations
 pwcca = torch.ops.simcore.pwcca
+standardised_rows = torch.ops.simcore.standardised_rows
+rank_moments = torch.ops.simcore.rank_moments
 attention_similarity = torch.ops.simcore.attention_similarity
 affine_coupling = torch.ops.simcore.affine_coupling
 affine_coupling_backward = torch.ops.simcore.affine_coupling_backward
@@ -116,6 +118,23 @@ def _fake_pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
     return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::standardised_rows")
+def _fake_standardised_rows(
+    x: Tensor, dtype: torch.dtype, name: str = "X[0]"
+) -> tuple[Tensor, Tensor, Tensor]:
+    halves = x.new_empty((x.shape[0],), dtype=torch.float64)
+    return x.new_empty(x.shape, dtype=dtype), halves, x.new_empty((), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::rank_moments")
+def _fake_rank_moments(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, ...]:
+    rows, columns, layers = len(x), len(y) or len(x), len(x) + len(y)
+    shapes = ((rows, columns), (rows,), (columns,), (layers,), (layers,))
+    return tuple(x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
 
 
 @torch.library.register_fake("simcore::attention_similarity")

@@ -105,7 +105,7 @@ def test_localization_leaves_a_layer_itself_out():
 
 
 def test_ranks_share_ties():
-    assert reference.neurons.ranks(np.array([3.0, 1.0, 3.0, 9.0])).tolist() == [2.5, 1, 2.5, 4]
+    assert reference.rsa.ranks(np.array([3.0, 1.0, 3.0, 9.0])).tolist() == [2.5, 1, 2.5, 4]
 
 
 def test_rsa_of_transformed_rows():

@@ -60,6 +60,23 @@ TORCH_LIBRARY(simcore, m) {
   // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
   m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
+  // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
+  // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
+  // rounding [] the variance that rounding of x gives the dissimilarities 1 - pearson. float64.
+  // name: of x, for the message about entries that are not finite.
+  m.def(
+      "standardised_rows(Tensor x, ScalarType dtype, str name=\"X[0]\") "
+      "-> (Tensor rows, Tensor halves, Tensor rounding)");
+
+  // Covariances xy [Lx, Ly] and variances xx [Lx], yy [Ly] of the ranks, scaled to [0, 1], of the
+  // dissimilarities 1 - pearson between the rows of each layer; y empty: x with itself. spread and
+  // rounding [Lx + Ly]: the variance of the dissimilarities themselves and the share of it that
+  // rounding of the layer explains, in units of their squared mean times ((n - 1) / 2n)^2; nan
+  // where a row is constant. float64.
+  m.def(
+      "rank_moments(Tensor[] x, Tensor[] y, int max_memory) "
+      "-> (Tensor xy, Tensor xx, Tensor yy, Tensor spread, Tensor rounding)");
+
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
   // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
   // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.

@@ -35,8 +35,8 @@ from simcore.reference.neurons import (
     localization_score,
     mixedsim_grid,
     neuronsim_grid,
-    rsa_grid,
 )
+from simcore.reference.rsa import rank_moments, rsa_grid
 
 __all__ = [
     "attention_grid",
@@ -61,6 +61,7 @@ __all__ = [
     "neuronsim_grid",
     "procrustes_grid",
     "pwcca_grid",
+    "rank_moments",
     "rbf_width",
     "rsa_grid",
     "soft_clamp",

@@ -1,4 +1,4 @@
-"""Neuron-level and mixed measures, and representational similarity analysis."""
+"""Neuron-level and mixed measures."""
 
 from __future__ import annotations
 
@@ -91,49 +91,3 @@ def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = T
         np.fill_diagonal(weights, 0.0)
         difference = np.where(weights > 0, difference, 0.0)
     return np.sum(difference * weights, axis=0) / weights.sum(axis=0)
-
-
-def dissimilarities(x: ArrayLike) -> Array:
-    """``1 - pearson`` between all pairs of rows, the upper triangle as a vector.
-
-    As ``|z_i - z_j|^2 / 2`` of standardised rows, which is the same number without the rounding of
-    ``1 - r`` for r near 1. ``nan`` for a row without variance.
-    """
-    x = np.asarray(x, np.float64)
-    x = x - x.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    z = np.divide(x, norms, out=np.full_like(x, np.nan), where=norms > 0)
-    rows = [np.square(z[i] - z[i + 1 :]).sum(axis=1) / 2 for i in range(len(z))]
-    return np.concatenate(rows)
-
-
-def ranks(values: Array) -> Array:
-    """Ranks from 1 on; equal values share the mean of their ranks. ``nan`` if a value is."""
-    if np.isnan(values).any():
-        return np.full_like(values, np.nan)
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[inverse]
-
-
-def rsa_grid(
-    x: Sequence[ArrayLike],
-    y: Sequence[ArrayLike] | None = None,
-    *,
-    correlation: str = "pearson",
-) -> Array:
-    """Correlation of the layers' dissimilarity matrices, ``[len(x), len(y)]``.
-
-    References
-    ----------
-    Kriegeskorte et al. 2008.
-    """
-    transform = {"pearson": lambda v: v, "spearman": ranks}[correlation]
-    sides = [[transform(dissimilarities(layer)) for layer in side] for side in (x, y or x)]
-    return np.array([[_pearson(a, b) for b in sides[1]] for a in sides[0]])
-
-
-def _pearson(a: Array, b: Array) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    scale = np.linalg.norm(a) * np.linalg.norm(b)
-    return float(a @ b / scale) if scale > 0 else float("nan")

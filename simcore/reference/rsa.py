@@ -1,0 +1,108 @@
+"""Representational similarity analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+EPS = 2.0**-52
+LEAST_SPREAD = 16  # in units of what rounding gives the dissimilarities
+
+
+def standardised(x: ArrayLike) -> tuple[Array, Array]:
+    """Rows ``z`` centred and of unit length, and their lengths before ``[n, 1]``.
+
+    ``nan`` for a row without variance.
+    """
+    x = np.asarray(x, np.float64)
+    constant = (x == x[:, :1]).all(axis=1, keepdims=True)
+    centred = x - x.mean(axis=1, keepdims=True)
+    norms = np.linalg.norm(centred, axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(constant, np.nan, centred / norms), norms
+
+
+def dissimilarities(x: ArrayLike) -> Array:
+    """``1 - pearson`` between all pairs of rows, the upper triangle as a vector.
+
+    As ``|z_i - z_j|^2 / 2`` of standardised rows, which is the same number without the rounding of
+    ``1 - r`` for r near 1. ``nan`` for a row without variance.
+    """
+    z, _ = standardised(x)
+    rows = [np.square(z[i] - z[i + 1 :]).sum(axis=1) / 2 for i in range(len(z))]
+    return np.concatenate(rows)
+
+
+def rounding_variance(x: ArrayLike, eps: float = EPS) -> float:
+    """Variance over the pairs of rows that rounding gives their dissimilarities.
+
+    The variances of the entries' errors, spread evenly over half of ``eps`` of an entry and over 2
+    eps of float64 of it once centred, are carried through ``|z_i - z_j|^2 / 2``: to first order
+    pair by pair, to second order by how far its mean differs between rows.
+    """
+    x = np.asarray(x, np.float64)
+    z, norms = standardised(x)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a row without variance: nan
+        errors = (np.square(eps / 2 * x / norms) + np.square(2 * EPS * z)) / 3
+    first = np.concatenate(
+        [
+            (np.square(z[i] - z[i + 1 :]) * (errors[i] + errors[i + 1 :])).sum(axis=1)
+            for i in range(len(x))
+        ]
+    )
+    return float(first.mean() + errors.sum(axis=1).var() / 2)
+
+
+def ranks(values: Array) -> Array:
+    """Ranks from 1 on; equal values share the mean of their ranks. ``nan`` if a value is."""
+    if np.isnan(values).any():
+        return np.full_like(values, np.nan)
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def rank_moments(
+    x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None
+) -> tuple[Array, Array, Array]:
+    """Covariances ``[Lx, Ly]`` and variances of the dissimilarities' ranks over their number."""
+    sides = [[dissimilarities(layer) for layer in side] for side in (x, y or x)]
+    first, second = (np.array([ranks(d) / len(d) for d in side]) for side in sides)
+    first, second = (r - r.mean(axis=1, keepdims=True) for r in (first, second))
+    pairs = first.shape[1]
+    return first @ second.T / pairs, first.var(axis=1), second.var(axis=1)
+
+
+def rsa_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    correlation: str = "pearson",
+    eps: float = EPS,
+) -> Array:
+    """Correlation of the layers' dissimilarity matrices, ``[len(x), len(y)]``.
+
+    ``nan`` for a layer whose dissimilarities vary by no more than rounding to ``eps`` explains.
+
+    References
+    ----------
+    Kriegeskorte et al. 2008.
+    """
+    transform = {"pearson": lambda v: v, "spearman": ranks}[correlation]
+
+    def vector(layer: ArrayLike) -> Array:
+        d = dissimilarities(layer)
+        known = d.var() > LEAST_SPREAD * rounding_variance(layer, eps)
+        return transform(d if known else np.full_like(d, np.nan))
+
+    sides = [[vector(layer) for layer in side] for side in (x, y or x)]
+    return np.array([[_pearson(a, b) for b in sides[1]] for a in sides[0]])
+
+
+def _pearson(a: Array, b: Array) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(a @ b / scale) if scale > 0 else float("nan")
