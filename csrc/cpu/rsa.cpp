@@ -33,6 +33,7 @@
 
 #include "cpu/gram_layout.h"
 #include "cpu/grid.h"
+#include "cpu/memory.h"
 #include "cpu/ranks.h"
 #include "cpu/standard_rows.h"
 
