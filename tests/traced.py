@@ -231,6 +231,8 @@ NOT_TRACED = {
     "__version__": "a string",
     "build_info": "takes nothing",
     "free_memory": "takes no tensor",
+    "align.ConstantRowsError": "an exception",
+    "align.TooFewRowsError": "an exception",
     "plan_cka": "gives a plan, no tensors, and reads shapes alone",
     "align.Aligner": "abstract; `fit` of its subclasses trains an object and gives no tensors",
     "align.AlignmentError": "a result of two numbers",
