@@ -159,7 +159,7 @@ def test_errors_come_when_the_compiled_code_runs(grid):
     a, b, _ = (t.detach() for t in layers(24))
     assert call(a, b).isfinite().all()
     with pytest.raises(ValueError, match=r"X\[0\]: wanted finite values, got 1 NaN or infinite"):
-        call(a.index_fill(0, torch.tensor(3), torch.inf)[:, :1], b)
+        call(a.index_put((torch.tensor(3), torch.tensor(1)), torch.tensor(torch.inf, dtype=a.dtype)), b)
 
 
 def test_a_derivative_that_there_is_not_is_refused_by_the_compiled_backward_pass():
