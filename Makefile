@@ -54,10 +54,14 @@ test-cpus: assets ## the Python suite as on other processors: 2 instruction sets
 	done; \
 	[ -z "$$failed" ] || { echo "failed under:$$failed"; exit 1; }
 
-# The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them.
+# The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them. The CUDA
+# kernels run on the host under both; without a sanitizer the host's own code would be all that is
+# tested.
 test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers
 	for kind in none address,undefined thread; do \
-	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind >build/cmake.log \
+	  host=ON; if [ $$kind = none ]; then host=OFF; fi; \
+	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind \
+	    -DSIMCORE_CUDA_HOST=$$host >build/cmake.log \
 	    || { cat build/cmake.log; exit 1; }; \
 	  cmake --build build/cpp-$$kind; \
 	  ctest --test-dir build/cpp-$$kind --output-on-failure --parallel 2; \

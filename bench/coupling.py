@@ -69,7 +69,7 @@ class Contestant:
 
 
 def _contestants() -> dict[str, Contestant]:
-    from simcore._ops import affine_coupling
+    from simcore._ops.coupling import affine_coupling
 
     def ours(x: Tensor, params: Tensor) -> tuple[Tensor, Tensor]:
         return affine_coupling(x, params, CLAMP, False)

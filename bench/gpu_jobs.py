@@ -62,7 +62,7 @@ def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int
 
 def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
     """Forward and backward; whole rows of torch's formula, the changing half of ours."""
-    from simcore._ops import affine_coupling
+    from simcore._ops.coupling import affine_coupling
 
     batch, n, d = shape
     half = torch.randn(batch, n, d // 2, device=device)

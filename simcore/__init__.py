@@ -10,12 +10,12 @@
 
 from importlib.metadata import version as _version
 
-from simcore import _ops as _ops  # registers the operators' fake kernels and derivatives
+from simcore import _ops as _ops  # loads the extension and registers its operators
 from simcore import align as align
 from simcore import nn as nn
 from simcore import stats as stats
 from simcore._C import build_info
-from simcore._devices import free_memory
+from simcore._grid.memory import free_memory
 from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid

@@ -10,18 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._inputs import (
-    Array,
-    as_tensor,
-    check_choice,
-    check_finite_count,
-    check_flag,
-    check_max_memory,
-    warn_caller,
-)
-from simcore._one_operator import is_traced, one_operator
-from simcore._ops import attention_similarity
-from simcore._progress import progress_bar
+from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.inputs import Array, as_tensor, check_finite_count, check_on_cpu
+from simcore._grid.one_operator import is_traced, one_operator
+from simcore._grid.options import check_choice, check_flag, check_max_memory
+from simcore._grid.progress import progress_bar
+from simcore._ops.attention import attention_similarity
 
 Attention = Sequence[Array] | Array  # of one layer
 Lengths = Sequence[int] | Array
@@ -95,8 +89,7 @@ def _as_sentences(
 
 def _check_sentence(sentence: Tensor, name: str, heads: int, first: str) -> None:
     shape = tuple(sentence.shape)
-    if sentence.device.type != "cpu":
-        raise ValueError(f"{name}: wanted device cpu, got {sentence.device}")
+    check_on_cpu(sentence, name, "attention")
     if sentence.ndim != 3 or shape[1] != shape[2]:
         raise ValueError(f"{name}: wanted shape [H, t, t], got {shape}")
     if 0 in shape:
@@ -272,7 +265,7 @@ def attention_grid(
     if measure == "js" and not causal:
         _warn_of_rows(layers_a, "A")
         _warn_of_rows(layers_b, "B")
-    return grid.numpy() if numpy_a and numpy_b else grid
+    return as_given(grid, numpy_a and numpy_b)
 
 
 def distributed_attention(
@@ -330,7 +323,7 @@ def distributed_attention(
         words_of = [sentence.shape[1] for sentence in sentences]
         blocks = [_renormalised(b, t) for b, t in zip(blocks, words_of, strict=True)]
     weights = torch.cat(blocks).double()
-    return weights.numpy() if from_numpy else weights
+    return as_given(weights, from_numpy)
 
 
 def _causal_pairs(sentence: Tensor) -> Tensor:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._devices import check_device, memory_bound
-from simcore._inputs import Layers, as_layers, check_finite, check_max_memory, warn_caller
-from simcore._one_operator import one_operator, tensor_record
-from simcore._ops import principal_components
-from simcore._progress import progress_bar
-from simcore._range import SINGULAR_VALUES, SQUARED_TWICE, in_range
+from simcore._grid.basis import Basis as Basis
+from simcore._grid.basis import Truncation, per_layer_truncation
+from simcore._grid.inputs import Layers
+from simcore._grid.memory import memory_bound
+from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_max_memory
+from simcore._grid.progress import progress_bar
+from simcore._grid.scale import SINGULAR_VALUES, SQUARED_TWICE, in_range
+from simcore._grid.side import Side, read_side
+from simcore._ops.spectral import principal_components
 
-Truncation = float | int | Sequence[int] | None
 DEVICE_BATCH = 16  # layers that a device decomposes together
 
 
@@ -40,193 +41,6 @@ def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[
 def _as_bases(outputs: list[Tensor], *_: Any, **__: Any) -> list[Basis]:
     triples = zip(outputs[::3], outputs[1::3], outputs[2::3], strict=True)
     return [Basis(vectors, components, spectrum) for vectors, components, spectrum in triples]
-
-
-def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
-    kept = torch.library.get_ctx().new_dynamic_size()
-    torch._check(kept <= basis.spectrum.shape[0])
-    vectors, components = basis.vectors, basis.components
-    return [
-        vectors.new_empty((vectors.shape[0], kept)),
-        components.new_empty((kept, components.shape[1])),
-        torch.empty_like(basis.spectrum),
-    ]
-
-
-def _as_basis(outputs: list[Tensor], *_: Any, **__: Any) -> Basis:
-    vectors, components, spectrum = outputs
-    return Basis(vectors, components, spectrum)
-
-
-@tensor_record
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
-
-    ``s`` is ``singular_values * 2**exponent``.
-
-    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and
-    `procrustes_grid` need of a layer.
-    A list of bases may stand wherever they take layers, so that a sweep computes and saves each
-    layer's basis once; see `bases`.
-
-    Attributes
-    ----------
-    vectors : Tensor ``[n, k]``
-        Orthonormal left singular vectors of the centred layer; float64 for float64 layers, else
-        float32.
-    components : Tensor ``[k, p]``
-        Right singular vectors, one a row.
-    spectrum : Tensor ``[rank]``, float64
-        All singular values down to the numerical rank, over ``2**exponent``, descending; the first
-        k belong to ``vectors``.
-    exponent : int
-        0, unless float64 could not hold the singular values of the layer, or not all their digits:
-        where the largest difference in a column is not between 2^-900 and 2^960.
-
-    Notes
-    -----
-    The numerical rank counts singular values above ``eps * max(n, p)`` times the largest, numpy's
-    rule for matrices; ``eps`` is float64's for float64 layers and float32's for all others.
-    """
-
-    vectors: Tensor
-    components: Tensor
-    spectrum: Tensor
-    exponent: int = 0
-
-    @property
-    def kept(self) -> int:
-        """k, the number of components."""
-        return self.vectors.shape[1]
-
-    @property
-    def rank(self) -> int:
-        """The numerical rank of the centred layer."""
-        return len(self.spectrum)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its tensors."""
-        return self.vectors.nbytes + self.components.nbytes + self.spectrum.nbytes
-
-    @property
-    def singular_values(self) -> Tensor:
-        """``[k]`` float64: those of the kept components, over ``2**exponent``."""
-        return self.spectrum[: self.kept]
-
-    @one_operator(_empty_truncated, _as_basis, name="truncated_basis")
-    def truncate(self, truncation: float | int | None) -> Basis:
-        """The leading components of this basis.
-
-        Parameters
-        ----------
-        truncation : float, int or None
-            A float is a share of the variance: the fewest components whose squared singular values
-            sum to at least that share of the spectrum's. An int is the number itself. Never more
-            components than there are.
-
-        Raises
-        ------
-        ValueError
-            A share outside (0, 1] or a count below 1.
-
-        Warns
-        -----
-        UserWarning
-            This basis was truncated before, and to fewer components.
-
-        References
-        ----------
-        Raghu et al. 2017; Wu et al. 2020, appendix A.3.
-        """
-        (cut,) = per_layer_truncation(truncation, 1)
-        wanted = _components_to_keep(self.spectrum, cut)
-        if cut is not None and wanted > self.kept:
-            warn_caller(
-                f"truncation: {cut} is {wanted} components, of which this basis keeps {self.kept}"
-            )
-        k = min(wanted, self.kept)
-        if k == self.kept:
-            return self
-        # Copies: a view would keep all columns in memory.
-        vectors, components = self.vectors[:, :k].contiguous(), self.components[:k].clone()
-        return replace(self, vectors=vectors, components=components)
-
-    def permute(self, rows: Tensor) -> Basis:
-        """The basis of the same layer with its n rows (examples) in another order."""
-        return replace(self, vectors=self.vectors[rows])
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Its tensors by name, for safetensors or `torch.save`; the exponent if it is not 0."""
-        state = {
-            "vectors": self.vectors,
-            "components": self.components,
-            "spectrum": self.spectrum,
-        }
-        return {**state, "exponent": torch.tensor(self.exponent)} if self.exponent else state
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Tensor]) -> Basis:
-        """The inverse of `state_dict`.
-
-        Raises
-        ------
-        TypeError
-            What is no tensor.
-        ValueError
-            A name is missing or unknown, or the shapes do not fit together.
-        """
-        wanted = {"vectors", "components", "spectrum"}
-        if set(state) - {"exponent"} != wanted:
-            raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
-        for name, tensor in state.items():
-            if not isinstance(tensor, Tensor):
-                raise TypeError(f"state[{name!r}]: wanted a tensor, got {type(tensor).__name__}")
-        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-        k = shapes["vectors"][-1]
-        if shapes["components"][0] != k or shapes["spectrum"][0] < k:
-            raise ValueError(f"state: wanted k components and at least k values, got {shapes}")
-        exponent = state.get("exponent", torch.tensor(0))
-        if exponent.numel() != 1:
-            raise ValueError(
-                f"state['exponent']: wanted one number, got shape {shapes['exponent']}"
-            )
-        return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
-
-
-def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
-    if truncation is None:
-        return len(spectrum)
-    if isinstance(truncation, Integral):
-        return min(int(truncation), len(spectrum))
-    if truncation == 1 or not len(spectrum):  # the last sums may be equal by rounding
-        return len(spectrum)
-    shares = (spectrum / spectrum[0]).square().cumsum(0)
-    return int((shares < float(truncation) * shares[-1]).sum()) + 1
-
-
-def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
-    """`truncation` checked, one value a layer."""
-    if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:
-        truncation = truncation.tolist()
-    if isinstance(truncation, str):
-        raise ValueError(f"truncation: wanted a share, a count or counts, got {truncation!r}")
-    listed = isinstance(truncation, Sequence)
-    values: list[float | int | None] = (
-        [*truncation] if isinstance(truncation, Sequence) else [truncation] * count
-    )
-    if len(values) != count:
-        raise ValueError(f"truncation: wanted one count for each of {count} layers, got {values}")
-    for value in values:
-        number = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
-        share = isinstance(value, Real) and not isinstance(value, Integral) and 0 < value <= 1
-        if not (number or (not listed and (share or value is None))):
-            raise ValueError(
-                "truncation: wanted a share in (0, 1], a count of at least 1, or one count per "
-                f"layer, got {truncation!r}"
-            )
-    return values
 
 
 @one_operator(_empty_bases, _as_bases)
@@ -277,39 +91,58 @@ def bases(
     >>> svcca_grid(saved, truncation=0.9).shape
     torch.Size([3, 3])
     """
-    layers, _ = as_layers(X, "X")
-    cuts = per_layer_truncation(truncation, len(layers))
-    check_device(layers[0], "X[0]")
-    bound = memory_bound(check_max_memory(max_memory), layers[0])
-    return decompose(layers, "X", cuts, standardize, bound, progress)
+    side = read_side(X, "X", "a basis")
+    cuts = per_layer_truncation(truncation, len(side))
+    bound = memory_bound(check_max_memory(max_memory), side.layers[0])
+    made, _ = decompose(side, cuts, bound, standardize=standardize, progress=progress)
+    return made
 
 
 def decompose(
-    layers: list[Tensor],
-    name: str,
-    cuts: list[float | int | None],
-    standardize: bool,
+    side: Side,
+    cuts: Sequence[float | int | None],
     bound: int,
-    progress: bool,
-) -> list[Basis]:
-    """`bases` of layers whose shapes are checked, ``cuts[i]`` for layer i, in ``bound`` bytes."""
-    for i, layer in enumerate(layers):
-        if len(layer) < 2:
-            raise ValueError(f"{name}[{i}]: wanted at least 2 rows for a basis, got {len(layer)}")
-    layers = [layer.detach() for layer in layers]
-    check_finite(layers, name)
-    with progress_bar(f"bases of {name}", progress) as report:
-        return _decompose(layers, cuts, standardize, bound, report)
+    *,
+    standardize: bool = False,
+    progress: bool = False,
+) -> tuple[list[Basis], int]:
+    """Return bases of the side's layers, and what of ``bound`` bytes they leave (at least 1).
+
+    Parameters
+    ----------
+    cuts : sequence of float, int or None
+        The truncation of each layer. Bases that the side holds are truncated further.
+
+    Raises
+    ------
+    ValueError
+        The bases do not fit into ``bound`` bytes; ``standardize`` for a side that holds bases.
+    """
+    if not side.layers:
+        return [], bound
+    if side.bases is None:
+        layers = [layer.detach() for layer in side.layers]
+        with progress_bar(f"bases of {side.name}", progress) as report:
+            made = new = _decompose(layers, cuts, standardize, bound, report)
+    elif standardize:
+        raise ValueError(
+            f"standardize: wanted False, {side.name} holds bases, which are computed already"
+        )
+    else:
+        made = [basis.truncate(cut) for basis, cut in zip(side.bases, cuts, strict=True)]
+        new = [b for b, given in zip(made, side.bases, strict=True) if b is not given]
+    # At least one byte: the operators refuse too little, and 0 would mean their default.
+    return made, max(bound - sum(basis.nbytes for basis in new), 1)
 
 
 def _decompose(
     layers: list[Tensor],
-    cuts: list[float | int | None],
+    cuts: Sequence[float | int | None],
     standardize: bool,
     bound: int,
     report: Callable[[float], None],
 ) -> list[Basis]:
-    """A few layers at a time: what a truncation cuts is freed before the next."""
+    """Decompose a few layers at a time: what a truncation cuts is freed before the next ones."""
     result: list[Basis] = []
     # On a device, layers of one shape are one batch.
     step = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
@@ -352,16 +185,3 @@ def _working_bytes(n: int, p: int) -> int:
 def _numerical_rank(s: Tensor, layer: Tensor) -> int:
     dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
     return int((s > s[0] * max(layer.shape) * torch.finfo(dtype).eps).sum())
-
-
-def as_basis_list(layers: Layers | Sequence[Basis], name: str) -> list[Basis] | None:
-    """The layers if they are `Basis` objects, None if none is; a TypeError if only some are."""
-    if not isinstance(layers, Sequence):
-        return None
-    found = [layer for layer in layers if isinstance(layer, Basis)]
-    if found and len(found) < len(layers):
-        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, Basis))
-        raise TypeError(
-            f"{name}[{i}]: wanted a Basis as others are, got {type(layers[i]).__name__}"
-        )
-    return found or None

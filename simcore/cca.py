@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, check_choice, row_blocks, warn_caller
-from simcore._one_operator import one_operator
-from simcore._ops import hsic_terms, nuclear_norms, pwcca
-from simcore._progress import progress_bar
-from simcore._sides import (
-    BasisSides,
-    LayersOrBases,
-    basis_sides,
-    explained_sides,
-    rotated_layers,
-    warn_saturated,
-    warn_undefined,
-)
-from simcore.basis import Basis, Truncation
-
-ALL_ONE = "its canonical correlations are all 1"
-ALL_ONE_ROUNDING = 1e-5  # what float32 may leave of a mean of ones
+from simcore._decomposed import decomposed_sides, explained_sides, rotated_sides, warn_tied
+from simcore._grid.basis import Truncation
+from simcore._grid.inputs import Array, row_blocks
+from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_choice
+from simcore._grid.progress import progress_bar
+from simcore._grid.side import LayersOrBases
+from simcore._ops.hsic import hsic_terms
+from simcore._ops.spectral import nuclear_norms, pwcca
 
 
-def _mean_canonical(name: str, sides: BasisSides, progress: bool) -> Array:
-    x, y = sides.vectors()
-    warn_saturated(name, [*sides.x, *sides.y], ALL_ONE)
-    with progress_bar(name, progress):
-        total, _, _ = nuclear_norms(x, y, sides.workspace)
-    return sides.finish(total / sides.smaller(), name)
+def _mean_canonical(
+    function: str,
+    X: LayersOrBases,
+    Y: LayersOrBases | None,
+    *,
+    max_memory: int | None,
+    progress: bool,
+    **truncation: Any,
+) -> Array:
+    decomposed = decomposed_sides(
+        function, X, Y, max_memory=max_memory, progress=progress, **truncation
+    )
+    with progress_bar(function, progress):
+        total, _, _ = nuclear_norms(*decomposed.vectors(), decomposed.workspace)
+    return decomposed.finish(total / decomposed.smaller(), function)
 
 
 @one_operator()
@@ -99,14 +102,17 @@ def cca_grid(
     True
     """
     check_choice(reduction, "reduction", ("mean", "r2"))
-    sides = basis_sides(X, Y, truncation=truncation, max_memory=max_memory, progress=progress)
+    given: dict[str, Any] = {
+        "truncation": truncation,
+        "max_memory": max_memory,
+        "progress": progress,
+    }
     if reduction == "mean":
-        return _mean_canonical("cca_grid", sides, progress)
-    warn_saturated("cca_grid", [*sides.x, *sides.y], ALL_ONE)
-    x, y = sides.vectors()
+        return _mean_canonical("cca_grid", X, Y, **given)
+    decomposed = decomposed_sides("cca_grid", X, Y, **given)
     with progress_bar("cca_grid", progress):
-        squares = _squared_products(x, y, sides.workspace)
-    return sides.finish(squares / sides.smaller(), "cca_grid")
+        squares = _squared_products(*decomposed.vectors(), decomposed.workspace)
+    return decomposed.finish(squares / decomposed.smaller(), "cca_grid")
 
 
 def _squared_products(x: list[Tensor], y: list[Tensor], workspace: int) -> Tensor:
@@ -155,7 +161,8 @@ def svcca_grid(
     >>> svcca_grid(torch.randn(3, 100, 8), truncation=0.9).shape
     torch.Size([3, 3])
     """
-    sides = basis_sides(
+    return _mean_canonical(
+        "svcca_grid",
         X,
         Y,
         truncation=truncation,
@@ -163,7 +170,6 @@ def svcca_grid(
         max_memory=max_memory,
         progress=progress,
     )
-    return _mean_canonical("svcca_grid", sides, progress)
 
 
 @one_operator()
@@ -218,41 +224,16 @@ def pwcca_grid(
     >>> pwcca_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 6)).shape
     torch.Size([2, 3])
     """
-    sides = basis_sides(X, Y, truncation=truncation, max_memory=max_memory, progress=progress)
-    warn_saturated("pwcca_grid", [*sides.x, *sides.y], ALL_ONE)
-    x, y = sides.vectors()
-    weighted = [_weighted_components(basis) for basis in sides.x]
+    decomposed = decomposed_sides(
+        "pwcca_grid", X, Y, truncation=truncation, max_memory=max_memory, progress=progress
+    )
+    x, y = decomposed.vectors()
+    weighted = decomposed.weighted_components()
+    left = max(decomposed.workspace - sum(components.nbytes for components in weighted), 1)
     with progress_bar("pwcca_grid", progress):
-        grid = pwcca(x, weighted, y, max(sides.workspace - sum(w.nbytes for w in weighted), 1))
-    _warn_tied(sides, grid)
-    return sides.finish(grid, "pwcca_grid")
-
-
-def _warn_tied(sides: BasisSides, grid: Tensor) -> None:
-    """One warning for the pairs that share two dimensions or more because n is small."""
-    n = len(sides.x[0].vectors)
-    kept_x, kept_y = sides.kept()
-    together = kept_x[:, None] + kept_y[None, :]
-    tied = (together > n) & (grid < 1 - ALL_ONE_ROUNDING)  # where all are 1, weights do not matter
-    if sides.y:
-        of = f"{tied.numel()} pairs (X[i], Y[j])"
-    else:
-        tied = (tied | tied.T).triu(1)
-        of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
-    if bool(tied.any()):
-        warn_caller(
-            f"pwcca_grid: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
-            "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "
-            f"at least {int(together[tied].max()) + 1} rows"
-        )
-
-
-def _weighted_components(basis: Basis) -> Tensor:
-    """``diag(s) V'`` with the largest s as 1, which weights do not feel; zeros without variance."""
-    if not basis.kept:
-        return basis.components.new_zeros(1, basis.components.shape[1])
-    s = basis.singular_values / basis.spectrum[0]
-    return s.to(basis.components.dtype)[:, None] * basis.components
+        grid = pwcca(x, weighted, y, left)
+    warn_tied("pwcca_grid", decomposed, grid)
+    return decomposed.finish(grid, "pwcca_grid")
 
 
 @one_operator()
@@ -279,12 +260,11 @@ def linreg_grid(
     >>> linreg_grid(torch.randn(2, 100, 8)).diagonal()
     tensor([1., 1.], dtype=torch.float64)
     """
-    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress)
-    warn_saturated("linreg_grid", sides.explaining, "it explains everything")
+    explained = explained_sides("linreg_grid", X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("linreg_grid", progress):
-        squares = _squared_products(sides.x, sides.vectors(), sides.workspace)
-    total = torch.stack([_total_variance(layer) for layer in sides.x])
-    return sides.finish(squares / total[:, None], "linreg_grid")
+        squares = _squared_products(explained.layers, explained.vectors, explained.workspace)
+    total = torch.stack([_total_variance(layer) for layer in explained.layers])
+    return explained.finish(squares / total[:, None], "linreg_grid")
 
 
 def _total_variance(layer: Tensor) -> Tensor:
@@ -325,11 +305,10 @@ def procrustes_grid(
     >>> bool((1 - procrustes_grid([x], [3 * x @ rotation])).abs() < 1e-5)
     True
     """
-    layers_x, layers_y, from_numpy, workspace = rotated_layers(
+    sides, layers_x, layers_y, workspace = rotated_sides(
         X, Y, max_memory=max_memory, progress=progress
     )
     with progress_bar("procrustes_grid", progress):
         total, norm_x, norm_y = nuclear_norms(layers_x, layers_y, workspace)
-    warn_undefined("procrustes_grid", norm_x == 0, norm_y == 0 if layers_y else None)
     grid = (total / norm_x[:, None] / norm_y[None, :]).clamp(max=1.0)
-    return grid.numpy() if from_numpy else grid
+    return sides.finish(grid, "procrustes_grid", norm_x == 0, norm_y == 0)

@@ -5,19 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore import _C
-from simcore._hsic_derivatives import differentiable_hsic_terms
-from simcore._inputs import (
-    Array,
-    Layers,
-    as_layer_pair,
-    check_choice,
-    check_max_memory,
-    warn_caller,
-)
-from simcore._one_operator import is_traced, one_operator
-from simcore._progress import progress_bar
-from simcore._range import in_range
+import simcore._C as _C
+from simcore._grid.finish import as_given, masked, warn_undefined
+from simcore._grid.inputs import Array, Layers, check_on_cpu
+from simcore._grid.one_operator import is_traced, one_operator
+from simcore._grid.options import check_choice, check_max_memory
+from simcore._grid.progress import progress_bar
+from simcore._grid.scale import in_range
+from simcore._grid.side import Sides, read_sides
+from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 
 MIN_ROWS = {"biased": 2, "unbiased": 4}
 LEAST_HSIC = 1e-280  # of a layer with itself: below, float64 begins to lose digits
@@ -41,44 +37,51 @@ class _Options:
         self.precision = check_choice(precision, "precision", ("highest", "high", "medium"))
         if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
             raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
-        self.max_memory = check_max_memory(max_memory)
+        self.max_memory = max_memory
+        check_max_memory(max_memory)
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
         self.bandwidth = float(bandwidth)
 
-    def layers(self, x: Layers, y: Layers | None) -> tuple[list[Tensor], list[Tensor], bool]:
-        reason = f"the {self.estimator} estimator"
-        return as_layer_pair(x, y, MIN_ROWS[self.estimator], reason)
+    def read(self, x: Layers, y: Layers | None) -> Sides:
+        """Read both arguments of a grid with these options."""
+        return read_sides(
+            x,
+            y,
+            f"the {self.estimator} estimator",
+            least_rows=MIN_ROWS[self.estimator],
+            max_memory=self.max_memory,
+            differentiable=True,
+        )
 
-    def scale_free_terms(
-        self, layers_x: list[Tensor], layers_y: list[Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`terms` up to powers of two that belong to the layers: none leaves float64's range.
+    def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `terms` up to one power of two a layer, so that none leaves float64's range.
 
         Layers are looked at, and copied, only where a self-HSIC did leave it. A program that torch
         traces takes no such decision.
         """
-        terms = self.terms(layers_x, layers_y)
-        if is_traced(layers_x[0]) or _in_range(*terms[1:]):
+        x, y = sides.x.layers, sides.y.layers
+        terms = self.terms(x, y, sides.max_memory)
+        if is_traced(x[0]) or _in_range(*terms[1:]):
             return terms
-        scaled = in_range(layers_x + layers_y)
+        scaled = in_range(x + y)
         if scaled.nbytes == 0:
             return terms
-        x, y = scaled.layers[: len(layers_x)], scaled.layers[len(layers_x) :]
-        return self.terms(x, y, scaled.workspace(self.max_memory))
+        left = scaled.workspace(sides.max_memory)
+        return self.terms(scaled.layers[: len(x)], scaled.layers[len(x) :], left)
 
     def terms(
-        self, layers_x: list[Tensor], layers_y: list[Tensor], max_memory: int | None = None
+        self, x: list[Tensor], y: list[Tensor], max_memory: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """HSIC of all pairs and of every layer with itself, in `max_memory` if that is given."""
+        """Return the HSIC of all pairs and of every layer with itself."""
         return differentiable_hsic_terms(
-            layers_x,
-            layers_y,
+            x,
+            y,
             self.kernel,
             self.estimator,
             self.bandwidth,
             self.method,
-            self.max_memory if max_memory is None else max_memory,
+            max_memory,
             self.precision,
         )
 
@@ -160,14 +163,11 @@ def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tenso
         The layers of Y are those of X.
     """
     x, y = _defined(xx), _defined(yy)
-    layers = [f"X[{i}]" for i in (~x).nonzero().flatten().tolist()]
-    if not same:
-        layers += [f"Y[{i}]" for i in (~y).nonzero().flatten().tolist()]
-    if layers:
-        warn_caller(
-            f"{name}: nan for {', '.join(layers)}: the self-HSIC is not positive (no variance, or "
-            "too few rows for the unbiased estimator) or beyond float64"
-        )
+    why = (
+        "the self-HSIC is not positive (no variance, or too few rows for the unbiased estimator) "
+        "or beyond float64"
+    )
+    warn_undefined(name, ~x, None if same else ~y, why)
     return x, y
 
 
@@ -205,18 +205,18 @@ def hsic_grid(
     maximization*, equation 5.
     """
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
-    layers_x, layers_y, from_numpy = options.layers(X, Y)
+    sides = options.read(X, Y)
     with progress_bar("hsic_grid", progress):
         if options.kernel == "linear":
-            xy, xx, yy = options.terms(layers_x, layers_y)
+            xy, xx, yy = options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
         else:
-            xy, xx, yy = options.scale_free_terms(layers_x, layers_y)
+            xy, xx, yy = options.scale_free_terms(sides)
     if options.kernel == "linear":
         check_representable(xy, xx, yy)
     else:
-        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), not layers_y)
-        xy = torch.where(x[:, None] & y, xy, float("nan"))
-    return xy.numpy() if from_numpy else xy
+        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same)
+        xy = masked(xy, ~x, ~y)
+    return as_given(xy, sides.from_numpy)
 
 
 def cka_grid(
@@ -310,12 +310,11 @@ def cka_grid(
     (torch.Size([13, 13]), True)
     """
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
-    layers_x, layers_y, from_numpy = options.layers(X, Y)
+    sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
-        xy, xx, yy = options.scale_free_terms(layers_x, layers_y)
-    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), not layers_y)
-    grid = normalise(xy, xx, yy, defined)
-    return grid.numpy() if from_numpy else grid
+        xy, xx, yy = options.scale_free_terms(sides)
+    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
+    return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
 
 
 def plan_cka(
@@ -352,16 +351,15 @@ def plan_cka(
     'feature'
     """
     options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
-    layers_x, layers_y, _ = options.layers(X, Y)
-    if layers_x[0].device.type != "cpu":
-        raise ValueError(f"X[0]: wanted device cpu for a plan, got {layers_x[0].device}")
+    sides = options.read(X, Y)
+    check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     return _C.plan_hsic(
-        n=layers_x[0].shape[0],
-        widths_x=[t.shape[1] for t in layers_x],
-        widths_y=[t.shape[1] for t in layers_y],
+        n=sides.n,
+        widths_x=[t.shape[1] for t in sides.x.layers],
+        widths_y=[t.shape[1] for t in sides.y.layers],
         kernel=options.kernel,
         bandwidth=options.bandwidth,
         method=options.method,
-        float64=any(t.dtype == torch.float64 for t in layers_x + layers_y),
-        max_memory=options.max_memory,
+        float64=any(t.dtype == torch.float64 for t in sides.x.layers + sides.y.layers),
+        max_memory=sides.max_memory,
     )

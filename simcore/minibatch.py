@@ -7,9 +7,10 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from simcore._hsic_derivatives import Terms, differentiable_hsic_terms
-from simcore._inputs import Layers, as_layer_pair
-from simcore._one_operator import named_tensors, refuse_derivatives
+from simcore._grid.inputs import Layers
+from simcore._grid.one_operator import named_tensors, refuse_derivatives
+from simcore._grid.side import read_sides
+from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore.cka import MIN_ROWS, check_representable, defined_layers, normalise
 
 
@@ -76,23 +77,28 @@ class MinibatchCKA(nn.Module):
 
     def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> Terms:
         if (Y_batch is None) != self.symmetric:
-            wanted = "no Y_batch" if self.symmetric else "a Y_batch"
+            expected = "no Y_batch" if self.symmetric else "a Y_batch"
             got = "none" if Y_batch is None else "one"
-            raise ValueError(f"Y_batch: wanted {wanted} (see n_layers_y), got {got}")
-        reason = "the unbiased estimator of a batch"
-        x, y, _ = as_layer_pair(
-            X_batch, Y_batch, MIN_ROWS["unbiased"], reason, ("X_batch", "Y_batch")
+            raise ValueError(f"Y_batch: wanted {expected} (see n_layers_y), got {got}")
+        names = ("X_batch", "Y_batch")
+        sides = read_sides(
+            X_batch,
+            Y_batch,
+            "the unbiased estimator of a batch",
+            least_rows=MIN_ROWS["unbiased"],
+            differentiable=True,
+            names=names,
         )
-        sides = [("X_batch", x, self.xx)] + ([] if self.symmetric else [("Y_batch", y, self.yy)])
-        for name, layers, state in sides:
-            if len(layers) != len(state):
-                raise ValueError(f"{name}: wanted {len(state)} layers, got {len(layers)}")
+        for side, wanted in ((sides.x, len(self.xx)), (sides.y, len(self.yy))):
+            if len(side) != wanted and not (side is sides.y and sides.same):
+                raise ValueError(f"{side.name}: wanted {wanted} layers, got {len(side)}")
+        x, y = sides.x.layers, sides.y.layers
         try:
             terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
         except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])
-        check_representable(everything, terms[1], terms[2], names=("X_batch", "Y_batch"))
+        check_representable(everything, terms[1], terms[2], names=names)
         xy, xx, yy = (term.to(self.xy.device) for term in terms)
         return xy, xx, yy
 

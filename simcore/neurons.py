@@ -7,20 +7,15 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from simcore._inputs import (
-    Array,
-    Layers,
-    as_layer_pair,
-    as_tensor,
-    check_flag,
-    check_max_memory,
-    warn_caller,
-)
-from simcore._one_operator import empty_grid, one_operator
-from simcore._ops import best_partners, multiple_correlations
-from simcore._progress import progress_bar
-from simcore._range import in_range
-from simcore._sides import LayersOrBases, explained_sides, warn_saturated, warn_undefined
+from simcore._decomposed import explained_sides
+from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.inputs import Array, Layers, as_tensor
+from simcore._grid.one_operator import empty_grid, one_operator
+from simcore._grid.options import check_flag
+from simcore._grid.progress import progress_bar
+from simcore._grid.scale import in_range
+from simcore._grid.side import LayersOrBases, read_sides
+from simcore._ops.neurons import best_partners, multiple_correlations
 
 
 def _constant_neurons(layer: Tensor) -> Tensor:
@@ -28,20 +23,17 @@ def _constant_neurons(layer: Tensor) -> Tensor:
     return low == high
 
 
-def _warn_constant(name: str, x: list[Tensor], empty_y: Tensor | None) -> None:
-    """One warning for neurons that are left out, one for layers that have no others.
-
-    ``empty_y`` flags the layers of Y without variance; None: they are those of X.
-    """
-    constant = [_constant_neurons(layer) for layer in x]
+def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
+    """Warn once of neurons that are left out; return which layers have no others, ``[Lx]`` bool."""
+    constant = [_constant_neurons(layer) for layer in layers]
     partly = [
         f"{int(flags.sum())} of X[{i}]"
         for i, flags in enumerate(constant)
         if 0 < flags.sum() < len(flags)
     ]
     if partly:
-        warn_caller(f"{name}: neurons without variance are left out: {', '.join(partly)}")
-    warn_undefined(name, torch.stack([flags.all() for flags in constant]), empty_y)
+        warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")
+    return torch.stack([flags.all() for flags in constant])
 
 
 def _empty_partners(
@@ -136,22 +128,25 @@ def neuronsim_grid(
     tensor([1, 2, 0, 3])
     """
     check_flag(return_partners, "return_partners")
-    layers_x, layers_y, from_numpy = as_layer_pair(X, Y, 2, "a correlation")
-    layers_x, layers_y = ([t.detach() for t in side] for side in (layers_x, layers_y))
-    scaled = in_range(layers_x + layers_y, columns=True)
-    x, y = scaled.layers[: len(layers_x)], scaled.layers[len(layers_x) :]
-    workspace = scaled.workspace(check_max_memory(max_memory))
+    sides = read_sides(X, Y, "a correlation", max_memory=max_memory)
+    count = len(sides.x)
+    scaled = in_range(sides.x.layers + sides.y.layers, columns=True)
+    x, y = scaled.layers[:count], scaled.layers[count:]
     with progress_bar("neuronsim_grid", progress):
-        grid, best, partner = best_partners(x, y, return_partners, workspace)
-    empty = [_constant_neurons(layer).all() for layer in layers_y]
-    _warn_constant("neuronsim_grid", layers_x, torch.stack(empty) if empty else None)
+        values, best, partner = best_partners(
+            x, y, return_partners, scaled.workspace(sides.max_memory)
+        )
+    constant_x = _warn_constant("neuronsim_grid", sides.x.layers)
+    constant_y = constant_x
+    if not sides.same:
+        constant_y = torch.stack([_constant_neurons(layer).all() for layer in sides.y.layers])
+    grid = sides.finish(values, "neuronsim_grid", constant_x, constant_y)
     if not return_partners:
-        return grid.numpy() if from_numpy else grid
-    widths = [layer.shape[1] for layer in layers_x]
-    results = [grid, *best.split(widths), *partner.split(widths)]
-    if from_numpy:
-        results = [value.numpy() for value in results]
-    return results[0], results[1 : 1 + len(widths)], results[1 + len(widths) :]
+        return grid
+    widths = [layer.shape[1] for layer in x]
+    of_layers = [list(table.split(widths)) for table in (best, partner)]
+    best_of, partner_of = ([as_given(t, sides.from_numpy) for t in table] for table in of_layers)
+    return grid, best_of, partner_of
 
 
 @one_operator()
@@ -182,14 +177,13 @@ def mixedsim_grid(
     >>> mixedsim_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 16)).shape
     torch.Size([2, 3])
     """
-    sides = explained_sides(X, Y, max_memory=max_memory, progress=progress, columns=True)
-    warn_saturated("mixedsim_grid", sides.explaining, "it explains everything")
+    explained = explained_sides(
+        "mixedsim_grid", X, Y, max_memory=max_memory, progress=progress, columns=True
+    )
     with progress_bar("mixedsim_grid", progress):
-        grid = multiple_correlations(sides.x, sides.vectors(), sides.workspace)
-    empty = torch.tensor([basis.kept == 0 for basis in sides.explaining], device=grid.device)
-    _warn_constant("mixedsim_grid", sides.x, None if sides.same else empty)
-    grid = grid.masked_fill(empty, float("nan"))
-    return grid.numpy() if sides.from_numpy else grid
+        grid = multiple_correlations(explained.layers, explained.vectors, explained.workspace)
+    _warn_constant("mixedsim_grid", explained.layers)
+    return explained.finish(grid, "mixedsim_grid")
 
 
 def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> Array:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore import _C
-from simcore._devices import check_on_cpu
-from simcore._inputs import (
-    Array,
-    Layers,
-    as_layer_pair,
-    check_choice,
-    check_max_memory,
-)
-from simcore._one_operator import one_operator
-from simcore._ops import hsic_terms, rank_moments, standardised_rows
-from simcore._progress import progress_bar
-from simcore._sides import warn_undefined
+from simcore._grid.inputs import Array, Layers, check_on_cpu
+from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_choice
+from simcore._grid.progress import progress_bar
+from simcore._grid.side import Side, read_sides
+from simcore._ops.hsic import hsic_terms
+from simcore._ops.rsa import rank_moments, standardised_rows
 
 # Dissimilarities of random rows vary by 1 / sqrt(p): beyond, little of that is left in float32.
 WIDEST_FLOAT32 = 4096
@@ -88,26 +82,22 @@ def rsa_grid(
     1.0
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
-    x, y, from_numpy = as_layer_pair(X, Y, 3, "a dissimilarity matrix")
-    check_on_cpu(x[0], "X[0]", "rsa_grid")
-    x, y = ([t.detach() for t in side] for side in (x, y))
-    for name, side in (("X", x), ("Y", y)):
-        _check_widths(side, name)
-    bound = _C.memory_bound(check_max_memory(max_memory))
+    sides = read_sides(X, Y, "a dissimilarity matrix", least_rows=3, max_memory=max_memory)
+    check_on_cpu(sides.x.layers[0], "X[0]", "rsa_grid")
+    _check_widths(sides.x)
+    _check_widths(sides.y)
+    x, y = sides.x.layers, sides.y.layers
     with progress_bar("rsa_grid", progress):
         if correlation == "pearson":
-            xy, xx, yy, spread, rounding = _pearson_moments(x, y, bound)
+            xy, xx, yy, spread, rounding = _pearson_moments(x, y, sides.bound)
         else:
-            xy, xx, yy, spread, rounding = rank_moments(x, y, bound)
+            xy, xx, yy, spread, rounding = rank_moments(x, y, sides.bound)
     # False where a comparison meets nan: a constant row.
     defined = (spread > LEAST_SPREAD * rounding) & ((torch.cat([xx, yy]) if y else xx) > 0)
     defined_x, defined_y = defined[: len(x)], defined[len(x) :] if y else defined
+    grid = (xy / torch.sqrt(xx[:, None] * yy[None, :])).clamp(-1.0, 1.0)
     why = "no variance in a row or between the dissimilarities beyond rounding"
-    warn_undefined("rsa_grid", ~defined_x, ~defined_y if y else None, why)
-    scale = torch.sqrt(xx[:, None] * yy[None, :])
-    grid = torch.where(defined_x[:, None] & defined_y[None, :], xy / scale, float("nan"))
-    grid = grid.clamp(-1.0, 1.0)
-    return grid.numpy() if from_numpy else grid
+    return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, why)
 
 
 def _computed_in(layer: Tensor) -> torch.dtype:
@@ -115,10 +105,12 @@ def _computed_in(layer: Tensor) -> torch.dtype:
     return torch.float64 if wide or layer.dtype == torch.float64 else torch.float32
 
 
-def _check_widths(layers: list[Tensor], name: str) -> None:
-    for i, layer in enumerate(layers):
+def _check_widths(side: Side) -> None:
+    for i, layer in enumerate(side.layers):
         if layer.shape[1] < 2:
-            raise ValueError(f"{name}[{i}]: wanted at least 2 columns to correlate rows, got 1")
+            raise ValueError(
+                f"{side.name}[{i}]: wanted at least 2 columns to correlate rows, got 1"
+            )
 
 
 def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:

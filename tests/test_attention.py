@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simcore import attention_grid, cka_grid, distributed_attention, reference
-from simcore._ops import attention_similarity
+from simcore._ops.attention import attention_similarity
 
 MEASURES = ("js", "pearson", "frobenius")
 WORDS = (5, 1, 17, 2, 32, 1)

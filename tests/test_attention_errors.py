@@ -10,7 +10,7 @@ import torch
 from cases import attention, padded
 
 from simcore import attention_grid, distributed_attention
-from simcore._ops import attention_similarity
+from simcore._ops.attention import attention_similarity
 
 WORDS = (4, 1, 6)
 A = attention(WORDS, (3, 2))

@@ -8,7 +8,7 @@ import torch
 from cases import DTYPES, ESTIMATORS, KERNELS, Case, layers
 
 from simcore import cka_grid, hsic_grid
-from simcore._hsic_gradients import LinearHsic
+from simcore._ops.hsic_gradients import LinearHsic
 
 hsic_terms = torch.ops.simcore.hsic_terms
 X_CASE = Case(7, offset=1.0, widths=(3, 1, 2))

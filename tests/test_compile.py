@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from traced import NOT_TRACED, ROWS, Row, layers, public_names
 
 from simcore import cca_grid, cka_grid, hsic_grid, rsa_grid, stats
-from simcore._one_operator import _tensors_of
+from simcore._grid.one_operator import _tensors_of
 
 CASES = [
     pytest.param(row, id=f"{name}-{i}") for name, rows in ROWS.items() for i, row in enumerate(rows)
@@ -158,8 +158,9 @@ def test_errors_come_when_the_compiled_code_runs(grid):
     call = compiled(lambda a, b: grid([a], [b]))
     a, b, _ = (t.detach() for t in layers(24))
     assert call(a, b).isfinite().all()
+    infinite = torch.tensor(torch.inf, dtype=a.dtype)
     with pytest.raises(ValueError, match=r"X\[0\]: wanted finite values, got 1 NaN or infinite"):
-        call(a.index_put((torch.tensor(3), torch.tensor(1)), torch.tensor(torch.inf, dtype=a.dtype)), b)
+        call(a.index_put((torch.tensor(3), torch.tensor(1)), infinite), b)
 
 
 def test_a_derivative_that_there_is_not_is_refused_by_the_compiled_backward_pass():

@@ -10,7 +10,7 @@ from cases import DTYPES, HALVES
 from couplings import CLAMP, OFFSETS, SHAPES, entries, formula
 
 from simcore import reference
-from simcore._ops import affine_coupling, affine_coupling_backward
+from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 
 DIRECTIONS = pytest.mark.parametrize("inverse", [False, True])
 

@@ -9,7 +9,7 @@ from cases import DTYPES, HALVES
 from couplings import CLAMP, entries, formula
 from torch.utils.checkpoint import checkpoint
 
-from simcore._ops import affine_coupling, affine_coupling_backward
+from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 
 DIRECTIONS = pytest.mark.parametrize("inverse", [False, True])
 SHAPES = pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5)], ids=str)

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from traced import ROWS, Row, layers
 
 from simcore import MinibatchCKA, cka_grid, hsic_grid, nn, rsa_grid
-from simcore._ops import affine_coupling
+from simcore._ops.coupling import affine_coupling
 
 CASES = [
     pytest.param(row, id=f"{name}-{i}") for name, rows in ROWS.items() for i, row in enumerate(rows)

@@ -12,7 +12,7 @@ from gpu import needs_cuda, on_gpu
 from test_cka_accuracy import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
 
 from simcore import cka_grid, hsic_grid, reference
-from simcore._ops import hsic_terms
+from simcore._ops.hsic import hsic_terms
 
 pytestmark = needs_cuda
 CASE = Case(257, offset=10.0, widths=(40, 7, 129, 64))  # no size divides a tile

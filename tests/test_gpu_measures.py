@@ -9,8 +9,8 @@ from cases import DTYPES, Case
 from gpu import needs_cuda, on_gpu
 
 from simcore import attention_grid, neuronsim_grid, rsa_grid, stats
-from simcore._ops import affine_coupling
-from simcore._spectral_cuda import singular_systems
+from simcore._ops.coupling import affine_coupling
+from simcore._ops.spectral_batched import singular_systems
 
 pytestmark = [*needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
 JOBS = [job for job in test_measures_accuracy.JOBS if job[0].function != "rsa_grid"]

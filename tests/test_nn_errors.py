@@ -5,7 +5,7 @@ import pytest
 import torch
 from bad_inputs import assert_refused
 
-from simcore._ops import affine_coupling, affine_coupling_backward
+from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 from simcore.nn import AffineCoupling, BatchedMLP, CouplingINN
 
 ONE, THREE = CouplingINN(6, 2, 4), CouplingINN(6, 2, 4, batch=3)

@@ -11,7 +11,7 @@ from measures import MEASURES, MIXEDSIM, NEURONSIM, ON_BASES, SVCCA_STANDARDIZED
 
 import simcore
 from simcore import Basis, MinibatchCKA, bases, cka_grid, hsic_grid, stats
-from simcore._range import SINGULAR_VALUES, in_range
+from simcore._grid.scale import SINGULAR_VALUES, in_range
 from simcore.align import CCAAligner
 
 FLOAT64 = torch.float64

@@ -11,8 +11,8 @@ from cases import DTYPES, Case
 
 import simcore.basis
 import simcore.cca
-from simcore import _spectral_cuda
-from simcore._polar import nuclear_norms_of, polar_steps
+from simcore._ops import spectral_batched
+from simcore._ops.polar import nuclear_norms_of, polar_steps
 
 FAMILY = {"cca_grid", "svcca_grid", "pwcca_grid", "linreg_grid", "procrustes_grid", "mixedsim_grid"}
 JOBS = [job for job in test_measures_accuracy.JOBS if job[0].function in FAMILY]
@@ -26,7 +26,7 @@ def device_operators(monkeypatch):
         (simcore.cca, "nuclear_norms"),
         (simcore.cca, "pwcca"),
     ):
-        monkeypatch.setattr(module, name, _spectral_cuda.OPERATORS[name])
+        monkeypatch.setattr(module, name, spectral_batched.OPERATORS[name])
 
 
 @pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
@@ -90,7 +90,7 @@ def vectors_of(widths, seed=0):
 @pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
 def test_memory_only_cuts_batches(bound, against):
     x, y = layers_of(WIDTHS), layers_of(against, seed=1)
-    got, *_ = _spectral_cuda.OPERATORS["nuclear_norms"](x, y, bound)
+    got, *_ = spectral_batched.OPERATORS["nuclear_norms"](x, y, bound)
     want = [[torch.linalg.svdvals((a - a.mean(0)).mT @ (b - b.mean(0))) for b in y or x] for a in x]
     want = torch.tensor([[float(values.double().sum()) for values in row] for row in want])
     torch.testing.assert_close(got, want.double(), rtol=tolerance.POLAR_RELATIVE, atol=0)
@@ -101,12 +101,12 @@ def test_memory_only_cuts_batches(bound, against):
 @pytest.mark.parametrize("filled", [False, True], ids=["own-widths", "filled-widths"])
 def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
     # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
-    monkeypatch.setattr(_spectral_cuda, "_takes_jacobi", lambda *_: filled)
+    monkeypatch.setattr(spectral_batched, "_takes_jacobi", lambda *_: filled)
     svd = functools.partial(torch.linalg.svd, full_matrices=False)
-    monkeypatch.setattr(_spectral_cuda, "singular_systems", svd)
+    monkeypatch.setattr(spectral_batched, "singular_systems", svd)
     x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
     weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
-    got = _spectral_cuda.OPERATORS["pwcca"](x, weighted, y, bound)
+    got = spectral_batched.OPERATORS["pwcca"](x, weighted, y, bound)
     want = torch.ops.simcore.pwcca(x, weighted, y, 10**9)
     torch.testing.assert_close(got, want, rtol=0, atol=tolerance.FLOAT32_CLOSE_CORRELATIONS)
 
@@ -114,7 +114,7 @@ def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
 @pytest.mark.parametrize("most", [1, 4, 100])
 @pytest.mark.parametrize("upper", [False, True])
 def test_runs_hold_every_pair_once_and_no_more_than_asked(most, upper):
-    batches = list(_spectral_cuda._runs(5, 5, most, upper))
+    batches = list(spectral_batched._runs(5, 5, most, upper))
     pairs = [[(i, j) for i, first, end in runs for j in range(first, end)] for runs in batches]
     assert all(len(batch) == most for batch in pairs[:-1])
     assert 0 < len(pairs[-1]) <= most
@@ -123,7 +123,7 @@ def test_runs_hold_every_pair_once_and_no_more_than_asked(most, upper):
 
 
 def test_chunks_hold_every_layer_once_and_no_more_than_asked():
-    side = _spectral_cuda._Side([16, 48, 16, 16, 48], [10, 30, 10, 10, 30], lambda members: None)
+    side = spectral_batched._Side([16, 48, 16, 16, 48], [10, 30, 10, 10, 30], lambda members: None)
     assert side.chunks(1000) == [[[0, 2, 3], [1, 4]]]
     assert side.chunks(50) == [[[0, 2, 3]], [[1]], [[4]]]
     assert side.chunks(60) == [[[0, 2, 3], [1]], [[4]]]
@@ -134,12 +134,12 @@ def test_chunks_hold_every_layer_once_and_no_more_than_asked():
 @pytest.mark.parametrize("others", [None, 3])
 def test_stacks_meet_once(bound, others):
     def side(widths):
-        return _spectral_cuda._Side(widths, [10] * len(widths), tuple)
+        return spectral_batched._Side(widths, [10] * len(widths), tuple)
 
     x, y = side([16, 48, 16, 32]), others and side([16] * others)
     met = [
         tuple(sorted(pair)) if y is None else pair
-        for a, b in _spectral_cuda._stack_pairs(x, y, bound)
+        for a, b in spectral_batched._stack_pairs(x, y, bound)
         for pair in ((i, j) for i in a for j in b if a is not b or i <= j)
     ]
     wanted = [(i, j) for i in range(4) for j in (range(i, 4) if y is None else range(others))]
@@ -148,9 +148,9 @@ def test_stacks_meet_once(bound, others):
 
 def test_every_layer_is_centred_once(monkeypatch):
     centred = []
-    of_one = _spectral_cuda._centred
-    monkeypatch.setattr(_spectral_cuda, "_centred", lambda x: centred.append(x) or of_one(x))
-    _spectral_cuda.OPERATORS["nuclear_norms"](layers_of(WIDTHS), [], 10**9)
+    of_one = spectral_batched._centred
+    monkeypatch.setattr(spectral_batched, "_centred", lambda x: centred.append(x) or of_one(x))
+    spectral_batched.OPERATORS["nuclear_norms"](layers_of(WIDTHS), [], 10**9)
     assert len(centred) == len(WIDTHS)
 
 
@@ -158,7 +158,7 @@ def test_precision_of_the_caller_is_left_alone():
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        _spectral_cuda.OPERATORS["principal_components"]([torch.randn(10, 3)], False)
+        spectral_batched.OPERATORS["principal_components"]([torch.randn(10, 3)], False)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)

@@ -82,7 +82,7 @@ ERRORS = {
     "measure type": ({"measure": 3}, TypeError, "measure: .*int"),
     "method": ({"method": "exact"}, ValueError, "method: .*'exact'"),
     "permutations": ({"permutations": 0}, ValueError, "permutations: .*0"),
-    "permutations type": ({"permutations": 2.5}, ValueError, "permutations: .*2.5"),
+    "permutations type": ({"permutations": 2.5}, TypeError, "permutations: .*2.5"),
     "seed": ({"seed": -1}, ValueError, "seed: .*-1"),
     "option": ({"truncation": 3}, TypeError, "truncation: .*bandwidth"),
     "kernel": ({"kernel": "poly"}, ValueError, "kernel: .*'poly'"),

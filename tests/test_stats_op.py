@@ -8,7 +8,7 @@ from cases import DTYPES, Case, exact, layers
 from draws import drawn
 
 from simcore import reference
-from simcore._ops import median_squared_distances, permuted_gram_products
+from simcore._ops.hsic import median_squared_distances, permuted_gram_products
 from simcore.reference.stats import permuted_products
 
 

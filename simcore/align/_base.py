@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, as_tensor, check_finite_count
-from simcore._one_operator import refuse_derivatives
+from simcore._grid.inputs import Array, as_tensor, check_finite_count
+from simcore._grid.one_operator import refuse_derivatives
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags  # type: ignore[import-untyped]

@@ -15,7 +15,7 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
-from simcore._inputs import check_choice
+from simcore._grid.options import check_choice
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 

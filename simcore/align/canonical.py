@@ -7,7 +7,9 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, check_choice
+from simcore._grid.basis import Basis
+from simcore._grid.inputs import Array
+from simcore._grid.options import check_choice
 from simcore.align._base import (
     Aligner,
     AlignmentError,
@@ -15,7 +17,7 @@ from simcore.align._base import (
     alignment_error,
     require_rows,
 )
-from simcore.basis import Basis, bases
+from simcore.basis import bases
 
 SCALES = ("one", "rho")
 

@@ -8,7 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array
+from simcore._grid.inputs import Array
 from simcore.align._base import Aligner, require_rows
 
 

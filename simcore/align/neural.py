@@ -9,8 +9,9 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from simcore._inputs import Array, warn_caller
-from simcore._progress import progress_bar
+from simcore._grid.finish import warn_caller
+from simcore._grid.inputs import Array
+from simcore._grid.progress import progress_bar
 from simcore.align._base import Aligner, require_rows
 from simcore.align._training import Data, Log, Recipe, train
 from simcore.nn import BatchedMLP, CouplingINN

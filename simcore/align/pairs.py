@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, check_choice
-from simcore._progress import progress_bar
+from simcore._grid.inputs import Array
+from simcore._grid.options import check_choice
+from simcore._grid.progress import progress_bar
 from simcore.align._base import (
     Aligner,
     AlignmentError,

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
-
-
-def check_count(value: object, name: str, least: int = 1) -> int:
-    """``value`` as an int if it is an integer of at least ``least``, else an error naming it."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name}: wanted an integer, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: wanted at least {least}, got {value}")
-    return int(value)
 
 
 def check_rows(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from simcore._ops import affine_coupling, affine_coupling_backward
+from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 
 if TYPE_CHECKING:
     from simcore.nn.coupling import AffineCoupling, Halves

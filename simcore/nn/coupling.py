@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from simcore._ops import affine_coupling
-from simcore.nn._checks import check_count, on_rows
+from simcore._grid.options import check_count
+from simcore._ops.coupling import affine_coupling
+from simcore.nn._checks import on_rows
 from simcore.nn.mlp import BatchedMLP
 
 MAX_CLAMP = 40.0  # exp(s) and its square stay within float32

@@ -8,9 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from simcore._inputs import check_choice
-from simcore._one_operator import is_followed
-from simcore.nn._checks import check_count, on_rows
+from simcore._grid.one_operator import is_followed
+from simcore._grid.options import check_choice, check_count
+from simcore.nn._checks import on_rows
 from simcore.nn._reversible import run_reversibly
 from simcore.nn.coupling import AffineCoupling, Halves
 

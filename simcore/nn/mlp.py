@@ -9,8 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from simcore._inputs import check_choice
-from simcore.nn._checks import check_count
+from simcore._grid.options import check_choice, check_count
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": nn.functional.gelu,

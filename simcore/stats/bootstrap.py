@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._inputs import Array, Layers
-from simcore._one_operator import empty_grid, one_operator
-from simcore._ops import permuted_gram_products
-from simcore._progress import progress_bar
+from simcore._grid.finish import as_given
+from simcore._grid.inputs import Array, Layers
+from simcore._grid.one_operator import empty_grid, one_operator
+from simcore._grid.options import check_count
+from simcore._grid.progress import progress_bar
+from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
     Measure,
-    as_array,
-    check_count,
     check_measure,
     generator,
 )
@@ -146,7 +146,7 @@ def _interval(values: Tensor, confidence: float, from_numpy: bool) -> BootstrapI
     )
     undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
     return BootstrapInterval(
-        *(as_array(grid, from_numpy) for grid in (low + undefined, high + undefined, values[0]))
+        *(as_given(grid, from_numpy) for grid in (low + undefined, high + undefined, values[0]))
     )
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from simcore import _C
-from simcore._inputs import check_finite
-from simcore._ops import median_squared_distances
-from simcore._range import in_range
+import simcore._C as _C
+from simcore._grid.inputs import check_finite
+from simcore._grid.scale import in_range
+from simcore._ops.hsic import median_squared_distances
 from simcore.cka import _Options
 
 BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
@@ -50,16 +50,17 @@ class CkaMeasure:
             max_memory=max_memory,
         )
         self.kernel, self.estimator = checked.kernel, checked.estimator
-        self.bandwidth, self.max_memory = checked.bandwidth, checked.max_memory
-        self.x, self.y, self.from_numpy = checked.layers(X, Y)  # type: ignore[arg-type]
-        scaled = in_range([t.detach() for t in self.x + self.y])  # CKA does not feel it
+        self.bandwidth = checked.bandwidth
+        sides = checked.read(X, Y)  # type: ignore[arg-type]
+        self.n, self.from_numpy = sides.n, sides.from_numpy
+        # CKA does not feel the scale of a layer.
+        scaled = in_range([t.detach() for t in sides.x.layers + sides.y.layers])
         layers = scaled.layers
-        self.x, self.y = layers[: len(self.x)], layers[len(self.x) :]
-        self.max_memory = scaled.workspace(self.max_memory)
+        self.x, self.y = layers[: len(sides.x)], layers[len(sides.x) :]
+        self.max_memory = scaled.workspace(sides.max_memory)
         wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
-        self.n = len(self.x[0])
         if self.kernel == "rbf":
             self.medians = median_squared_distances(self.x, self.y)
 

@@ -9,36 +9,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import simcore
-from simcore import _C
-from simcore._devices import check_on_cpu
-from simcore._inputs import Array, Layers, as_layer_pair, check_choice, check_max_memory
-from simcore._progress import counted
-from simcore.basis import Basis, bases, per_layer_truncation
+from simcore import cca, cka, neurons, rsa
+from simcore._grid.basis import Basis, per_layer_truncation
+from simcore._grid.inputs import Layers, check_on_cpu
+from simcore._grid.options import check_choice
+from simcore._grid.progress import counted
+from simcore._grid.side import read_sides
+from simcore.basis import bases
 
-MEASURES = (
-    "cka",
-    "cca",
-    "svcca",
-    "pwcca",
-    "linreg",
-    "procrustes",
-    "rsa",
-    "neuronsim",
-    "mixedsim",
-)
+GRIDS: dict[str, Callable[..., Any]] = {
+    "cka": cka.cka_grid,
+    "cca": cca.cca_grid,
+    "svcca": cca.svcca_grid,
+    "pwcca": cca.pwcca_grid,
+    "linreg": cca.linreg_grid,
+    "procrustes": cca.procrustes_grid,
+    "rsa": rsa.rsa_grid,
+    "neuronsim": neurons.neuronsim_grid,
+    "mixedsim": neurons.mixedsim_grid,
+}
+MEASURES = tuple(GRIDS)
 # Those that take bases, and of them those that truncate (with the default) or keep X as it is.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
 TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
 EXPLAINED = ("linreg", "mixedsim")
 Measure = str | Callable[..., Any]
-
-
-def check_count(value: object, name: str) -> int:
-    """`value` if it is a positive integer, else a ValueError naming the argument."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: wanted a positive integer, got {value!r}")
-    return int(value)
 
 
 def generator(seed: object) -> np.random.Generator:
@@ -78,17 +73,20 @@ class GridMeasure:
         permuted: bool = False,
     ) -> None:
         name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
-        x, y, self.from_numpy = as_layer_pair(X, Y, 2, f"resampling of {name}")
-        check_on_cpu(x[0], "X[0]", "resampling")
-        self.n, self.dtype = len(x[0]), computed_in(x + y)
+        sides = read_sides(
+            X, Y, f"resampling of {name}", max_memory=max_memory, differentiable=True
+        )
+        check_on_cpu(sides.x.layers[0], "X[0]", "resampling")
+        x, y, self.from_numpy = sides.x.layers, sides.y.layers, sides.from_numpy
+        self.n, self.dtype = sides.n, computed_in(x + y)
         self.x: list[Tensor] | list[Basis] = x
         self.y: list[Tensor] | list[Basis] = y or x
         self.options = dict(options)
         self.function: Callable[..., Any]
         if isinstance(measure, str):
-            self.function = getattr(simcore, f"{measure}_grid")
+            self.function = GRIDS[measure]
             _check_options(measure, self.function, options)
-            bound = _C.memory_bound(check_max_memory(max_memory))
+            bound = sides.bound
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
             taken = 0
@@ -191,8 +189,3 @@ def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
         return layers
     index = torch.from_numpy(rows).long()
     return [layer.permute(index) if isinstance(layer, Basis) else layer[index] for layer in layers]
-
-
-def as_array(values: Tensor, from_numpy: bool) -> Array:
-    """As the inputs came."""
-    return values.numpy() if from_numpy else values

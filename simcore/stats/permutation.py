@@ -7,18 +7,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._hsic_derivatives import Terms
-from simcore._inputs import Array, Layers, check_choice
-from simcore._one_operator import empty_grid, one_operator
-from simcore._ops import gram_power_sums, hsic_terms, permuted_gram_products
-from simcore._progress import progress_bar
+from simcore._grid.finish import as_given
+from simcore._grid.inputs import Array, Layers
+from simcore._grid.one_operator import empty_grid, one_operator
+from simcore._grid.options import check_choice, check_count
+from simcore._grid.progress import progress_bar
+from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
+from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.measures import (
     GridMeasure,
     Measure,
-    as_array,
-    check_count,
     check_measure,
     generator,
 )
@@ -159,10 +159,10 @@ def permutation_test(
     Raises
     ------
     TypeError
-        A measure that is neither name nor function, an option that the measure does not have, or
-        layers as in `simcore.cka_grid`.
+        A measure that is neither name nor function, an option that the measure does not have, a
+        count that is no integer, or layers as in `simcore.cka_grid`.
     ValueError
-        An unknown name, a count or seed that is none, layers as in `simcore.cka_grid`,
+        An unknown name, a count below 1, a wrong seed, layers as in `simcore.cka_grid`,
         ``moments`` with another measure or with ``return_null``, or a `max_memory` that not even 8
         layers' Gram matrices fit into.
 
@@ -310,6 +310,6 @@ def _result(
     calibrated = (observed - null_mean) / (1 - null_mean)
     grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
     arrays: dict[str, Any] = {
-        name: None if grid is None else as_array(grid, from_numpy) for name, grid in grids.items()
+        name: None if grid is None else as_given(grid, from_numpy) for name, grid in grids.items()
     }
     return PermutationTest(**arrays)

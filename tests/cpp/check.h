@@ -1,6 +1,6 @@
 // The few lines of a test framework that these tests need.
 //
-// A failed CHECK is printed and counted, and the test goes on. main() runs every TEST of its file
+// A failed CHECK is printed and counted, and the test goes on. main() runs the TESTs of its file
 // and returns 1 after a failure, or 77 (which ctest shows as skipped) where this processor lacks
 // the instruction set that SIMCORE_CPU_ISA asks for.
 #pragma once
@@ -58,8 +58,12 @@ inline std::string message_of(const std::function<void()>& body) {
   return "";
 }
 
-inline int main() {
-  for (const Test& test : tests()) {
+// Every test, or with the arguments `part parts` each parts-th one from `part` on.
+inline int main(int count = 0, char** arguments = nullptr) {
+  const size_t part = count > 2 ? std::strtoul(arguments[1], nullptr, 10) : 0;
+  const size_t parts = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 1;
+  for (size_t i = part; i < tests().size(); i += parts) {
+    const Test& test = tests()[i];
     const int before = failures;
     const auto start = std::chrono::steady_clock::now();
     context.clear();

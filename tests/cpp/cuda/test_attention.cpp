@@ -139,4 +139,4 @@ TEST(bad_weights_are_counted_by_layer) {
   CHECK(r.bad == (std::vector<unsigned long long>{0, 0, 3, 1}));
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

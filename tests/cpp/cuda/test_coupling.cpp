@@ -73,4 +73,4 @@ TEST(nan_stays_and_large_arguments_are_clamped) {
   for (int k = 1; k < 4; k++) CHECK(std::isfinite(got.out[k]) && std::isfinite(got.grad_params[k]));
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

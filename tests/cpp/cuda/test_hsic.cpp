@@ -229,4 +229,4 @@ TEST(a_workspace_that_is_too_small_is_refused) {
   CHECK(message.find("got 100") != std::string::npos);
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

@@ -139,4 +139,4 @@ TEST(a_tournament_is_complete) {
   }
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

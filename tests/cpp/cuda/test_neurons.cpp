@@ -157,4 +157,4 @@ TEST(multiple_correlations_match_plain_loops) {
   }
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

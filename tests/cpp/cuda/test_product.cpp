@@ -135,4 +135,4 @@ TEST(one_bfloat16_part) {
   CHECK(worst_error<TensorProduct<1>>(128, 128, 0, 32) > 0x1p-13);
 }
 
-int main() { return check::main(); }
+int main(int count, char** arguments) { return check::main(count, arguments); }

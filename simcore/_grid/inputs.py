@@ -1,24 +1,29 @@
-"""What every grid accepts: sequences or stacks of arrays, checked once and worded once."""
+"""Arrays and lists of arrays as torch tensors: every error is worded once."""
 
-import sys
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._devices import check_device
+import simcore._C as _C
 
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 BLOCK_ENTRIES = 2**16  # of a layer that are looked at, or copied, at a time
 DEVICE_BLOCK_ENTRIES = 2**22  # on a device, where every look is a launch
+KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
-    """A torch tensor or numpy array as a dense floating-point tensor that shares its memory."""
+    """Return a torch tensor or numpy array as a dense floating-point tensor that shares its memory.
+
+    Raises
+    ------
+    TypeError
+        ``layer`` is no array, or its dtype is none of float16, bfloat16, float32 and float64.
+    """
     tensor = _view_as_tensor(layer, name)
     if not tensor.is_floating_point():
         raise TypeError(f"{name}: wanted a floating-point dtype, got {tensor.dtype}")
@@ -52,7 +57,9 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
 
 
 def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
-    """Layers as a list of 2-D tensors that share the caller's memory, and whether numpy came in.
+    """Return layers as a list of 2-D tensors, and whether all of them were numpy arrays.
+
+    The tensors share the memory of the arrays.
 
     Parameters
     ----------
@@ -64,7 +71,7 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     Raises
     ------
     TypeError
-        Something that is no array, or a dtype that is not floating point.
+        A layer is no array, or its dtype is not floating point.
     ValueError
         No layers, a wrong number of dimensions, no rows or no columns.
     """
@@ -89,89 +96,53 @@ def _check_layer(layer: Tensor, name: str) -> None:
         raise ValueError(f"{name}: wanted at least 1 column, got shape {tuple(layer.shape)}")
 
 
-def as_layer_pair(
-    x: Layers,
-    y: Layers | None,
-    min_rows: int,
-    reason: str,
-    names: tuple[str, str] = ("X", "Y"),
-) -> tuple[list[Tensor], list[Tensor], bool]:
-    """Both sides of a grid: same n, same device, enough rows; ``y=None`` gives an empty list.
+def check_device(layer: Tensor, name: str) -> None:
+    """Raise a ValueError unless this build has kernels for the device of ``layer``."""
+    if layer.device.type not in KNOWN_DEVICES:
+        built = "" if "cuda" in KNOWN_DEVICES else " (this build of simcore has no CUDA kernels)"
+        wanted = " or ".join(KNOWN_DEVICES)
+        raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}{built}")
 
-    Parameters
-    ----------
-    x, y : as in `as_layers`
-    min_rows : int
-        The least n.
-    reason : str
-        What needs that many, for the message.
-    names : pair of str
-        What the caller calls the two arguments.
-    """
-    name_x, name_y = names
-    layers_x, numpy_x = as_layers(x, name_x)
-    layers_y, numpy_y = ([], True) if y is None else as_layers(y, name_y)
-    n, device = layers_x[0].shape[0], layers_x[0].device
-    named = [(f"{name_x}[{i}]", t) for i, t in enumerate(layers_x)]
-    named += [(f"{name_y}[{i}]", t) for i, t in enumerate(layers_y)]
-    for name, tensor in named:
-        if tensor.shape[0] != n:
+
+def check_on_cpu(layer: Tensor, name: str, what: str) -> None:
+    """Raise a ValueError unless ``layer`` is on the CPU, for ``what`` has no CUDA kernels."""
+    if layer.device.type != "cpu":
+        raise ValueError(f"{name}: wanted device cpu for {what}, got {layer.device}")
+
+
+def check_alike(layers: Sequence[Tensor], name: str, first: Tensor, first_name: str) -> None:
+    """Raise a ValueError unless every layer has the n and the device of ``first``."""
+    for i, layer in enumerate(layers):
+        if len(layer) != len(first):
             raise ValueError(
-                f"{name}: wanted n = {n} rows as in {name_x}[0], got {tensor.shape[0]}"
+                f"{name}[{i}]: wanted n = {len(first)} rows as in {first_name}, got {len(layer)}"
             )
-        if tensor.device != device:
+        if layer.device != first.device:
             raise ValueError(
-                f"{name}: wanted device {device} as in {name_x}[0], got {tensor.device}"
+                f"{name}[{i}]: wanted device {first.device} as in {first_name}, got {layer.device}"
             )
-    check_device(layers_x[0], f"{name_x}[0]")
-    if n < min_rows:
-        raise ValueError(f"{name_x}[0]: wanted at least {min_rows} rows for {reason}, got {n}")
-    return layers_x, layers_y, numpy_x and numpy_y
 
 
-def warn_caller(message: str) -> None:
-    """A UserWarning at the line that called simcore, however deep inside it this is.
-
-    Between the two may be torch, and code that torch.compile wrote, which is in no module.
-    """
-    level, frame = 1, sys._getframe()
-    inside = ("simcore", "torch", "")
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
-    """`value` if it is one of `choices`, else a ValueError naming the argument."""
-    if value not in choices:
-        wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-        raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
-    return value
-
-
-def check_flag(value: bool, name: str) -> bool:
-    """`value` if it is True or False, else a TypeError naming the argument."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: wanted True or False, got {value!r}")
-    return bool(value)
-
-
-def check_max_memory(max_memory: int | None) -> int:
-    """`max_memory` in bytes as the operators take it: 0 stands for the default."""
-    real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
-    if max_memory is not None and not real:
-        raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
-    return 0 if max_memory is None else int(max_memory)
+def check_rows(layers: Sequence[Tensor], name: str, least: int, purpose: str) -> None:
+    """Raise a ValueError if a layer has fewer than ``least`` rows, which ``purpose`` needs."""
+    for i, layer in enumerate(layers):
+        if len(layer) < least:
+            raise ValueError(
+                f"{name}[{i}]: wanted at least {least} rows for {purpose}, got {len(layer)}"
+            )
 
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
-    """Views of some rows at a time: what is made of one is small beside any layer."""
+    """Split a layer into views of some rows each.
+
+    A temporary copy of one block is small compared with a layer.
+    """
     entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
     return layer.split(max(1, entries // layer.shape[1]))
 
 
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
-    """A ValueError naming the first layer that holds NaN or infinity, and how many."""
+    """Raise a ValueError that names the first layer with NaN or infinite entries."""
     finite_of_layers = [_finite_entries(layer) for layer in layers]
     # One synchronisation with a device, not one a layer.
     counts = torch.stack(finite_of_layers).tolist() if layers else []
@@ -184,7 +155,10 @@ def check_finite(layers: Sequence[Tensor], name: str) -> None:
 
 
 def check_finite_count(finite: Tensor, total: int, name: str) -> None:
-    """A ValueError unless ``finite`` is ``total``; where torch traces, a RuntimeError later."""
+    """Raise a ValueError unless the number ``finite`` of finite entries is ``total``.
+
+    Where torch traces the program, a RuntimeError is raised when the compiled code runs.
+    """
     if torch.compiler.is_compiling():
         torch._assert_async(finite == total, f"{name}: wanted finite values, got NaN or infinite")
     elif finite < total:

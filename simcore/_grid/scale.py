@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcore._devices import memory_bound
+from simcore._grid.memory import memory_bound
 
 # Of the differences within a column: sums of squares of products of two such layers are in range.
 SQUARED_TWICE = (1e-60, 1e60)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from simcore import _C
+import simcore._C as _C
 
 
 class _Bar:

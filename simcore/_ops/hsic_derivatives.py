@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._devices import memory_bound
-from simcore._hsic_gradients import Blocks, LinearHsic, fitting_blocks
-from simcore._one_operator import has_tangent, is_followed, one_operator
-from simcore._ops import hsic_terms
+from simcore._grid.memory import memory_bound
+from simcore._grid.one_operator import has_tangent, is_followed, one_operator
+from simcore._ops.hsic import hsic_terms
+from simcore._ops.hsic_gradients import Blocks, LinearHsic, fitting_blocks
 
 Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # its place among the options of hsic_terms

@@ -1,8 +1,8 @@
-"""The spectral operators on a CUDA device, in batches of torch's own matrix products.
+"""The spectral operators in batches of torch's own matrix products; CUDA devices use them.
 
-Nothing here is particular to a device: the tests run these functions on CPU tensors against the
-CPU's operators. What belongs to one layer is computed once a layer. Pairs are many: layers of one
-width lie in one tensor, and a batch of pairs costs the same few calls however many they are.
+The functions run on any device: the tests compare them on CPU tensors with the CPU's operators.
+What belongs to one layer is computed once a layer. Pairs are many: layers of one width lie in one
+tensor, and a batch of pairs costs the same few calls however many they are.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._devices import memory_bound
-from simcore._inputs import check_finite
-from simcore._polar import nuclear_norms_of
+from simcore._grid.inputs import check_finite
+from simcore._grid.memory import memory_bound
+from simcore._ops.polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes beside two matrices, and some to spare
@@ -332,7 +332,7 @@ def pwcca(
     return grid
 
 
-# Registered in simcore/_ops.py.
+# Registered for CUDA in simcore/_ops/spectral.py.
 OPERATORS: dict[str, Callable[..., object]] = {
     "principal_components": _in_full_float32(principal_components),
     "nuclear_norms": _in_full_float32(nuclear_norms),

@@ -1,0 +1,223 @@
+"""The two sides of a grid as the operators of the CCA family take them: bases, or layers and bases.
+
+Bases take memory of their own, so that every function here also tells how many bytes they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simcore._grid.basis import Basis, Truncation, per_layer_truncation
+from simcore._grid.finish import warn_caller
+from simcore._grid.inputs import Array
+from simcore._grid.scale import in_range
+from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
+from simcore.basis import decompose
+
+ALL_ONE_ROUNDING = 1e-5  # what float32 may leave of a mean of ones
+
+
+@dataclass(frozen=True)
+class DecomposedSides:
+    """Bases of both sides; ``y`` is empty where X is compared with itself.
+
+    ``workspace`` is the number of bytes that the bases leave.
+    """
+
+    sides: Sides
+    x: list[Basis]
+    y: list[Basis]
+    workspace: int
+
+    def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the vectors of both sides' bases, as the operators take them."""
+        return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
+
+    def weighted_components(self) -> list[Tensor]:
+        """Return ``diag(s) V'`` of the layers of X, over the largest s; zeros without variance."""
+        return [_weighted_components(basis) for basis in self.x]
+
+    def smaller(self) -> Tensor:
+        """Return ``c = min(k_x, k_y)`` of every pair, ``[Lx, Ly]`` float64."""
+        return torch.minimum(_kept(self.x)[:, None], _kept(self.y or self.x)[None, :])
+
+    def finish(self, grid: Tensor, function: str) -> Array:
+        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
+        x, y = _kept(self.x), _kept(self.y or self.x)
+        return self.sides.finish(grid.clamp(max=1.0), function, x == 0, y == 0)
+
+
+@dataclass(frozen=True)
+class ExplainedSides:
+    """Layers, and the bases that explain them: bases of Y, or of X itself.
+
+    ``vectors`` are those of the bases, as the operators take them; ``workspace`` is the number of
+    bytes that scaled layers and bases leave.
+    """
+
+    sides: Sides
+    layers: list[Tensor]
+    explaining: list[Basis]
+    vectors: list[Tensor]
+    workspace: int
+
+    def finish(self, grid: Tensor, function: str) -> Array:
+        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
+        constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])
+        empty = _kept(self.explaining) == 0
+        return self.sides.finish(grid.clamp(max=1.0), function, constant, empty)
+
+
+def decomposed_sides(
+    function: str,
+    x: LayersOrBases,
+    y: LayersOrBases | None,
+    *,
+    truncation: Truncation = None,
+    standardize: bool = False,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> DecomposedSides:
+    """Decompose both sides; a sequence of counts goes over the layers of X, then of Y.
+
+    Warns
+    -----
+    UserWarning
+        A layer has as many independent columns as n allows: ``function`` gives 1 for all its pairs.
+    """
+    sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
+    count, left = len(sides.x), sides.bound
+    cuts = per_layer_truncation(truncation, count + len(sides.y))
+    both: list[list[Basis]] = []
+    for side, cuts_of_side in ((sides.x, cuts[:count]), (sides.y, cuts[count:])):
+        made, left = decompose(side, cuts_of_side, left, standardize=standardize, progress=progress)
+        both.append(made)
+    _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
+    return DecomposedSides(sides, both[0], both[1], left)
+
+
+def explained_sides(
+    function: str,
+    x: LayersOrBases,
+    y: LayersOrBases | None,
+    *,
+    max_memory: int | None,
+    progress: bool,
+    columns: bool = False,
+) -> ExplainedSides:
+    """Return the layers of X (of its bases where X holds bases) and bases of Y, or of X.
+
+    ``columns`` as in `in_range`: whether the measure does not feel the scale of a single neuron.
+
+    Warns
+    -----
+    UserWarning
+        A layer of Y has as many independent columns as n allows.
+    """
+    sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
+    other = sides.x if sides.same else sides.y
+    bases, left = decompose(other, [None] * len(other), sides.bound, progress=progress)
+    if sides.x.bases is None:
+        scaled = in_range(sides.x.layers, columns=columns)
+        layers, new = scaled.layers, scaled.nbytes
+    else:
+        layers = [_layer(basis) for basis in sides.x.bases]
+        new = sum(layer.nbytes for layer in layers)
+    _warn_saturated(function, bases, "it explains everything")
+    vectors = [columns_of(basis) for basis in bases]
+    return ExplainedSides(sides, layers, bases, vectors, max(left - new, 1))
+
+
+def rotated_sides(
+    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
+) -> tuple[Sides, list[Tensor], list[Tensor], int]:
+    """Return layers up to a rotation of their neurons, with at most n columns each.
+
+    A layer wider than n, and a basis, becomes ``vectors diag(s)``, whose cross-products have the
+    same singular values. The last value is the number of bytes that the layers leave.
+    """
+    sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
+    left = sides.bound
+    both: list[list[Tensor]] = []
+    for side in (sides.x, sides.y):
+        rotated, left = _rotated(side, left, progress)
+        both.append(rotated)
+    return sides, both[0], both[1], left
+
+
+def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], int]:
+    if side.bases is not None:
+        rotated = [_scores(basis) for basis in side.bases]
+        return rotated, max(left - sum(scores.nbytes for scores in rotated), 1)
+    scaled = in_range(side.layers)
+    left, rotated = max(left - scaled.nbytes, 1), []
+    for layer in scaled.layers:
+        if layer.shape[1] <= layer.shape[0]:
+            rotated.append(layer)
+            continue
+        (basis,), _ = decompose(Side(side.name, [layer]), [None], left, progress=progress)
+        rotated.append(_scores(basis))
+        left = max(left - rotated[-1].nbytes, 1)
+    return rotated, left
+
+
+def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
+    """Warn once of the pairs that share two dimensions or more because n is small."""
+    n = decomposed.sides.n
+    together = _kept(decomposed.x)[:, None] + _kept(decomposed.y or decomposed.x)[None, :]
+    tied = (together > n) & (grid < 1 - ALL_ONE_ROUNDING)  # where all are 1, weights do not matter
+    if decomposed.y:
+        of = f"{tied.numel()} pairs (X[i], Y[j])"
+    else:
+        tied = (tied | tied.T).triu(1)
+        of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
+    if bool(tied.any()):
+        warn_caller(
+            f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
+            "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "
+            f"at least {int(together[tied].max()) + 1} rows"
+        )
+
+
+def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> None:
+    """Warn of a basis that spans all n - 1 dimensions: it holds every other layer.
+
+    Of two rows every layer has one dimension, which no truncation could change: no warning.
+    """
+    n = len(bases[0].vectors)
+    if n > 2 and any(basis.kept >= n - 1 for basis in bases):
+        warn_caller(
+            f"{function}: a layer of n = {n} rows has n - 1 independent columns, so that "
+            f"{consequence}; truncate, or take more rows than columns"
+        )
+
+
+def _kept(bases: Sequence[Basis]) -> Tensor:
+    """Return the number of components of every layer, float64."""
+    kept = [basis.kept for basis in bases]
+    return torch.tensor(kept, dtype=torch.float64, device=bases[0].vectors.device)
+
+
+def _layer(basis: Basis) -> Tensor:
+    """Return ``vectors diag(s) components`` over the largest s."""
+    if not basis.kept:
+        return basis.vectors @ basis.components  # zeros, as wide as the layer
+    return _scores(basis) @ basis.components
+
+
+def _scores(basis: Basis) -> Tensor:
+    """Return ``vectors diag(s)`` over the largest s: no measure here feels the layer's scale."""
+    if not basis.kept:
+        return columns_of(basis)
+    return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
+
+
+def _weighted_components(basis: Basis) -> Tensor:
+    if not basis.kept:
+        return basis.components.new_zeros(1, basis.components.shape[1])
+    s = basis.singular_values / basis.spectrum[0]
+    return s.to(basis.components.dtype)[:, None] * basis.components

@@ -1,0 +1,204 @@
+"""`Basis`, which may stand in for a layer wherever the CCA family takes one, and its truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simcore._grid.finish import warn_caller
+from simcore._grid.one_operator import one_operator, tensor_record
+
+Truncation = float | int | Sequence[int] | None
+
+
+def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
+    kept = torch.library.get_ctx().new_dynamic_size()
+    torch._check(kept <= basis.spectrum.shape[0])
+    vectors, components = basis.vectors, basis.components
+    return [
+        vectors.new_empty((vectors.shape[0], kept)),
+        components.new_empty((kept, components.shape[1])),
+        torch.empty_like(basis.spectrum),
+    ]
+
+
+def _as_basis(outputs: list[Tensor], *_: Any, **__: Any) -> Basis:
+    vectors, components, spectrum = outputs
+    return Basis(vectors, components, spectrum)
+
+
+@tensor_record
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The leading principal components of a layer: ``Xc ~ vectors @ diag(s) @ components``.
+
+    ``s`` is ``singular_values * 2**exponent``.
+
+    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and
+    `procrustes_grid` need of a layer.
+    A list of bases may stand wherever they take layers, so that a sweep computes and saves each
+    layer's basis once; see `bases`.
+
+    Attributes
+    ----------
+    vectors : Tensor ``[n, k]``
+        Orthonormal left singular vectors of the centred layer; float64 for float64 layers, else
+        float32.
+    components : Tensor ``[k, p]``
+        Right singular vectors, one a row.
+    spectrum : Tensor ``[rank]``, float64
+        All singular values down to the numerical rank, over ``2**exponent``, descending; the first
+        k belong to ``vectors``.
+    exponent : int
+        0, unless float64 could not hold the singular values of the layer, or not all their digits:
+        where the largest difference in a column is not between 2^-900 and 2^960.
+
+    Notes
+    -----
+    The numerical rank counts singular values above ``eps * max(n, p)`` times the largest, numpy's
+    rule for matrices; ``eps`` is float64's for float64 layers and float32's for all others.
+    """
+
+    vectors: Tensor
+    components: Tensor
+    spectrum: Tensor
+    exponent: int = 0
+
+    @property
+    def kept(self) -> int:
+        """k, the number of components."""
+        return self.vectors.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """The numerical rank of the centred layer."""
+        return len(self.spectrum)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its tensors."""
+        return self.vectors.nbytes + self.components.nbytes + self.spectrum.nbytes
+
+    @property
+    def singular_values(self) -> Tensor:
+        """``[k]`` float64: those of the kept components, over ``2**exponent``."""
+        return self.spectrum[: self.kept]
+
+    @one_operator(_empty_truncated, _as_basis, name="truncated_basis")
+    def truncate(self, truncation: float | int | None) -> Basis:
+        """The leading components of this basis.
+
+        Parameters
+        ----------
+        truncation : float, int or None
+            A float is a share of the variance: the fewest components whose squared singular values
+            sum to at least that share of the spectrum's. An int is the number itself. Never more
+            components than there are.
+
+        Raises
+        ------
+        ValueError
+            A share outside (0, 1] or a count below 1.
+
+        Warns
+        -----
+        UserWarning
+            This basis was truncated before, and to fewer components.
+
+        References
+        ----------
+        Raghu et al. 2017; Wu et al. 2020, appendix A.3.
+        """
+        (cut,) = per_layer_truncation(truncation, 1)
+        wanted = _components_to_keep(self.spectrum, cut)
+        if cut is not None and wanted > self.kept:
+            warn_caller(
+                f"truncation: {cut} is {wanted} components, of which this basis keeps {self.kept}"
+            )
+        k = min(wanted, self.kept)
+        if k == self.kept:
+            return self
+        # Copies: a view would keep all columns in memory.
+        vectors, components = self.vectors[:, :k].contiguous(), self.components[:k].clone()
+        return replace(self, vectors=vectors, components=components)
+
+    def permute(self, rows: Tensor) -> Basis:
+        """The basis of the same layer with its n rows (examples) in another order."""
+        return replace(self, vectors=self.vectors[rows])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its tensors by name, for safetensors or `torch.save`; the exponent if it is not 0."""
+        state = {
+            "vectors": self.vectors,
+            "components": self.components,
+            "spectrum": self.spectrum,
+        }
+        return {**state, "exponent": torch.tensor(self.exponent)} if self.exponent else state
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> Basis:
+        """The inverse of `state_dict`.
+
+        Raises
+        ------
+        TypeError
+            What is no tensor.
+        ValueError
+            A name is missing or unknown, or the shapes do not fit together.
+        """
+        wanted = {"vectors", "components", "spectrum"}
+        if set(state) - {"exponent"} != wanted:
+            raise ValueError(f"state: wanted {sorted(wanted)}, got {sorted(state)}")
+        for name, tensor in state.items():
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"state[{name!r}]: wanted a tensor, got {type(tensor).__name__}")
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        k = shapes["vectors"][-1]
+        if shapes["components"][0] != k or shapes["spectrum"][0] < k:
+            raise ValueError(f"state: wanted k components and at least k values, got {shapes}")
+        exponent = state.get("exponent", torch.tensor(0))
+        if exponent.numel() != 1:
+            raise ValueError(
+                f"state['exponent']: wanted one number, got shape {shapes['exponent']}"
+            )
+        return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
+
+
+def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
+    if truncation is None:
+        return len(spectrum)
+    if isinstance(truncation, Integral):
+        return min(int(truncation), len(spectrum))
+    if truncation == 1 or not len(spectrum):  # the last sums may be equal by rounding
+        return len(spectrum)
+    shares = (spectrum / spectrum[0]).square().cumsum(0)
+    return int((shares < float(truncation) * shares[-1]).sum()) + 1
+
+
+def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
+    """`truncation` checked, one value a layer."""
+    if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:
+        truncation = truncation.tolist()
+    if isinstance(truncation, str):
+        raise ValueError(f"truncation: wanted a share, a count or counts, got {truncation!r}")
+    listed = isinstance(truncation, Sequence)
+    values: list[float | int | None] = (
+        [*truncation] if isinstance(truncation, Sequence) else [truncation] * count
+    )
+    if len(values) != count:
+        raise ValueError(f"truncation: wanted one count for each of {count} layers, got {values}")
+    for value in values:
+        number = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+        share = isinstance(value, Real) and not isinstance(value, Integral) and 0 < value <= 1
+        if not (number or (not listed and (share or value is None))):
+            raise ValueError(
+                "truncation: wanted a share in (0, 1], a count of at least 1, or one count per "
+                f"layer, got {truncation!r}"
+            )
+    return values

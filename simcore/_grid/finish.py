@@ -1,0 +1,53 @@
+"""The end of every grid: its warnings, and the array that the caller gets back."""
+
+import sys
+import warnings
+
+import torch
+from torch import Tensor
+
+from simcore._grid.inputs import Array
+
+
+def warn_caller(message: str) -> None:
+    """Raise a UserWarning at the line that called simcore, however deep inside it this is.
+
+    Frames of torch may lie between the two, and frames of code that torch.compile wrote, which
+    belongs to no module.
+    """
+    level, frame = 1, sys._getframe()
+    inside = ("simcore", "torch", "")
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def warn_undefined(
+    function: str, undefined_x: Tensor, undefined_y: Tensor | None, why: str = "no variance"
+) -> None:
+    """Warn once, naming all layers whose row or column of the grid is ``nan``.
+
+    Parameters
+    ----------
+    function : str
+        The name of the grid's function.
+    undefined_x, undefined_y : Tensor ``[Lx]``, ``[Ly]``, bool
+        Which layers have no value; ``undefined_y=None`` if the layers of Y are those of X.
+    why : str
+        What these layers lack.
+    """
+    layers = [f"X[{i}]" for i in undefined_x.nonzero().flatten().tolist()]
+    if undefined_y is not None:
+        layers += [f"Y[{i}]" for i in undefined_y.nonzero().flatten().tolist()]
+    if layers:
+        warn_caller(f"{function}: nan for {', '.join(layers)}: {why}")
+
+
+def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:
+    """Return the grid with ``nan`` in the rows and columns of undefined layers."""
+    return torch.where(undefined_x[:, None] | undefined_y[None, :], float("nan"), grid)
+
+
+def as_given(result: Tensor, from_numpy: bool) -> Array:
+    """Return the result as a numpy array if all arrays that came in were numpy's."""
+    return result.numpy() if from_numpy else result

@@ -1,0 +1,40 @@
+"""The memory that is free on a device, and what `max_memory` means there."""
+
+import torch
+from torch import Tensor
+
+import simcore._C as _C
+
+DEFAULT_SHARE = 4  # of the free memory; csrc/cpu/memory.cpp for the CPU
+
+
+def free_memory(device: str | torch.device = "cpu") -> int:
+    """Return the bytes that a computation on ``device`` could take now.
+
+    A quarter of them is the default of every ``max_memory``. On the CPU the number is the smallest
+    of the memory that the machine has available (``MemAvailable`` of /proc/meminfo) and the memory
+    that each control group of the process (a container, a batch job, a service) has left up to its
+    limit. Page cache that the kernel could take back counts as left. On a CUDA device the number is
+    the free memory that the driver reports.
+
+    Parameters
+    ----------
+    device : str or torch.device
+
+    Examples
+    --------
+    >>> from simcore import free_memory
+    >>> free_memory() > 0
+    True
+    """
+    if torch.device(device).type != "cuda":
+        free: int = _C.free_memory()
+        return free
+    return torch.cuda.mem_get_info(device)[0]
+
+
+def memory_bound(max_memory: int, layer: Tensor) -> int:
+    """Resolve ``max_memory``: 0 means a quarter of the free memory of the layer's device."""
+    if max_memory > 0 or layer.device.type != "cuda":
+        return _C.memory_bound(max_memory)
+    return free_memory(layer.device) // DEFAULT_SHARE

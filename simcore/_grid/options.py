@@ -1,0 +1,45 @@
+"""Checks of options, worded once: errors name the argument, the wanted and the given value."""
+
+from numbers import Integral, Real
+
+import numpy as np
+
+
+def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``, else raise a ValueError naming the argument."""
+    if value not in choices:
+        wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+    return value
+
+
+def check_flag(value: bool, name: str) -> bool:
+    """Return ``value`` if it is True or False, else raise a TypeError naming the argument."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: wanted True or False, got {value!r}")
+    return bool(value)
+
+
+def check_count(value: object, name: str, least: int = 1) -> int:
+    """Return ``value`` as an int.
+
+    Raises
+    ------
+    TypeError
+        ``value`` is no integer.
+    ValueError
+        ``value`` is below ``least``.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}: wanted an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: wanted at least {least}, got {value}")
+    return int(value)
+
+
+def check_max_memory(max_memory: int | None) -> int:
+    """Return ``max_memory`` in bytes as the operators take it: 0 stands for the default."""
+    real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
+    if max_memory is not None and not real:
+        raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
+    return 0 if max_memory is None else int(max_memory)

@@ -1,0 +1,196 @@
+"""Both arguments of a grid, read once: what they hold, their names, their n and their device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from simcore._grid.basis import Basis
+from simcore._grid.finish import as_given, masked, warn_undefined
+from simcore._grid.inputs import (
+    Array,
+    Layers,
+    as_layers,
+    check_alike,
+    check_device,
+    check_finite,
+    check_rows,
+)
+from simcore._grid.memory import memory_bound
+from simcore._grid.options import check_max_memory
+
+LayersOrBases: TypeAlias = Layers | Sequence[Basis]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One argument of a grid.
+
+    Attributes
+    ----------
+    name : str
+        What the caller calls it.
+    layers : list of Tensor ``[n, p_i]``
+        The layers in the caller's memory; of bases their vectors. No layers: the grid compares the
+        other side with itself.
+    bases : list of Basis, or None
+        The argument itself where it holds bases.
+    from_numpy : bool
+        Whether all layers came as numpy arrays.
+    """
+
+    name: str
+    layers: list[Tensor]
+    bases: list[Basis] | None = None
+    from_numpy: bool = True
+
+    def __len__(self) -> int:
+        """Return the number of layers."""
+        return len(self.layers)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None.
+
+    ``max_memory`` is what the operators take: 0 stands for the default.
+    """
+
+    x: Side
+    y: Side
+    max_memory: int = 0
+
+    @property
+    def n(self) -> int:
+        """Rows of every layer."""
+        return len(self.x.layers[0])
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all layers."""
+        return self.x.layers[0].device
+
+    @property
+    def same(self) -> bool:
+        """Whether X is compared with itself."""
+        return not self.y.layers
+
+    @property
+    def from_numpy(self) -> bool:
+        """Whether all layers came as numpy arrays."""
+        return self.x.from_numpy and self.y.from_numpy
+
+    @property
+    def bound(self) -> int:
+        """``max_memory`` in bytes, the default resolved."""
+        return memory_bound(self.max_memory, self.x.layers[0])
+
+    def finish(
+        self,
+        grid: Tensor,
+        function: str,
+        undefined_x: Tensor,
+        undefined_y: Tensor,
+        why: str = "no variance",
+    ) -> Array:
+        """Warn of undefined layers and set them to ``nan``; numpy if all layers came as numpy."""
+        warn_undefined(function, undefined_x, None if self.same else undefined_y, why)
+        return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
+
+
+def columns_of(basis: Basis) -> Tensor:
+    """Return the vectors, or one column of zeros: the operators take no layer without columns."""
+    return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
+
+
+def _bases_among(layers: object, name: str) -> list[Basis] | None:
+    """Return the layers if they are bases and None if none is; a TypeError if only some are."""
+    if not isinstance(layers, Sequence):
+        return None
+    found = [layer for layer in layers if isinstance(layer, Basis)]
+    if found and len(found) < len(layers):
+        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, Basis))
+        raise TypeError(
+            f"{name}[{i}]: wanted a Basis as others are, got {type(layers[i]).__name__}"
+        )
+    return found or None
+
+
+def _read(layers: LayersOrBases, name: str, with_bases: bool) -> Side:
+    bases = _bases_among(layers, name) if with_bases else None
+    if bases is None:
+        tensors, from_numpy = as_layers(cast(Layers, layers), name)
+        return Side(name, tensors, None, from_numpy)
+    return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
+
+
+def read_side(layers: Layers, name: str, purpose: str, least_rows: int = 2) -> Side:
+    """Read the one argument of a function that compares nothing; layers may differ in n.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_layers`; a device without kernels; fewer than ``least_rows`` rows; NaN or infinity.
+    """
+    side = _read(layers, name, with_bases=False)
+    check_device(side.layers[0], f"{name}[0]")
+    check_rows(side.layers, name, least_rows, purpose)
+    check_finite(side.layers, name)
+    return side
+
+
+def read_sides(
+    x: LayersOrBases,
+    y: LayersOrBases | None,
+    purpose: str,
+    *,
+    least_rows: int = 2,
+    max_memory: int | None = None,
+    differentiable: bool = False,
+    with_bases: bool = False,
+    names: tuple[str, str] = ("X", "Y"),
+) -> Sides:
+    """Read both arguments of a grid; ``y=None`` gives an empty side.
+
+    Parameters
+    ----------
+    x, y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Or bases, if ``with_bases``.
+    purpose : str
+        What needs ``least_rows`` rows, for the message.
+    max_memory : int, optional
+        The option of the grid; default a quarter of the free memory.
+    differentiable : bool
+        The layers keep their graph of derivatives.
+    with_bases : bool
+        Bases may stand in for layers. Layers are checked for NaN and infinity here, because no
+        operator sees them before they are decomposed; other grids leave that to their operators.
+    names : pair of str
+        What the caller calls the two arguments.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_layers`; only some bases; layers of different n or on different devices; a device
+        without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no positive number.
+    """
+    side_x = _read(x, names[0], with_bases)
+    side_y = Side(names[1], []) if y is None else _read(y, names[1], with_bases)
+    first = side_x.layers[0]
+    for side in (side_x, side_y):
+        check_alike(side.layers, side.name, first, f"{names[0]}[0]")
+    check_device(first, f"{names[0]}[0]")
+    check_rows(side_x.layers, names[0], least_rows, purpose)
+    for side in (side_x, side_y):
+        if with_bases and side.bases is None:
+            check_finite(side.layers, side.name)
+    if not differentiable:
+        side_x, side_y = (
+            replace(side, layers=[layer.detach() for layer in side.layers])
+            for side in (side_x, side_y)
+        )
+    return Sides(side_x, side_y, check_max_memory(max_memory))

@@ -1,0 +1,14 @@
+"""The operators of csrc/torch/schema.cpp by family: names, shapes of results and derivatives.
+
+A family has the same name in csrc/torch, csrc/cpu, csrc/cuda and csrc/core. Importing this package
+loads the extension and registers everything that torch has to know of its operators.
+"""
+
+import simcore._C  # noqa: F401 - loading it registers the operators
+from simcore._ops import attention as attention
+from simcore._ops import coupling as coupling
+from simcore._ops import hsic as hsic
+from simcore._ops import hsic_derivatives as hsic_derivatives
+from simcore._ops import neurons as neurons
+from simcore._ops import rsa as rsa
+from simcore._ops import spectral as spectral

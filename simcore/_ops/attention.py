@@ -1,0 +1,21 @@
+"""Similarity of attention heads: names and shapes of results."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+attention_similarity = torch.ops.simcore.attention_similarity
+
+
+@torch.library.register_fake("simcore::attention_similarity")
+def _fake_attention_similarity(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    sentences: int,
+    measure: str,
+    causal: bool,
+    max_memory: int,
+) -> Tensor:
+    shape = (len(x) // sentences, len(y or x) // sentences)
+    return x[0].new_empty(shape, dtype=torch.float64)

@@ -1,0 +1,49 @@
+"""HSIC of linear and RBF kernels, and sums over Gram matrices: names, shapes of results."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+hsic_terms = torch.ops.simcore.hsic_terms
+permuted_gram_products = torch.ops.simcore.permuted_gram_products
+gram_power_sums = torch.ops.simcore.gram_power_sums
+median_squared_distances = torch.ops.simcore.median_squared_distances
+
+
+@torch.library.register_fake("simcore::hsic_terms")
+def _fake_hsic_terms(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    kernel: str,
+    estimator: str,
+    bandwidth: float,
+    method: str,
+    max_memory: int,
+    precision: str = "highest",
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = len(x), len(y) or len(x)
+    shapes = ((rows, columns), (rows,), (columns,))
+    xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+    return xy, xx, yy
+
+
+@torch.library.register_fake("simcore::permuted_gram_products")
+def _fake_permuted_gram_products(
+    x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    return x.new_empty((rows.shape[0], x.shape[2], y.shape[2]), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::gram_power_sums")
+def _fake_gram_power_sums(
+    x: Sequence[Tensor], y: Sequence[Tensor], estimator: str, max_memory: int
+) -> tuple[Tensor, ...]:
+    rows, columns, layers = len(x), len(y) or len(x), len(x) + len(y)
+    shapes = ((rows, columns), (rows,), (columns,), (layers, x[0].shape[0]), (layers,), (layers,))
+    return tuple(x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+
+
+@torch.library.register_fake("simcore::median_squared_distances")
+def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+    return x[0].new_empty((len(x) + len(y),), dtype=torch.float64)

@@ -1,0 +1,27 @@
+"""Correlations of single neurons: names and shapes of results."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+best_partners = torch.ops.simcore.best_partners
+multiple_correlations = torch.ops.simcore.multiple_correlations
+
+
+@torch.library.register_fake("simcore::best_partners")
+def _fake_best_partners(
+    x: Sequence[Tensor], y: Sequence[Tensor], keep: bool, max_memory: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    columns = len(y) or len(x)
+    shape = (sum(layer.shape[1] for layer in x) if keep else 0, columns)
+    grid = x[0].new_empty((len(x), columns), dtype=torch.float64)
+    best = x[0].new_empty(shape, dtype=torch.float64)
+    return grid, best, x[0].new_empty(shape, dtype=torch.int64)
+
+
+@torch.library.register_fake("simcore::multiple_correlations")
+def _fake_multiple_correlations(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> Tensor:
+    return x[0].new_empty((len(x), len(y)), dtype=torch.float64)

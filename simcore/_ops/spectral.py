@@ -1,0 +1,60 @@
+"""Decompositions of layers and of their cross-products: names, shapes of results, CUDA.
+
+On the CPU these operators are C++ (csrc/torch); on a CUDA device they are batches of torch's own
+products (`simcore._ops.spectral_batched`).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from simcore._ops.spectral_batched import OPERATORS
+
+principal_components = torch.ops.simcore.principal_components
+nuclear_norms = torch.ops.simcore.nuclear_norms
+pwcca = torch.ops.simcore.pwcca
+small_svd = torch.ops.simcore.small_svd
+
+
+@torch.library.register_fake("simcore::principal_components")
+def _fake_principal_components(
+    x: Sequence[Tensor], standardize: bool
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    u, s, vt = [], [], []
+    for layer in x:
+        n, p = layer.shape
+        dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
+        u.append(layer.new_empty((n, min(n, p)), dtype=dtype))
+        s.append(layer.new_empty((min(n, p),), dtype=torch.float64))
+        vt.append(layer.new_empty((min(n, p), p), dtype=dtype))
+    return u, s, vt
+
+
+@torch.library.register_fake("simcore::nuclear_norms")
+def _fake_nuclear_norms(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = len(x), len(y) or len(x)
+    xy, norm_x, norm_y = (
+        x[0].new_empty(shape, dtype=torch.float64)
+        for shape in ((rows, columns), (rows,), (columns,))
+    )
+    return xy, norm_x, norm_y
+
+
+@torch.library.register_fake("simcore::small_svd")
+def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, _, columns = m.shape
+    return torch.empty_like(m), m.new_empty(batch, columns), m.new_empty(batch, columns, columns)
+
+
+@torch.library.register_fake("simcore::pwcca")
+def _fake_pwcca(
+    u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
+) -> Tensor:
+    return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
+
+
+for _name, _function in OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
