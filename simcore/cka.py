@@ -19,7 +19,7 @@ MIN_ROWS = {"biased": 2, "unbiased": 4}
 LEAST_HSIC = 1e-280  # of a layer with itself: below, float64 begins to lose digits
 
 
-class _Options:
+class CkaOptions:
     """The options that all grids of this module share, checked."""
 
     def __init__(
@@ -204,7 +204,7 @@ def hsic_grid(
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
     maximization*, equation 5.
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     with progress_bar("hsic_grid", progress):
         if options.kernel == "linear":
@@ -309,7 +309,7 @@ def cka_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([13, 13]), True)
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
@@ -350,7 +350,7 @@ def plan_cka(
     >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
     'feature'
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     return _C.plan_hsic(

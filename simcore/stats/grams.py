@@ -9,7 +9,7 @@ import simcore._C as _C
 from simcore._grid.inputs import check_finite
 from simcore._grid.scale import in_range
 from simcore._ops.hsic import median_squared_distances
-from simcore.cka import _Options
+from simcore.cka import CkaOptions
 
 BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
 # Layers of an entry lie together in whole registers; more would cost memory, less unaligned loads.
@@ -43,7 +43,7 @@ class CkaMeasure:
             raise TypeError(
                 f"{unknown[0]}: wanted kernel, estimator or bandwidth as options of measure 'cka'"
             )
-        checked = _Options(
+        checked = CkaOptions(
             **{**_CKA_OPTIONS, **options},
             method="auto",
             precision="highest",
