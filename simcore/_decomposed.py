@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class DecomposedSides:
     sides: Sides
     x: list[Basis]
     y: list[Basis]
+    most_x: Tensor  # [Lx] components that a layer could have if n were larger
+    most_y: Tensor
     workspace: int
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
@@ -97,7 +100,9 @@ def decomposed_sides(
         made, left = decompose(side, cuts_of_side, left, standardize=standardize, progress=progress)
         both.append(made)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
-    return DecomposedSides(sides, both[0], both[1], left)
+    most = _most_components(both[0] + both[1], cuts)
+    most_x, most_y = most[:count], most[:count] if sides.same else most[count:]
+    return DecomposedSides(sides, both[0], both[1], most_x, most_y, left)
 
 
 def explained_sides(
@@ -176,10 +181,13 @@ def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
         tied = (tied | tied.T).triu(1)
         of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
     if bool(tied.any()):
+        # More rows may let a layer keep more components: so many that its share of the variance is
+        # reached, or that its rank allows.
+        most = decomposed.most_x[:, None] + decomposed.most_y[None, :]
         warn_caller(
             f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
             "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "
-            f"at least {int(together[tied].max()) + 1} rows"
+            f"at least {int(most[tied].max()) + 1} rows"
         )
 
 
@@ -194,6 +202,16 @@ def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> 
             f"{function}: a layer of n = {n} rows has n - 1 independent columns, so that "
             f"{consequence}; truncate, or take more rows than columns"
         )
+
+
+def _most_components(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> Tensor:
+    """Return the most components that each layer can keep however many rows there are."""
+    widths = [basis.components.shape[1] for basis in bases]
+    most = [
+        min(cut, width) if isinstance(cut, Integral) else width
+        for cut, width in zip(cuts, widths, strict=True)
+    ]
+    return torch.tensor(most, dtype=torch.float64, device=bases[0].vectors.device)
 
 
 def _kept(bases: Sequence[Basis]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -144,11 +145,10 @@ def _decompose(
 ) -> list[Basis]:
     """Decompose a few layers at a time: what a truncation cuts is freed before the next ones."""
     result: list[Basis] = []
-    # On a device, layers of one shape are one batch.
-    step = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
     taken = 0
-    for start in range(0, len(layers), step):
-        chunk = layers[start : start + step]
+    while len(result) < len(layers):
+        start = len(result)
+        chunk = _chunk(layers[start:])
         limits = SQUARED_TWICE if standardize else SINGULAR_VALUES
         scaled = in_range(chunk, limits, columns=standardize)
         needed = taken + scaled.nbytes + sum(_working_bytes(*layer.shape) for layer in chunk)
@@ -175,6 +175,13 @@ def _decompose(
             taken += basis.nbytes
         report((start + len(chunk)) / len(layers))
     return result
+
+
+def _chunk(layers: list[Tensor]) -> list[Tensor]:
+    """Return the first layers that are decomposed together; all of them have one n."""
+    # On a device, layers of one shape are one batch.
+    most = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
+    return list(takewhile(lambda layer: len(layer) == len(layers[0]), layers[:most]))
 
 
 def _working_bytes(n: int, p: int) -> int:

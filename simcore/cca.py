@@ -202,8 +202,9 @@ def pwcca_grid(
     ``k_x + k_y - (n - 1)`` of them, each with a correlation of exactly 1. From two on these
     correlations tie, and the value depends on rounding: turning a basis within its own space moved
     values by 1e-2 and more where n was below 30, in float64 too. The warning says how many pairs
-    are concerned, and from how many rows on none of them shares a dimension for want of rows. With
-    ``Y=None`` the pairs (i, j) and (j, i) are one.
+    are concerned, and from how many rows on none of them shares a dimension for want of rows: of a
+    layer that is truncated to a share of its variance, or not at all, all columns count, because it
+    may keep more components of more rows. With ``Y=None`` the pairs (i, j) and (j, i) are one.
 
     Where all correlations are 1 the value is 1 whatever the weights are, so that such pairs do not
     count: a layer with itself or with one that it contains, and a layer of n - 1 components, which

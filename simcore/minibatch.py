@@ -32,7 +32,8 @@ class MinibatchCKA(nn.Module):
     The state is three float64 buffers and a count, so ``state_dict``, ``load_state_dict`` and moves
     to another device work as for any module. The sums stay float64 under ``.half()``,
     ``.bfloat16()`` and ``.float()``. Batches count equally; a last, smaller batch is welcome from
-    4 rows on.
+    4 rows on. Sums over batches need one scale: unlike `simcore.cka_grid`, float64 layers are not
+    scaled, so that features above 1e77 are refused and features below 1e-80 count as constant.
 
     References
     ----------
@@ -131,11 +132,14 @@ class MinibatchCKA(nn.Module):
     def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
         """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone.
 
-        It is differentiable as `simcore.cka_grid` is; the sums are not.
+        It is differentiable as `simcore.cka_grid` is; the sums are not. A layer without variance
+        has ``nan``, with a warning.
         """
         terms = self._terms(X_batch, Y_batch)
         self._add(terms, 1)
-        return normalise(*terms)
+        self_hsics = (term.detach() for term in terms[1:])
+        defined = defined_layers("MinibatchCKA.forward", *self_hsics, self.symmetric)
+        return normalise(*terms, defined)
 
     def compute(self) -> Tensor:
         """CKA ``[n_layers_x, n_layers_y]``, float64, of everything added so far.

@@ -62,7 +62,9 @@ def rsa_grid(
         rows that all point in one direction are ``nan``: two columns the first of which is always
         larger, or a row times a positive factor. Rows of offsets that differ between columns point
         in nearly one direction: their dissimilarities are known as long as these offsets are below
-        about 4e6 (float32), 500 (float16) or 60 (bfloat16) standard deviations. Not differentiable.
+        about 4e6 (float32), 500 (float16) or 60 (bfloat16) standard deviations. Pass data that was
+        rounded to half precision in that dtype: as float32 it claims digits that it lost. Not
+        differentiable.
 
     Raises
     ------

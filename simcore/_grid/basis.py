@@ -170,6 +170,9 @@ class Basis:
         return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
 
 
+Basis.__module__ = "simcore.basis"  # the public place, which pickles name
+
+
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
     if truncation is None:
         return len(spectrum)

@@ -70,7 +70,8 @@ def one_operator(
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         label = name or function.__name__
         parameters = tuple(inspect.signature(function).parameters)
-        node = _register(label, function, empty)
+        exact = _without_autocast(function)
+        node = _register(label, exact, empty)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,7 +80,7 @@ def one_operator(
                 tensors = list(named_tensors(given))
                 if not (tensors and is_faked(tensors[0][1])):
                     refuse_derivatives(label, tensors)
-                    return function(*args, **kwargs)
+                    return exact(*args, **kwargs)
             held: list[Tensor] = []
             named = zip(parameters, args, strict=False)
             values = ", ".join([_described(v, k, held) for k, v in named])
@@ -90,6 +91,20 @@ def one_operator(
         return call
 
     return decorate
+
+
+def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function with autocast switched off: half-precision products would change values.
+
+    Threads of the CPU's operators have no autocast, so that results would differ between them too.
+    """
+
+    @functools.wraps(function)
+    def exact(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return function(*args, **kwargs)
+
+    return exact
 
 
 def _register(
