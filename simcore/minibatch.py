@@ -137,8 +137,8 @@ class MinibatchCKA(nn.Module):
         """
         terms = self._terms(X_batch, Y_batch)
         self._add(terms, 1)
-        self_hsics = (term.detach() for term in terms[1:])
-        defined = defined_layers("MinibatchCKA.forward", *self_hsics, self.symmetric)
+        xx, yy = terms[1].detach(), terms[2].detach()
+        defined = defined_layers("MinibatchCKA.forward", xx, yy, self.symmetric)
         return normalise(*terms, defined)
 
     def compute(self) -> Tensor:
