@@ -20,7 +20,7 @@ from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._ops.polar import nuclear_norms_of
 
-MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
+MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
 MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
@@ -68,9 +68,8 @@ def _reciprocals(s: Tensor) -> Tensor:
 def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
 
-    As in csrc/torch/principal_components_cpu.cpp, float64 layers get an SVD. Other layers get the
-    eigenvectors of the smaller of x x' and x' x: squaring loses only singular values that are below
-    their numerical rank.
+    As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
+    smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
     """
     parts = [_centred(layer) for layer in layers]
     x = torch.stack([values for values, _ in parts])

@@ -16,7 +16,7 @@ BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-# As in csrc/core/rbf_math.h: from here on the kernel exceeds 0.99 at the median distance.
+# As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
 FLOAT64_BANDWIDTH = 8.0
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
