@@ -33,7 +33,7 @@ class DecomposedSides:
     sides: Sides
     x: list[Basis]
     y: list[Basis]
-    most_x: Tensor  # [Lx] components that a layer could have if n were larger
+    most_x: Tensor  # [Lx] most components that each layer could keep with more rows
     most_y: Tensor
     workspace: int
 
@@ -185,8 +185,8 @@ def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
         tied = (tied | tied.T).triu(1)
         of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
     if bool(tied.any()):
-        # More rows may let a layer keep more components: so many that its share of the variance is
-        # reached, or that its rank allows.
+        # With more rows a layer may keep more components: its rank may be higher, and a share of
+        # its variance may need more.
         most = decomposed.most_x[:, None] + decomposed.most_y[None, :]
         warn_caller(
             f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "

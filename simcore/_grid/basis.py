@@ -170,7 +170,7 @@ class Basis:
         return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
 
 
-Basis.__module__ = "simcore.basis"  # the public place, which pickles name
+Basis.__module__ = "simcore.basis"  # the public module, which pickles refer to
 
 
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:

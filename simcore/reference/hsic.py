@@ -125,8 +125,8 @@ def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: 
     for index, k in enumerate(grams):
         if len(k) < _MINIMUM_N[estimator]:
             raise ValueError(
-                f"layer {index}: wanted n >= {_MINIMUM_N[estimator]} rows for the {estimator} "
-                f"estimator, got {len(k)}"
+                f"layer {index}: wanted n of at least {_MINIMUM_N[estimator]} for the {estimator} "
+                f"estimator, got n = {len(k)}"
             )
     return grams
 
