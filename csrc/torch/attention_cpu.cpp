@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "cpu/attention.h"
+#include "cpu/attention/attention.h"
 #include "torch/attention_checks.h"
 #include "torch/options.h"
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/hsic.h"
+#include "cpu/hsic/hsic.h"
 #include "torch/options.h"
 
 namespace simcore {

@@ -7,9 +7,9 @@
 
 #include <tuple>
 
-#include "cuda/hsic.h"
-#include "torch/cuda_options.h"
+#include "cuda/hsic/hsic.h"
 #include "torch/options.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {

@@ -3,8 +3,8 @@
 #include <pybind11/stl.h>
 #include <torch/version.h>
 
-#include "cpu/isa.h"
-#include "cpu/memory.h"
+#include "cpu/base/memory.h"
+#include "cpu/isa/isa.h"
 #include "torch/module.h"
 #include "torch/options.h"
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/neuron_problem.h"
+#include "core/views/neuron_problem.h"
 
 namespace simcore {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/neurons.h"
+#include "cpu/neurons/neurons.h"
 #include "torch/neuron_checks.h"
 #include "torch/options.h"
 

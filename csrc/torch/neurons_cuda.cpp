@@ -5,10 +5,10 @@
 
 #include <tuple>
 
-#include "cuda/neurons.h"
-#include "torch/cuda_options.h"
+#include "cuda/neurons/neurons.h"
 #include "torch/neuron_checks.h"
 #include "torch/options.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {

@@ -5,8 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
-#include "cpu/grid.h"
-#include "cpu/memory.h"
+#include "cpu/base/memory.h"
+#include "cpu/products/grid.h"
 #include "torch/progress.h"
 
 namespace simcore {

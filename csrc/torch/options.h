@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/attention_math.h"
-#include "cpu/hsic.h"
-#include "cpu/plan.h"
+#include "core/math/attention_math.h"
+#include "cpu/hsic/hsic.h"
+#include "cpu/hsic/plan.h"
 
 namespace simcore {
 

@@ -1,5 +1,5 @@
 // simcore::permuted_gram_products on the CPU: checks and the call into csrc/cpu.
-#include "cpu/permutation.h"
+#include "cpu/hsic/permutation.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/rsa.h"
-#include "cpu/standard_rows.h"
+#include "cpu/rsa/rsa.h"
+#include "cpu/rsa/standard_rows.h"
 #include "torch/options.h"
 
 namespace simcore {

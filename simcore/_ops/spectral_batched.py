@@ -20,7 +20,7 @@ from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._ops.polar import nuclear_norms_of
 
-MOST_JACOBI = 128  # rows and columns that csrc/cuda/jacobi.cu takes
+MOST_JACOBI = 128  # rows and columns that csrc/cuda/spectral/jacobi.cu takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes beside two matrices, and some to spare
 MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are filled up to a multiple: truncation leaves every layer another width
@@ -68,7 +68,7 @@ def _reciprocals(s: Tensor) -> Tensor:
 def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
 
-    As csrc/torch/principal_components_cpu.cpp: eigenvectors of the smaller side's products for
+    As csrc/torch/composed/principal_components.cpp: eigenvectors of the smaller side's products for
     what is float32 or less, whose rank rule cuts what squaring loses; else the SVD itself.
     """
     parts = [_centred(layer) for layer in layers]

@@ -16,7 +16,7 @@ BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
 RESULT_COPIES = 8  # of [draws, Lx, Ly], while it is being normalised
-FLOAT64_BANDWIDTH = 8.0  # as csrc/cpu/plan.h: all entries lie within 1 % of each other from here on
+FLOAT64_BANDWIDTH = 8.0  # as core/math/rbf_math.h: all entries lie within 1 % of each other
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/covariance.h"
-#include "cpu/neurons.h"
+#include "cpu/neurons/neurons.h"
+#include "cpu/spectral/covariance.h"
 #include "naive_neurons.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // hsic_terms against plain double loops (ctest runs this file once per instruction set).
-#include "cpu/hsic.h"
+#include "cpu/hsic/hsic.h"
 
 #include <limits>
 

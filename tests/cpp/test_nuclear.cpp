@@ -1,5 +1,5 @@
 // Nuclear norms: the rational square root, the band reduction, and whole grids against Jacobi.
-#include "cpu/nuclear.h"
+#include "cpu/spectral/nuclear.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/isa.h"
-#include "cpu/spectral.h"
+#include "cpu/isa/isa.h"
+#include "cpu/isa/spectral_table.h"
 
 namespace {
 using namespace simcore::cpu;

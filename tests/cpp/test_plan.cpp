@@ -1,10 +1,10 @@
 // make_plan: the cheaper path, inside the memory that was granted.
-#include "cpu/plan.h"
+#include "cpu/hsic/plan.h"
 
 #include <cmath>
 
 #include "check.h"
-#include "cpu/memory.h"
+#include "cpu/base/memory.h"
 
 using simcore::KernelKind;
 using simcore::cpu::make_plan;

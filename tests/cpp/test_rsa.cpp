@@ -1,5 +1,5 @@
 // Standardised rows, mean ranks and the moments of ranked dissimilarities against plain loops.
-#include "cpu/rsa.h"
+#include "cpu/rsa/rsa.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/ranks.h"
-#include "cpu/standard_rows.h"
+#include "cpu/rsa/ranks.h"
+#include "cpu/rsa/standard_rows.h"
 #include "naive.h"
 
 namespace {

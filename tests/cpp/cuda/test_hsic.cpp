@@ -9,7 +9,7 @@
 //   AddressSanitizer    the width check of column_sums, the check of valid rows in pack_rows, the
 //                       last warps of finish_pairs and finish_selves
 // test_product.cpp has those of the products.
-#include "cuda/hsic.h"
+#include "cuda/hsic/hsic.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 //                       the check of constant neurons, that of the layer's width in seek_best
 //   ThreadSanitizer     the second barrier of the strips
 //   AddressSanitizer    the width check of pack_neurons' stores
-#include "cuda/neurons.h"
+#include "cuda/neurons/neurons.h"
 
 #include <cstdlib>
 #include <cstring>
