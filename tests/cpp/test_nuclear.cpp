@@ -11,6 +11,7 @@
 #include "cpu/isa/spectral_table.h"
 
 namespace {
+using simcore::LayersProblem;
 using namespace simcore::cpu;
 
 using Matrix = std::vector<double>;
@@ -142,7 +143,7 @@ TEST(grids_match_jacobi) {
   const int64_t n = 300;
   const std::vector<int64_t> widths{1, 7, 33, 61};
   std::vector<Matrix> layers;
-  NuclearProblem problem;
+  LayersProblem problem;
   problem.n = n;
   for (int64_t width : widths) layers.push_back(random(n * width, unsigned(width)));
   for (size_t l = 0; l < widths.size(); l++)

@@ -38,8 +38,8 @@
 #include <string>
 
 #include "cpu/attention/weights.h"
+#include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
-#include "cpu/products/grid.h"
 
 namespace simcore::cpu {
 namespace {
@@ -145,7 +145,7 @@ class AttentionPass {
   int64_t plan_capacity() const {
     const int64_t limit = memory_bound(problem_.max_memory);
     int64_t longest = 0;
-    for (const Row& row : rows_) longest = std::max(longest, round_up(row.length, isa_.width));
+    for (const Row& row : rows_) longest = std::max(longest, round_to(row.length, isa_.width));
     const int64_t segments = by_sentence_ ? int64_t(problem_.x[0].size()) : 1;
     const int64_t fixed = rows_end_ * columns() * int64_t(sizeof(double)) * (by_sentence_ ? 2 : 1) +
                           int64_t(heads_.size() * (sizeof(Head) + sizeof(double))) +
@@ -175,17 +175,17 @@ class AttentionPass {
     int64_t begin = 0, end = 0;
     while (chunk.last < int64_t(rows_.size())) {
       Row& row = rows_[chunk.last];
-      if (round_up(end + row.length, isa_.width) > capacity) break;
+      if (round_to(end + row.length, isa_.width) > capacity) break;
       row.offset = end;
       end += row.length;
       chunk.last++;
       if (by_sentence_ && ends_sentence(chunk.last)) {
-        end = round_up(end, isa_.width);
+        end = round_to(end, isa_.width);
         chunk.segments.push_back({begin, end, true});
         begin = end;
       }
     }
-    if (begin < end) chunk.segments.push_back({begin, round_up(end, isa_.width), false});
+    if (begin < end) chunk.segments.push_back({begin, round_to(end, isa_.width), false});
     return chunk;
   }
 

@@ -7,6 +7,7 @@
 // Cost      2 n p_a p_b flops per pair, half for a = b.
 // Numerics  squared and summed in float64 in a fixed order.
 // Twin      simcore/reference/hsic.py:hsic
+#include "cpu/hsic/sums.h"
 #include "cpu/products/column_products.h"
 
 namespace simcore::cpu {
@@ -49,7 +50,7 @@ void remove_diagonals(const Grid<T>& grid, const Runtime& rt, GridSums& sums) {
 }  // namespace
 
 template <typename T>
-GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt) {
+GridSums feature_sums(const Grid<T>& grid, const HsicPlan& plan, const Runtime& rt) {
   const int64_t count = grid.count(), tile = plan.tile_cols;
   GridSums sums{std::vector<double>(count * count), row_norms(grid, rt), {}, {}, {}};
   int64_t total_columns = 0;
@@ -76,7 +77,7 @@ GridSums feature_sums(const Grid<T>& grid, const Plan& plan, const Runtime& rt) 
   return sums;
 }
 
-template GridSums feature_sums<float>(const Grid<float>&, const Plan&, const Runtime&);
-template GridSums feature_sums<double>(const Grid<double>&, const Plan&, const Runtime&);
+template GridSums feature_sums<float>(const Grid<float>&, const HsicPlan&, const Runtime&);
+template GridSums feature_sums<double>(const Grid<double>&, const HsicPlan&, const Runtime&);
 
 }  // namespace simcore::cpu

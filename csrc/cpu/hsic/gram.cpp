@@ -19,10 +19,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
-#include "cpu/products/gram_layout.h"
-#include "cpu/products/grid.h"
+#include "cpu/hsic/gram_tile.h"
+#include "cpu/hsic/sums.h"
+#include "cpu/products/contraction.h"
 
 namespace simcore::cpu {
 namespace {
@@ -33,8 +35,7 @@ constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end togethe
 template <typename T>
 class GramPass {
  public:
-  GramPass(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
-           const Runtime& rt)
+  GramPass(const Grid<T>& grid, const RbfScale* rbf, const HsicPlan& plan, const Runtime& rt)
       : grid_(grid),
         rbf_(rbf),
         plan_(plan),
@@ -55,7 +56,7 @@ class GramPass {
       column_norms_.emplace_back(plan.tile_cols);
     }
     if (rbf != nullptr) row_sums_.resize(grid.count() * grid.n);
-    if (power_sums) {
+    if (plan.power_sums) {
       squares_.resize(grid.count() * grid.n);
       cubes_.resize(grid.count());
     }
@@ -89,7 +90,7 @@ class GramPass {
     std::unique_ptr<Buffer<T>> data;
   };
 
-  int64_t padded_n() const { return round_up(grid_.n, unit_); }
+  int64_t padded_n() const { return round_to(grid_.n, unit_); }
 
   Panels make_panels(int64_t capacity) const {
     Panels panels;
@@ -97,14 +98,14 @@ class GramPass {
     for (const LayerView& layer : grid_.layers) {
       panels.offset.push_back(size);
       size +=
-          round_up(std::min(capacity, grid_.n), kMaxPanels * isa_table<T>().width) * layer.width;
+          round_to(std::min(capacity, grid_.n), kMaxPanels * isa_table<T>().width) * layer.width;
     }
     panels.data = std::make_unique<Buffer<T>>(size);
     return panels;
   }
 
   void pack_block(int64_t i0) {
-    const int64_t units = round_up(std::min(plan_.tile_rows, grid_.n - i0), unit_) / unit_;
+    const int64_t units = round_to(std::min(plan_.tile_rows, grid_.n - i0), unit_) / unit_;
     parallel_tasks(rt_, grid_.count() * units, [&](int64_t task, int) {
       const int64_t l = task / units, begin = task % units * unit_;
       pack(l, i0 + begin, unit_,
@@ -134,7 +135,7 @@ class GramPass {
 
   // The same for columns from row j0 on, which are not in the packed block.
   void compute_beyond(const Tile& tile, int64_t j0) {
-    const int64_t count = round_up(std::min(plan_.tile_cols, grid_.n - j0), unit_);
+    const int64_t count = round_to(std::min(plan_.tile_cols, grid_.n - j0), unit_);
     const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
     const int64_t wanted = (kTasksPerThread * rt_.threads + grid_.count() - 1) / grid_.count();
     const int64_t parts = std::min(blocks, wanted);
@@ -279,7 +280,7 @@ class GramPass {
 
   const Grid<T>& grid_;
   const RbfScale* rbf_;
-  const Plan& plan_;
+  const HsicPlan& plan_;
   const Runtime& rt_;
   const IsaTable<T>& isa_;
   int64_t unit_;         // columns of a group: what one micro-kernel call produces
@@ -299,14 +300,14 @@ class GramPass {
 }  // namespace
 
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, bool power_sums, const Plan& plan,
+GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const HsicPlan& plan,
                    const Runtime& rt) {
-  return GramPass<T>(grid, rbf, power_sums, plan, rt).run();
+  return GramPass<T>(grid, rbf, plan, rt).run();
 }
 
-template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, bool, const Plan&,
+template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, const HsicPlan&,
                                    const Runtime&);
-template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, bool, const Plan&,
+template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, const HsicPlan&,
                                     const Runtime&);
 
 }  // namespace simcore::cpu

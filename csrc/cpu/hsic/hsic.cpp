@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/products/grid.h"
+#include "cpu/hsic/sums.h"
 
 namespace simcore::cpu {
 namespace {
@@ -102,19 +102,19 @@ HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem
 }
 
 template <typename T>
-HsicResult run(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
-  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
+HsicResult run(const HsicProblem& problem, const HsicPlan& plan, const Runtime& rt) {
+  const Grid<T> grid = make_grid<T>(problem, rt);
   if (plan.method == Method::feature)
     return assemble(grid, feature_sums(grid, plan, rt), problem, rt);
   if (problem.kernel == KernelKind::linear)
-    return assemble(grid, gram_sums<T>(grid, nullptr, problem.power_sums, plan, rt), problem, rt);
+    return assemble(grid, gram_sums<T>(grid, nullptr, plan, rt), problem, rt);
   const RbfScale scale = median_bandwidths(grid, problem.bandwidth, rt);
-  return assemble(grid, gram_sums(grid, &scale, false, plan, rt), problem, rt);
+  return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt);
 }
 
 template <typename T>
-std::vector<double> medians(const HsicProblem& problem, const Runtime& rt) {
-  const Grid<T> grid = make_grid<T>(problem.n, problem.x, problem.y, rt);
+std::vector<double> medians(const LayersProblem& problem, const Runtime& rt) {
+  const Grid<T> grid = make_grid<T>(problem, rt);
   std::vector<double> result = median_bandwidths(grid, 1.0, rt).gammas;
   // gamma = 1 / (2 median) of features scaled by 2^-exponent
   for (int64_t l = 0; l < grid.count(); l++)
@@ -124,12 +124,11 @@ std::vector<double> medians(const HsicProblem& problem, const Runtime& rt) {
 
 }  // namespace
 
-std::vector<double> median_squared_distances(const HsicProblem& problem, bool float64,
-                                             const Runtime& rt) {
-  return float64 ? medians<double>(problem, rt) : medians<float>(problem, rt);
+std::vector<double> median_squared_distances(const LayersProblem& problem, const Runtime& rt) {
+  return problem.has_float64() ? medians<double>(problem, rt) : medians<float>(problem, rt);
 }
 
-HsicResult hsic_terms(const HsicProblem& problem, const Plan& plan, const Runtime& rt) {
+HsicResult hsic_terms(const HsicProblem& problem, const HsicPlan& plan, const Runtime& rt) {
   return plan.float64 ? run<double>(problem, plan, rt) : run<float>(problem, plan, rt);
 }
 

@@ -13,7 +13,10 @@
 #include <limits>
 #include <memory>
 
-#include "cpu/products/grid.h"
+#include "core/math/rbf_math.h"
+#include "cpu/base/buffer.h"
+#include "cpu/hsic/sums.h"
+#include "cpu/isa/isa.h"
 
 namespace simcore::cpu {
 namespace {
@@ -35,11 +38,11 @@ class MedianPass {
         layer_(layer),
         rows_(rows),
         unit_(kMaxPanels * isa_.width),
-        panels_(round_up(rows, unit_) * layer.width),
-        norms_(round_up(rows, unit_)),
+        panels_(round_to(rows, unit_) * layer.width),
+        norms_(round_to(rows, unit_)),
         kept_(rows * (rows - 1) / 2 + unit_) {
     std::vector<double> norms(isa_.width);
-    for (int64_t r = 0; r < round_up(rows, unit_); r += isa_.width) {
+    for (int64_t r = 0; r < round_to(rows, unit_); r += isa_.width) {
       isa_.pack_rows(layer, centring, r, std::clamp<int64_t>(rows - r, 0, isa_.width),
                      panels_.data() + r * layer.width, norms.data());
       std::copy(norms.begin(), norms.end(), norms_.begin() + r);

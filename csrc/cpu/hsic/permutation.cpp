@@ -22,8 +22,9 @@
 #include <numeric>
 #include <vector>
 
-#include "cpu/products/gram_layout.h"
-#include "cpu/products/grid.h"
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
+#include "cpu/products/contraction.h"
 
 namespace simcore::cpu {
 namespace {
@@ -41,7 +42,7 @@ class PermutationPass {
         w_(isa_.width),
         panels_x_((g_.count_x + w_ - 1) / w_),
         panels_y_((g_.count_y + w_ - 1) / w_),
-        size_x_(round_up(g_.count_x, isa_.mr)),
+        size_x_(round_to(g_.count_x, isa_.mr)),
         batch_(std::clamp<int64_t>(kBatchPanels / panels_y_, 1, g_.draws)),
         columns_(batch_ * panels_y_ * w_),
         slab_rows_((g_.n + kSlabs - 1) / kSlabs),

@@ -14,7 +14,9 @@
 
 namespace simcore::cpu {
 
-constexpr int kMaxPanels = 3;  // panels side by side in one micro-kernel call
+constexpr int kMaxPanels = 3;      // panels side by side in one micro-kernel call
+constexpr int64_t kMaxUnit = 64;   // >= kMaxPanels * width for every instruction set
+constexpr int64_t kTaskRows = 96;  // rows of a tile per task: their panels stay in L2
 
 // What IsaTable::flaws finds.
 constexpr int kNotFinite = 1, kNegative = 2;

@@ -29,7 +29,7 @@ struct Norms {
 };
 
 template <typename T>
-Norms column_norms(const Grid<T>& grid, const Plan& plan, const Runtime& rt) {
+Norms column_norms(const Grid<T>& grid, const TilePlan& plan, const Runtime& rt) {
   const IsaTable<T>& isa = isa_table<T>();
   Norms norms;
   norms.offset.push_back(0);
@@ -70,7 +70,7 @@ struct Best {
 template <typename T>
 class PartnerSearch {
  public:
-  PartnerSearch(const Grid<T>& grid, const Plan& plan, bool keep, const Runtime& rt)
+  PartnerSearch(const Grid<T>& grid, const TilePlan& plan, bool keep, const Runtime& rt)
       : grid_(grid),
         plan_(plan),
         keep_(keep),
@@ -174,7 +174,7 @@ class PartnerSearch {
   }
 
   const Grid<T>& grid_;
-  const Plan& plan_;
+  const TilePlan& plan_;
   bool keep_;
   Norms norms_;
   int64_t first_, columns_;   // layers of y
@@ -185,7 +185,7 @@ class PartnerSearch {
 };
 
 template <typename T>
-std::vector<double> correlations(const Grid<T>& grid, const Plan& plan, const Runtime& rt) {
+std::vector<double> correlations(const Grid<T>& grid, const TilePlan& plan, const Runtime& rt) {
   const Norms norms = column_norms(grid, plan, rt);
   const int64_t count_y = grid.count() - grid.count_x, tile = plan.tile_cols;
   std::vector<double> result(grid.count_x * count_y);
@@ -234,34 +234,24 @@ std::vector<double> correlations(const Grid<T>& grid, const Plan& plan, const Ru
 
 }  // namespace
 
-Plan neuron_plan(const NeuronProblem& problem, int64_t max_memory, int threads) {
-  PlanRequest request;
-  request.n = problem.n;
-  request.method = Method::feature;
-  request.threads = threads;
-  request.max_memory = max_memory;
-  for (const LayerView& layer : problem.x) request.widths_x.push_back(layer.width);
-  for (const LayerView& layer : problem.y) request.widths_y.push_back(layer.width);
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const LayerView& layer : *side) request.float64 |= layer.dtype == DType::f64;
-  return make_plan(request);
+TilePlan neuron_plan(const LayersProblem& problem, int64_t max_memory, int threads) {
+  return plan_columns(grid_request(problem, max_memory, threads));
 }
 
-Partners best_partners(const NeuronProblem& problem, bool keep, const Plan& plan,
+Partners best_partners(const LayersProblem& problem, bool keep, const TilePlan& plan,
                        const Runtime& rt) {
   if (plan.float64) {
-    const auto grid = make_grid<double>(problem.n, problem.x, problem.y, rt);
+    const auto grid = make_grid<double>(problem, rt);
     return PartnerSearch<double>(grid, plan, keep, rt).run(rt);
   }
-  const auto grid = make_grid<float>(problem.n, problem.x, problem.y, rt);
+  const auto grid = make_grid<float>(problem, rt);
   return PartnerSearch<float>(grid, plan, keep, rt).run(rt);
 }
 
-std::vector<double> multiple_correlations(const NeuronProblem& problem, const Plan& plan,
+std::vector<double> multiple_correlations(const LayersProblem& problem, const TilePlan& plan,
                                           const Runtime& rt) {
-  if (plan.float64)
-    return correlations(make_grid<double>(problem.n, problem.x, problem.y, rt), plan, rt);
-  return correlations(make_grid<float>(problem.n, problem.x, problem.y, rt), plan, rt);
+  if (plan.float64) return correlations(make_grid<double>(problem, rt), plan, rt);
+  return correlations(make_grid<float>(problem, rt), plan, rt);
 }
 
 }  // namespace simcore::cpu

@@ -15,7 +15,9 @@
 #include <memory>
 #include <vector>
 
-#include "cpu/products/gram_layout.h"
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
+#include "cpu/products/column_plan.h"
 #include "cpu/products/grid.h"
 
 namespace simcore::cpu {
@@ -27,7 +29,7 @@ struct ProductBlock {
 template <typename T>
 class ColumnProducts {
  public:
-  ColumnProducts(const Grid<T>& grid, const Plan& plan, const Runtime& rt)
+  ColumnProducts(const Grid<T>& grid, const TilePlan& plan, const Runtime& rt)
       : grid_(grid),
         plan_(plan),
         rt_(rt),
@@ -71,7 +73,7 @@ class ColumnProducts {
   struct Scratch {
     Buffer<T> right;         // [tile columns][depth] in panels
     Buffer<double> product;  // [tile_rows, tile_cols]
-    explicit Scratch(const Plan& plan)
+    explicit Scratch(const TilePlan& plan)
         : right(plan.tile_cols * plan.depth), product(plan.tile_rows * plan.tile_cols) {}
   };
 
@@ -94,8 +96,8 @@ class ColumnProducts {
       isa_.pack_columns(grid_.layers[right.layer], grid_.centring[right.layer], row, depth,
                         right.column, right.columns, scratch.right.data(), depth * w);
       // The micro-kernel takes whole groups of panels.
-      std::fill(scratch.right.data() + round_up(right.columns, w) * depth,
-                scratch.right.data() + round_up(right.columns, unit_) * depth, T(0));
+      std::fill(scratch.right.data() + round_to(right.columns, w) * depth,
+                scratch.right.data() + round_to(right.columns, unit_) * depth, T(0));
       add_product(left.columns, right.columns, row, depth, scratch);
     }
   }
@@ -114,7 +116,7 @@ class ColumnProducts {
   }
 
   const Grid<T>& grid_;
-  const Plan& plan_;
+  const TilePlan& plan_;
   const Runtime& rt_;
   const IsaTable<T>& isa_;
   int64_t unit_;

@@ -14,14 +14,13 @@ std::string layer_name(int64_t index, int64_t count_x) {
 }  // namespace
 
 template <typename T>
-Grid<T> make_grid(int64_t n, const std::vector<LayerView>& x, const std::vector<LayerView>& y,
-                  const Runtime& rt) {
+Grid<T> make_grid(const LayersProblem& problem, const Runtime& rt) {
   Grid<T> grid;
-  grid.n = n;
-  grid.count_x = int64_t(x.size());
-  grid.symmetric = y.empty();
-  grid.layers = x;
-  grid.layers.insert(grid.layers.end(), y.begin(), y.end());
+  grid.n = problem.n;
+  grid.count_x = problem.rows();
+  grid.symmetric = problem.y.empty();
+  grid.layers = problem.x;
+  grid.layers.insert(grid.layers.end(), problem.y.begin(), problem.y.end());
   grid.centring.resize(grid.layers.size());
   parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
     grid.centring[l] = make_centring<T>(grid.layers[l], grid.n);
@@ -36,9 +35,7 @@ Grid<T> make_grid(int64_t n, const std::vector<LayerView>& x, const std::vector<
   return grid;
 }
 
-template Grid<float> make_grid(int64_t, const std::vector<LayerView>&,
-                               const std::vector<LayerView>&, const Runtime&);
-template Grid<double> make_grid(int64_t, const std::vector<LayerView>&,
-                                const std::vector<LayerView>&, const Runtime&);
+template Grid<float> make_grid(const LayersProblem&, const Runtime&);
+template Grid<double> make_grid(const LayersProblem&, const Runtime&);
 
 }  // namespace simcore::cpu

@@ -31,9 +31,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/math/index_math.h"
+#include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
-#include "cpu/products/gram_layout.h"
-#include "cpu/products/grid.h"
+#include "cpu/isa/isa.h"
+#include "cpu/products/contraction.h"
 #include "cpu/rsa/ranks.h"
 #include "cpu/rsa/standard_rows.h"
 
@@ -47,7 +49,7 @@ constexpr double kTie = 16 * std::numeric_limits<double>::epsilon();
 
 class RankPass {
  public:
-  RankPass(const RankProblem& problem, const Runtime& rt)
+  RankPass(const LayersProblem& problem, int64_t max_memory, const Runtime& rt)
       : n_(problem.n),
         pairs_(problem.n * (problem.n - 1) / 2),
         rt_(rt),
@@ -63,7 +65,7 @@ class RankPass {
           "X[0]: wanted at most 65536 rows to rank their dissimilarities, "
           "got " +
           std::to_string(n_));
-    together_ = plan_together(memory_bound(problem.max_memory));
+    together_ = plan_together(memory_bound(max_memory));
   }
 
   RankMoments run() {
@@ -94,7 +96,7 @@ class RankPass {
   int64_t plan_together(int64_t limit) const {
     const int64_t kept = buffer_bytes(4 * count() * pairs_) +
                          8 * (plan_.size() * plan_.size() + 8 * count() + count() * count());
-    const int64_t rows = buffer_bytes(8 * round_up(n_, unit_) * widest()) +
+    const int64_t rows = buffer_bytes(8 * round_to(n_, unit_) * widest()) +
                          standardise_bytes(n_, widest(), rt_.threads);
     const int64_t slot = 3 * buffer_bytes(8 * pairs_) + 16 * n_;
     const int64_t product =
@@ -109,7 +111,7 @@ class RankPass {
   }
 
   void rank(int32_t* ranks) {
-    const Buffer<double> panels(round_up(n_, unit_) * widest());
+    const Buffer<double> panels(round_to(n_, unit_) * widest());
     std::vector<std::unique_ptr<Slot>> slots;
     for (int64_t s = 0; s < together_; s++) slots.push_back(std::make_unique<Slot>(pairs_));
     result_.spread.resize(count());
@@ -120,7 +122,7 @@ class RankPass {
         const LayerView& layer = layers_[first + s];
         // Whole units of rows are multiplied, and products with those beyond n are not used.
         std::fill(panels.data() + n_ / isa_.width * isa_.width * layer.width,
-                  panels.data() + round_up(n_, unit_) * layer.width, 0.0);
+                  panels.data() + round_to(n_, unit_) * layer.width, 0.0);
         slots[s]->rows = standardise_rows(layer, n_, isa_.width, panels.data(), rt_);
         if (slots[s]->rows.nonfinite > 0) refuse(first + s, slots[s]->rows.nonfinite);
         compare(panels.data(), layer.width, *slots[s]);
@@ -237,8 +239,8 @@ class RankPass {
 
 }  // namespace
 
-RankMoments rank_moments(const RankProblem& problem, const Runtime& rt) {
-  return RankPass(problem, rt).run();
+RankMoments rank_moments(const LayersProblem& problem, int64_t max_memory, const Runtime& rt) {
+  return RankPass(problem, max_memory, rt).run();
 }
 
 }  // namespace simcore::cpu

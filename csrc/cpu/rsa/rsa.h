@@ -5,17 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/base/layer.h"
+#include "core/views/layers_problem.h"
 #include "cpu/base/runtime.h"
 
 namespace simcore::cpu {
-
-struct RankProblem {
-  int64_t n = 0;
-  std::vector<LayerView> x;
-  std::vector<LayerView> y;  // empty: x with itself
-  int64_t max_memory = 0;    // bytes beyond the inputs; 0: a quarter of what is free
-};
 
 struct RankMoments {
   std::vector<double> xy;      // [Lx, Ly] covariances of the ranks, which are scaled to [0, 1]
@@ -26,8 +19,9 @@ struct RankMoments {
   std::vector<double> spread, rounding;
 };
 
-// Throws std::invalid_argument if n is too large to count its pairs in 31 bits, or max_memory too
-// small for the ranks of all layers.
-RankMoments rank_moments(const RankProblem& problem, const Runtime& rt);
+// max_memory: bytes beyond the inputs; 0: a quarter of what is free. Throws std::invalid_argument
+// if n is too large to count its pairs in 31 bits, or max_memory too small for the ranks of all
+// layers.
+RankMoments rank_moments(const LayersProblem& problem, int64_t max_memory, const Runtime& rt);
 
 }  // namespace simcore::cpu

@@ -31,7 +31,8 @@
 #include <limits>
 #include <memory>
 
-#include "cpu/products/grid.h"
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
 
 namespace simcore::cpu {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "cpu/products/gram_layout.h"
-#include "cpu/products/grid.h"
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
 
 namespace simcore::cpu {
 namespace {
@@ -23,7 +23,7 @@ int64_t unit() { return kMaxPanels * isa_table<double>().width; }
 
 }  // namespace
 
-int64_t covariance_stride(int64_t p) { return round_up(p, unit()); }
+int64_t covariance_stride(int64_t p) { return round_to(p, unit()); }
 
 void lower_covariance(const LayerView& layer, const Centring<double>& centring, int64_t n,
                       double* c) {
@@ -51,7 +51,7 @@ void project(const LayerView& layer, const Centring<T>& centring, int64_t n, con
              int64_t k, float* out, int64_t out_stride) {
   if (k == 0) return;
   const IsaTable<T>& isa = isa_table<T>();
-  const int64_t p = layer.width, w = isa.width, unit = kMaxPanels * w, padded = round_up(k, unit);
+  const int64_t p = layer.width, w = isa.width, unit = kMaxPanels * w, padded = round_to(k, unit);
   Buffer<T> right(padded * p), left(kRowBlock * p);
   for (int64_t j = 0; j < padded; j += w)
     isa.pack_plain(directions + std::min(j, k) * p, p, std::clamp<int64_t>(k - j, 0, w), p,

@@ -22,8 +22,9 @@
 #include <limits>
 #include <memory>
 
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
 #include "cpu/isa/spectral_table.h"
-#include "cpu/products/gram_layout.h"
 #include "cpu/products/grid.h"
 
 namespace simcore::cpu {
@@ -42,10 +43,10 @@ struct Sizes {
   Sizes(int64_t n, int64_t p, int64_t q, bool keep_packed)
       : small(std::min(p, q)),
         large(std::max(p, q)),
-        rows(round_up(small, spectral_table().band)),
-        cols(round_up(large, spectral_table().band)),
+        rows(round_to(small, spectral_table().band)),
+        cols(round_to(large, spectral_table().band)),
         examples(keep_packed ? 0 : std::min(n, kExamples)) {}
-  int64_t left() const { return round_up(small, isa_table<float>().width) * examples; }
+  int64_t left() const { return round_to(small, isa_table<float>().width) * examples; }
   int64_t right() const { return unit() * examples; }
   int64_t band() const { return rows * (spectral_table().band + 1); }
   int64_t work() const { return spectral_table().band_work(rows, cols); }
@@ -92,7 +93,7 @@ class PackedLayers {
       const int64_t width = isa_table<float>().width, p = grid.layers[l].width;
       isa_table<float>().pack_columns(grid.layers[l], grid.centring[l], 0, grid.n, 0, p, data,
                                       stride_);
-      std::fill(data + round_up(p, width) / width * stride_, data + entries(grid.n, grid.layers[l]),
+      std::fill(data + round_to(p, width) / width * stride_, data + entries(grid.n, grid.layers[l]),
                 0.0f);
     });
   }
@@ -101,7 +102,7 @@ class PackedLayers {
 
   // Whole units of columns: any may stand on the right.
   static int64_t entries(int64_t n, const LayerView& layer) {
-    return n * round_up(layer.width, unit());
+    return n * round_to(layer.width, unit());
   }
 
  private:
@@ -160,7 +161,7 @@ void multiply_packing(const Problem& problem, int64_t a, int64_t b, const Sizes&
       const int64_t columns = std::min(s.large - j, unit());
       isa.pack_columns(grid.layers[b], grid.centring[b], begin, examples, j, columns,
                        w.right.data(), stride);
-      std::fill(w.right.data() + round_up(columns, isa.width) * examples,
+      std::fill(w.right.data() + round_to(columns, isa.width) * examples,
                 w.right.data() + unit() * examples, 0.0f);
       multiply_strip({w.left.data(), stride}, {w.right.data(), stride}, examples, j, s,
                      w.product.data());
@@ -218,7 +219,7 @@ double frobenius_norm(const Grid<float>& grid, int64_t l) {
       isa.pack_columns(grid.layers[l], grid.centring[l], row, rows, c, columns, panels.data(),
                        isa.width * rows);
       double sums[8] = {};
-      for (int64_t i = 0; i < round_up(columns, isa.width) * rows; i++)
+      for (int64_t i = 0; i < round_to(columns, isa.width) * rows; i++)
         sums[i % 8] += double(panels.data()[i]) * double(panels.data()[i]);
       for (double part : sums) sum += part;
     }
@@ -237,7 +238,7 @@ std::vector<Pair> wanted_pairs(const Grid<float>& grid) {
   return pairs;
 }
 
-Sizes widest(const NuclearProblem& problem, bool keep_packed) {
+Sizes widest(const LayersProblem& problem, bool keep_packed) {
   int64_t width = 1;
   for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& layer : *side) width = std::max(width, layer.width);
@@ -271,7 +272,7 @@ RationalRoot rational_root() {
   return root;
 }
 
-int64_t packed_bytes(const NuclearProblem& problem) {
+int64_t packed_bytes(const LayersProblem& problem) {
   int64_t bytes = 0;
   for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& layer : *side)
@@ -279,13 +280,13 @@ int64_t packed_bytes(const NuclearProblem& problem) {
   return bytes;
 }
 
-int64_t nuclear_workspace(const NuclearProblem& problem, bool keep_packed) {
+int64_t nuclear_workspace(const LayersProblem& problem, bool keep_packed) {
   return Workspace::bytes(widest(problem, keep_packed));
 }
 
-NuclearResult nuclear_norms(const NuclearProblem& problem, bool keep_packed, int threads,
+NuclearResult nuclear_norms(const LayersProblem& problem, bool keep_packed, int threads,
                             const Runtime& rt) {
-  const Grid<float> grid = make_grid<float>(problem.n, problem.x, problem.y, rt);
+  const Grid<float> grid = make_grid<float>(problem, rt);
   const std::vector<Pair> pairs = wanted_pairs(grid);
   const RationalRoot root = rational_root();
   const PackedLayers packed(grid, keep_packed, rt);

@@ -4,16 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/base/layer.h"
+#include "core/views/layers_problem.h"
 #include "cpu/base/runtime.h"
 
 namespace simcore::cpu {
-
-struct NuclearProblem {
-  int64_t n = 0;
-  std::vector<LayerView> x;
-  std::vector<LayerView> y;  // empty: x with itself
-};
 
 struct NuclearResult {
   std::vector<double> xy;      // [Lx, Ly] ||Xc_i^T Yc_j||_*
@@ -22,13 +16,13 @@ struct NuclearResult {
 };
 
 // Bytes of all layers packed, and what one thread needs beside them or without them.
-int64_t packed_bytes(const NuclearProblem& problem);
-int64_t nuclear_workspace(const NuclearProblem& problem, bool keep_packed);
+int64_t packed_bytes(const LayersProblem& problem);
+int64_t nuclear_workspace(const LayersProblem& problem, bool keep_packed);
 
 // keep_packed: every layer is packed once rather than for each pair. `threads`: how many of the
 // runtime's may work at once. Throws std::invalid_argument naming the layer that holds NaN or
 // infinity.
-NuclearResult nuclear_norms(const NuclearProblem& problem, bool keep_packed, int threads,
+NuclearResult nuclear_norms(const LayersProblem& problem, bool keep_packed, int threads,
                             const Runtime& rt);
 
 // sqrt(x) = sum_j weight[j] * x / (x + shift[j]) for x in [lowest, 1], lowest = 1e-11, to a

@@ -12,9 +12,9 @@
 
 namespace simcore::cuda {
 
-#define SIMCORE_ELSEWHERE(parts)                                                                  \
-  extern template void run_hsic<TensorProduct<parts>>(const HsicProblem&, const HsicPlan&, void*, \
-                                                      const HsicOutput&, cudaStream_t);
+#define SIMCORE_ELSEWHERE(parts)                                                                 \
+  extern template void run_hsic<TensorProduct<parts>>(const DeviceHsicProblem&, const HsicPlan&, \
+                                                      void*, const HsicOutput&, cudaStream_t);
 SIMCORE_ELSEWHERE(1)  // tensor.cu
 SIMCORE_ELSEWHERE(2)
 SIMCORE_ELSEWHERE(3)
@@ -23,16 +23,13 @@ SIMCORE_ELSEWHERE(3)
 namespace {
 
 bool in_float64(const HsicProblem& problem) {
-  if (problem.kernel == KernelKind::rbf && problem.bandwidth >= kFloat64Bandwidth) return true;
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const LayerView& layer : *side)
-      if (layer.dtype == DType::f64) return true;
-  return false;
+  const bool wide = problem.kernel == KernelKind::rbf && problem.bandwidth >= kFloat64Bandwidth;
+  return wide || problem.has_float64();
 }
 
 // f(a null pointer to the kind of product)
 template <typename F>
-auto with_product(const HsicProblem& problem, bool float64, F f) {
+auto with_product(const DeviceHsicProblem& problem, bool float64, F f) {
   if (float64) return f(static_cast<PlainProduct<double>*>(nullptr));
   if (problem.variant == Variant::plain) return f(static_cast<PlainProduct<float>*>(nullptr));
   if (problem.precision == Precision::highest) return f(static_cast<TensorProduct<3>*>(nullptr));
@@ -114,7 +111,7 @@ HsicSizes::HsicSizes(const HsicProblem& problem)
   widest_pitch = round_to(widest, kPitchUnit);
 }
 
-HsicPlan make_plan(const HsicProblem& problem, const Device& device, int64_t max_memory) {
+HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory) {
   const HsicSizes s(problem);
   if (s.layers > kMaxGridY)
     throw std::invalid_argument("X, Y: wanted at most " + std::to_string(kMaxGridY) +
@@ -124,7 +121,7 @@ HsicPlan make_plan(const HsicProblem& problem, const Device& device, int64_t max
   });
 }
 
-void hsic_terms(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
+void hsic_terms(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
                 const HsicOutput& output, cudaStream_t stream) {
   with_product(problem, plan.float64, [&]<typename Product>(Product*) {
     run_hsic<Product>(problem, plan, workspace, output, stream);

@@ -8,10 +8,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <vector>
 
-#include "core/math/hsic_math.h"
-#include "core/views/layer_view.h"
+#include "core/views/hsic_problem.h"
 #include "cuda/base/device.h"
 
 namespace simcore::cuda {
@@ -21,13 +19,8 @@ namespace simcore::cuda {
 // computed in float64.
 enum class Precision : int { highest = 0, high = 1, medium = 2 };
 
-struct HsicProblem {
-  int64_t n = 0;
-  std::vector<LayerView> x;
-  std::vector<LayerView> y;  // empty: x with itself
-  KernelKind kernel = KernelKind::linear;
-  Estimator estimator = Estimator::biased;
-  double bandwidth = 1.0;
+// And how its products are computed.
+struct DeviceHsicProblem : HsicProblem {
   Precision precision = Precision::highest;
   Variant variant = Variant::plain;
 };
@@ -45,7 +38,7 @@ struct HsicPlan {
 
 // max_memory: bytes of workspace that may be asked for. Throws std::invalid_argument when not even
 // the smallest tiles fit, or for more layers than a grid of blocks has room for.
-HsicPlan make_plan(const HsicProblem& problem, const Device& device, int64_t max_memory);
+HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory);
 
 // Device pointers.
 struct HsicOutput {
@@ -57,7 +50,7 @@ struct HsicOutput {
 
 // workspace: plan.workspace_bytes of device memory, aligned to 256 bytes; its contents do not
 // matter before, and nothing of it is needed after the kernels have run.
-void hsic_terms(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
+void hsic_terms(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
                 const HsicOutput& output, cudaStream_t stream);
 
 }  // namespace simcore::cuda

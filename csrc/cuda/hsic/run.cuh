@@ -17,7 +17,7 @@ class HsicRun {
   static constexpr DynamicShared kShared{Product::kSharedBytes};
   static constexpr int64_t kSide = Product::kTile;
 
-  HsicRun(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
+  HsicRun(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
           const HsicOutput& output, cudaStream_t stream)
       : problem_(problem),
         plan_(plan),
@@ -25,7 +25,7 @@ class HsicRun {
         output_(output),
         stream_(stream),
         buffers_(sizes_, plan, output.nonfinite, workspace),
-        table_(describe_layers(problem.x, problem.y)),
+        table_(describe_layers(problem)),
         pitch_(sizes_.padded_n(plan.tile)) {
     const int64_t x = sizes_.count_x;
     pairs_ = sizes_.symmetric() ? PairBlock{0, x, 0, x, true}
@@ -171,7 +171,7 @@ class HsicRun {
            kFinishThreads, stream_, sums, pairs_, sizes_.count_x, output_.xx, output_.yy);
   }
 
-  const HsicProblem& problem_;
+  const DeviceHsicProblem& problem_;
   const HsicPlan& plan_;
   HsicSizes sizes_;
   const HsicOutput& output_;
@@ -185,7 +185,7 @@ class HsicRun {
 
 // Instantiated by one .cu file for each product, since all their kernels come with it.
 template <typename Product>
-void run_hsic(const HsicProblem& problem, const HsicPlan& plan, void* workspace,
+void run_hsic(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
               const HsicOutput& output, cudaStream_t stream) {
   HsicRun<Product>(problem, plan, workspace, output, stream).run();
 }

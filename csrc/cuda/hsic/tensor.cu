@@ -4,11 +4,11 @@
 
 namespace simcore::cuda {
 
-template void run_hsic<TensorProduct<1>>(const HsicProblem&, const HsicPlan&, void*,
+template void run_hsic<TensorProduct<1>>(const DeviceHsicProblem&, const HsicPlan&, void*,
                                          const HsicOutput&, cudaStream_t);
-template void run_hsic<TensorProduct<2>>(const HsicProblem&, const HsicPlan&, void*,
+template void run_hsic<TensorProduct<2>>(const DeviceHsicProblem&, const HsicPlan&, void*,
                                          const HsicOutput&, cudaStream_t);
-template void run_hsic<TensorProduct<3>>(const HsicProblem&, const HsicPlan&, void*,
+template void run_hsic<TensorProduct<3>>(const DeviceHsicProblem&, const HsicPlan&, void*,
                                          const HsicOutput&, cudaStream_t);
 
 }  // namespace simcore::cuda

@@ -19,12 +19,8 @@ namespace {
 constexpr int64_t kMostInFloat = 16384;
 constexpr int64_t kLeastTile = PlainProduct<float>::kTile;
 
-bool in_float64(const NeuronProblem& problem) {
-  if (problem.n > kMostInFloat) return true;
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const LayerView& layer : *side)
-      if (layer.dtype == DType::f64) return true;
-  return false;
+bool in_float64(const LayersProblem& problem) {
+  return problem.n > kMostInFloat || problem.has_float64();
 }
 
 template <typename T>
@@ -37,18 +33,17 @@ struct NeuronBuffers {
   T *left, *right;  // packed; the same buffer if all layers fit
   int64_t bytes;
 
-  NeuronBuffers(const NeuronProblem& problem, const Extent& extent, const NeuronPlan& plan,
+  NeuronBuffers(const LayersProblem& problem, const Extent& extent, const NeuronPlan& plan,
                 int64_t* nonfinite, void* workspace) {
     Arena arena(workspace);
-    const int64_t count_x = int64_t(problem.x.size());
-    const int64_t count_y = problem.y.empty() ? count_x : int64_t(problem.y.size());
     layers = arena.take<DeviceLayer>(extent.layers);
     centring.mean_hi = arena.take<T>(extent.columns);
     centring.mean_lo = arena.take<T>(extent.columns);
     centring.exponent = arena.take<int>(extent.layers);
     centring.nonfinite = nonfinite;
     factors = arena.take<double>(extent.columns);
-    sums = arena.take<TileSum>(count_x * ceil_div(extent.widest, kLeastTile) * count_y);
+    sums = arena.take<TileSum>(problem.rows() * ceil_div(extent.widest, kLeastTile) *
+                               problem.columns());
     column_sums = arena.take<ColumnSums>(plan.column_chunks * extent.columns);
     left = arena.take<T>(plan.packed_bytes / int64_t(sizeof(T)));
     right = plan.together ? left : arena.take<T>(plan.packed_bytes / int64_t(sizeof(T)));
@@ -56,7 +51,7 @@ struct NeuronBuffers {
   }
 };
 
-int64_t packed_pitch(const NeuronProblem& problem) { return round_to(problem.n, kPitchUnit); }
+int64_t packed_pitch(const LayersProblem& problem) { return round_to(problem.n, kPitchUnit); }
 
 // Consecutive layers that are packed together: [first, last).
 struct Group {
@@ -69,13 +64,13 @@ class NeuronRun {
   using T = typename Product::Value;
   static constexpr int64_t kSide = Product::kTile;
 
-  NeuronRun(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+  NeuronRun(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
             const NeuronOutput& output, cudaStream_t stream)
       : problem_(problem),
         plan_(plan),
         output_(output),
         stream_(stream),
-        table_(describe_layers(problem.x, problem.y)),
+        table_(describe_layers(problem)),
         extent_(extent_of(table_)),
         buffers_(problem, extent_, plan, output.nonfinite, workspace),
         pitch_(packed_pitch(problem)),
@@ -146,7 +141,7 @@ class NeuronRun {
            {tiles_, b.last - b.first, a.last - a.first}, Product::kThreads, stream_, arguments);
   }
 
-  const NeuronProblem& problem_;
+  const LayersProblem& problem_;
   const NeuronPlan& plan_;
   const NeuronOutput& output_;
   cudaStream_t stream_;
@@ -157,7 +152,7 @@ class NeuronRun {
 };
 
 template <bool best>
-void run(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+void run(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
          const NeuronOutput& output, cudaStream_t stream) {
   if (plan.float64)
     NeuronRun<PlainProduct<double>, best>(problem, plan, workspace, output, stream).run();
@@ -165,15 +160,15 @@ void run(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
     NeuronRun<PlainProduct<float>, best>(problem, plan, workspace, output, stream).run();
 }
 
-int64_t bytes_for(const NeuronProblem& problem, const Extent& extent, const NeuronPlan& plan) {
+int64_t bytes_for(const LayersProblem& problem, const Extent& extent, const NeuronPlan& plan) {
   return plan.float64 ? NeuronBuffers<double>(problem, extent, plan, nullptr, nullptr).bytes
                       : NeuronBuffers<float>(problem, extent, plan, nullptr, nullptr).bytes;
 }
 
 }  // namespace
 
-NeuronPlan make_plan(const NeuronProblem& problem, const Device& device, int64_t max_memory) {
-  const Extent extent = extent_of(describe_layers(problem.x, problem.y));
+NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory) {
+  const Extent extent = extent_of(describe_layers(problem));
   if (extent.layers > kMaxGridY)
     throw std::invalid_argument("X, Y: wanted at most " + std::to_string(kMaxGridY) +
                                 " layers in all on a CUDA device, got " +
@@ -199,12 +194,12 @@ NeuronPlan make_plan(const NeuronProblem& problem, const Device& device, int64_t
   return plan;
 }
 
-void best_partners(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+void best_partners(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                    const NeuronOutput& output, cudaStream_t stream) {
   run<true>(problem, plan, workspace, output, stream);
 }
 
-void multiple_correlations(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+void multiple_correlations(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                            const NeuronOutput& output, cudaStream_t stream) {
   run<false>(problem, plan, workspace, output, stream);
 }

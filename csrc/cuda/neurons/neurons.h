@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "core/views/neuron_problem.h"
+#include "core/views/layers_problem.h"
 #include "cuda/base/device.h"
 
 namespace simcore::cuda {
@@ -22,7 +22,7 @@ struct NeuronPlan {
 };
 
 // Throws std::invalid_argument when max_memory has no room for two layers packed.
-NeuronPlan make_plan(const NeuronProblem& problem, const Device& device, int64_t max_memory);
+NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory);
 
 // Device pointers. kept for neuron k of layer x_i: row p_0 + ... + p_(i-1) + k, column j of y_j.
 struct NeuronOutput {
@@ -33,11 +33,11 @@ struct NeuronOutput {
 };
 
 // As simcore::cpu::best_partners, with the results of layers that hold NaN undefined.
-void best_partners(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+void best_partners(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                    const NeuronOutput& output, cudaStream_t stream);
 
 // As simcore::cpu::multiple_correlations, into output.grid.
-void multiple_correlations(const NeuronProblem& problem, const NeuronPlan& plan, void* workspace,
+void multiple_correlations(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                            const NeuronOutput& output, cudaStream_t stream);
 
 }  // namespace simcore::cuda

@@ -3,17 +3,17 @@
 
 #include <vector>
 
+#include "core/views/layers_problem.h"
 #include "cuda/base/device.h"
 #include "cuda/products/layers.cuh"
 
 namespace simcore::cuda {
 
 // The layers of both sides, x first, as the kernels want them.
-inline std::vector<DeviceLayer> describe_layers(const std::vector<LayerView>& x,
-                                                const std::vector<LayerView>& y) {
+inline std::vector<DeviceLayer> describe_layers(const LayersProblem& problem) {
   std::vector<DeviceLayer> table;
   int64_t column = 0, packed = 0;
-  for (const auto* side : {&x, &y})
+  for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& view : *side) {
       const int64_t pitch = round_to(view.width, kPitchUnit);
       table.push_back({view, column, packed, pitch});

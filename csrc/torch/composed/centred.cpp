@@ -2,9 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 
-#include "torch/options.h"
+#include "torch/convert.h"
 
-namespace simcore {
+namespace simcore::composed {
 
 cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index) {
   auto centring = cpu::make_centring<double>(layer_view(layer), layer.size(0));
@@ -22,4 +22,4 @@ Centred centred(const at::Tensor& layer, const cpu::Centring<double>& centring) 
   return {x, centring.exponent};
 }
 
-}  // namespace simcore
+}  // namespace simcore::composed

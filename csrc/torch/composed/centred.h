@@ -5,7 +5,7 @@
 
 #include "cpu/base/layer.h"
 
-namespace simcore {
+namespace simcore::composed {
 
 // Refuses NaN and infinity, naming name[index].
 cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index);
@@ -18,4 +18,4 @@ struct Centred {
 
 Centred centred(const at::Tensor& layer, const cpu::Centring<double>& centring);
 
-}  // namespace simcore
+}  // namespace simcore::composed

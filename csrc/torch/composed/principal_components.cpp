@@ -1,4 +1,4 @@
-// simcore::principal_components on the CPU: the thin SVD of every layer's centred columns.
+// The thin SVD of every layer's centred columns.
 //
 // Math      Xc = U diag(s) V^T, s descending; with standardize the columns are divided by their
 //           standard deviation first (constant ones stay 0).
@@ -11,24 +11,23 @@
 //           cuts anyway. float64 layers take the SVD itself. Columns of U whose singular value is
 //           lost are not orthonormal.
 // Twin      simcore/reference/cca.py:svd
+#include "torch/composed/principal_components.h"
+
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/where.h>
-#include <torch/library.h>
 
 #include <cmath>
-#include <tuple>
-#include <vector>
 
 #include "cpu/spectral/covariance.h"
 #include "torch/composed/centred.h"
-#include "torch/options.h"
+#include "torch/convert.h"
+#include "torch/runtime.h"
 
-namespace simcore {
+namespace simcore::composed {
 namespace {
 
 constexpr double kNear = 1.0 / 64;
@@ -112,9 +111,10 @@ Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index
   return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
 }
 
+}  // namespace
+
 std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
-principal_components_cpu(at::TensorList layers, bool standardize) {
-  check_layers(layers, "X", rows_of(layers));
+principal_components(at::TensorList layers, bool standardize) {
   std::vector<at::Tensor> u(layers.size()), s(layers.size()), vt(layers.size());
   const cpu::Runtime runtime = torch_runtime();
   cpu::parallel_tasks(runtime, int64_t(layers.size()), [&](int64_t l, int) {
@@ -125,8 +125,4 @@ principal_components_cpu(at::TensorList layers, bool standardize) {
   return {u, s, vt};
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(simcore, CPU, m) { m.impl("principal_components", principal_components_cpu); }
-
-}  // namespace simcore
+}  // namespace simcore::composed

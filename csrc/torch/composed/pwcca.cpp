@@ -1,4 +1,4 @@
-// simcore::pwcca on the CPU: projection-weighted CCA of all pairs, pairs side by side.
+// Projection-weighted CCA of all pairs, pairs side by side.
 //
 // Math      M = U_x^T U_y = P diag(rho) R^T; U_x^T Xc = diag(s) V^T, so that the weights of x are
 //           a_i = sum_j |p_i^T (diag(s) V^T)_j|; value sum(a rho) / sum(a) (Morcos et al. 2018).
@@ -10,21 +10,21 @@
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
 // Twin      simcore/reference/cca.py:pwcca
+#include "torch/composed/pwcca.h"
+
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_svd.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "torch/options.h"
+#include "torch/runtime.h"
 
-namespace simcore {
+namespace simcore::composed {
 namespace {
 
 constexpr double kStep = 0.1;
@@ -90,17 +90,10 @@ int64_t workspace(at::TensorList u_x, at::TensorList u_y, at::TensorList weighte
   return 8 * (10 * k * k + 3 * k * p + 2 * u_x[0].size(0) * k);
 }
 
-at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
-                     int64_t max_memory) {
-  const int64_t n = rows_of(u_x);
-  check_layers(u_x, "u_x", n);
-  check_layers(u_y, "u_y", n);
-  TORCH_CHECK_VALUE(weighted_x.size() == u_x.size(), "weighted_x: wanted ", u_x.size(),
-                    " tensors, got ", weighted_x.size());
-  for (size_t i = 0; i < u_x.size(); i++)
-    TORCH_CHECK_VALUE(weighted_x[i].dim() == 2 && weighted_x[i].size(0) == u_x[i].size(1),
-                      "weighted_x[", i, "]: wanted ", u_x[i].size(1), " rows, got shape ",
-                      weighted_x[i].sizes());
+}  // namespace
+
+at::Tensor pwcca(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
+                 int64_t max_memory) {
   const bool symmetric = u_y.empty();
   const at::TensorList columns = symmetric ? u_x : u_y;
   const int64_t rows = int64_t(u_x.size()), across = int64_t(columns.size());
@@ -131,8 +124,4 @@ at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorLi
   return result;
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(simcore, CPU, m) { m.impl("pwcca", pwcca_cpu); }
-
-}  // namespace simcore
+}  // namespace simcore::composed

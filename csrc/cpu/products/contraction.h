@@ -1,45 +1,16 @@
-// Geometry of a Gram tile and of its contraction over layers.
+// The contraction of Gram entries over layers, S += G G^T: its blocks, and one thread's share.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "cpu/products/grid.h"
+#include "cpu/base/buffer.h"
+#include "cpu/isa/isa.h"
 
 namespace simcore::cpu {
 
-constexpr int64_t kTaskRows = 96;        // rows of a tile per task: their panels stay in L2
-constexpr int64_t kMaxUnit = 64;         // >= kMaxPanels * width for every instruction set
-constexpr int64_t kTilePad = 48;         // keeps layers of G off the same cache sets
 constexpr int64_t kContractDepth = 256;  // entries per product before its sum goes to float64
-
-// The part of tile (I, J) above the diagonal, in column groups of `unit`. A group holds the rows
-// that have an entry with j > i, row-major [rows][unit]; the same layout for every layer, so G is
-// [L][entries] and the contraction never sees the triangle.
-struct Tile {
-  struct Group {
-    int64_t column;  // first example of the group
-    int64_t rows;    // multiple of the micro-kernel's rows
-    int64_t offset;  // of its first entry in the tile
-  };
-  int64_t i0;
-  int64_t rows = 0;     // most rows of any group
-  int64_t entries = 0;  // of all groups
-  std::vector<Group> groups;
-
-  Tile(int64_t i0_, int64_t j0, int64_t n, const Plan& plan, int64_t unit, int64_t mr) : i0(i0_) {
-    const int64_t row_end = std::min(n, i0 + plan.tile_rows);
-    const int64_t column_end = std::min(n, j0 + plan.tile_cols);
-    for (int64_t column = j0; column < column_end; column += unit) {
-      const int64_t needed = round_up(std::min(row_end, column + unit) - i0, mr);
-      groups.push_back({column, needed, entries});
-      rows = std::max(rows, needed);
-      entries += needed * unit;
-    }
-  }
-};
 
 // Which blocks of the [L, L] matrix S are computed, in panels of `width` layers; y starts on a
 // panel of its own so that a block never mixes x and y.
