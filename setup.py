@@ -50,7 +50,7 @@ CUDA_ARCHITECTURES = "8.0;9.0+PTX"
 
 def sources(folder: str, suffix: str) -> list[str]:
     """Sources under csrc/folder, relative to the root and in a fixed order."""
-    return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).glob(f"*{suffix}"))
+    return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob(f"*{suffix}"))
 
 
 def find_nvcc() -> str | None:

@@ -5,7 +5,7 @@ enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 knows none of nvcc 13
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
-file(GLOB cuda_kernels CONFIGURE_DEPENDS csrc/cuda/*.cu)
+file(GLOB_RECURSE cuda_kernels CONFIGURE_DEPENDS csrc/cuda/*.cu)
 add_library(simcore_cuda OBJECT ${cuda_kernels})
 target_include_directories(simcore_cuda PRIVATE csrc)
 target_compile_options(simcore_cuda PRIVATE
@@ -16,7 +16,7 @@ set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
 
 # Compiled, never linked: a CPU build of torch has none of the functions.
 if(SIMCORE_TORCH_INCLUDES)
-  file(GLOB adapters CONFIGURE_DEPENDS csrc/torch/*_cuda.cpp)
+  file(GLOB_RECURSE adapters CONFIGURE_DEPENDS csrc/torch/*_cuda.cpp)
   add_library(simcore_cuda_adapters OBJECT ${adapters})
   target_include_directories(simcore_cuda_adapters PRIVATE csrc)
   target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE

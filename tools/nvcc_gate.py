@@ -36,8 +36,9 @@ def spilling(report: str, allowed: set[str]) -> list[str]:
 
 
 def allowed_in(sources: list[Path]) -> set[str]:
-    """Kernels that the sources, or headers beside them, allow to spill."""
-    files = {file for source in sources for file in source.parent.glob("*.cu*")}
+    """Kernels that the sources, or headers of csrc/cuda beside them, allow to spill."""
+    rooms = {next((p for p in s.parents if p.name == "cuda"), s.parent) for s in sources}
+    files = {file for room in rooms for file in room.rglob("*.cu*")}
     return {m["name"] for file in sorted(files) for m in ALLOWED.finditer(file.read_text())}
 
 

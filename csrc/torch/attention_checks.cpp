@@ -1,9 +1,19 @@
 #include "torch/attention_checks.h"
 
-#include "torch/options.h"
+#include <c10/util/Exception.h>
+
+#include "torch/convert.h"
 
 namespace simcore {
 namespace {
+
+AttentionMeasure parse_measure(const std::string& name) {
+  if (name == "js") return AttentionMeasure::js;
+  if (name == "pearson") return AttentionMeasure::pearson;
+  TORCH_CHECK_VALUE(name == "frobenius", "measure: wanted 'js', 'pearson' or 'frobenius', got '",
+                    name, "'");
+  return AttentionMeasure::frobenius;
+}
 
 // simcore/attention.py words these for users; here they keep a direct call of the operator safe.
 AttentionView attention_view(const at::Tensor& weights, const at::Tensor& layer_heads,
@@ -38,7 +48,7 @@ AttentionProblem attention_problem(at::TensorList x, at::TensorList y, int64_t s
   AttentionProblem problem;
   problem.x = attention_layers(x, x, sentences, "A");
   problem.y = attention_layers(y, x, sentences, "B");
-  problem.measure = parse_attention_measure(measure);
+  problem.measure = parse_measure(measure);
   problem.causal = causal;
   problem.max_memory = max_memory;
   return problem;

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/attention_view.h"
+#include "core/views/attention_view.h"
 
 namespace simcore {
 

@@ -1,13 +1,13 @@
 // simcore::attention_similarity on the CPU: checks, and the call into csrc/cpu.
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <stdexcept>
 
-#include "cpu/attention.h"
+#include "cpu/attention/attention.h"
 #include "torch/attention_checks.h"
-#include "torch/options.h"
+#include "torch/convert.h"
+#include "torch/runtime.h"
 
 namespace simcore {
 namespace {
@@ -19,9 +19,7 @@ at::Tensor attention_similarity_cpu(at::TensorList x, at::TensorList y, int64_t 
   try {
     const std::vector<double> values = cpu::attention_similarity(problem, torch_runtime());
     const int64_t rows = int64_t(problem.x.size());
-    at::Tensor grid = at::empty({rows, int64_t(values.size()) / rows}, at::kDouble);
-    std::copy(values.begin(), values.end(), grid.mutable_data_ptr<double>());
-    return grid;
+    return to_tensor(values, {rows, int64_t(values.size()) / rows});
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }

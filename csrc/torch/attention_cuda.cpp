@@ -6,9 +6,9 @@
 
 #include <cstring>
 
-#include "cuda/attention.h"
+#include "cuda/attention/attention.h"
 #include "torch/attention_checks.h"
-#include "torch/cuda_options.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {

@@ -47,7 +47,7 @@ bool is_followed(std::initializer_list<at::Tensor> tensors) {
   return false;
 }
 
-// s, t and ds / ds_raw of core/coupling_math.h.
+// s, t and ds / ds_raw of core/math/coupling_math.h.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> composed_clamp(const at::Tensor& params,
                                                               double clamp, at::ScalarType dtype) {
   const std::vector<at::Tensor> halves = params.to(dtype).chunk(2, -1);

@@ -1,6 +1,8 @@
 #include "torch/coupling_checks.h"
 
-#include "torch/options.h"
+#include <c10/util/Exception.h>
+
+#include "torch/convert.h"
 
 namespace simcore {
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/coupling_view.h"
+#include "core/views/coupling_view.h"
 
 namespace simcore {
 

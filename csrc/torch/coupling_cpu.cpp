@@ -1,9 +1,9 @@
 // simcore::affine_coupling and its backward on the CPU: the calls into csrc/cpu.
 #include <torch/library.h>
 
-#include "cpu/coupling.h"
+#include "cpu/coupling/coupling.h"
 #include "torch/coupling_op.h"
-#include "torch/options.h"
+#include "torch/runtime.h"
 
 namespace simcore {
 namespace {

@@ -2,9 +2,9 @@
 // current stream.
 #include <torch/library.h>
 
-#include "cuda/coupling.h"
+#include "cuda/coupling/coupling.h"
 #include "torch/coupling_op.h"
-#include "torch/cuda_options.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {

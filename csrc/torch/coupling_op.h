@@ -3,7 +3,7 @@
 // Backend   at::Tensor empty(shape, dtype)
 //           void couple(coupling, y, log_det)
 //           void couple_gradients(coupling, grad, grad_log_det, grad_x, grad_params)
-//           the last two as csrc/cpu/coupling.h and csrc/cuda/coupling.h have them
+//           the last two as coupling/coupling.h of csrc/cpu and of csrc/cuda have them
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,60 +1,42 @@
-// simcore::hsic_terms and what else comes of Gram tiles, on the CPU: checks, the plan, and the call
-// into csrc/cpu.
+// The operators of HSIC on the CPU: checks, the plan, and the calls into csrc/cpu/hsic.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/hsic.h"
-#include "torch/options.h"
+#include "cpu/hsic/hsic.h"
+#include "cpu/hsic/permutation.h"
+#include "torch/convert.h"
+#include "torch/hsic_checks.h"
+#include "torch/runtime.h"
 
 namespace simcore {
 namespace {
 
-cpu::PlanRequest plan_request(const cpu::HsicProblem& problem, cpu::Method method,
-                              int64_t max_memory, int threads) {
-  cpu::PlanRequest request;
-  request.n = problem.n;
+cpu::HsicRequest plan_request(const HsicProblem& problem, cpu::Method method, int64_t max_memory,
+                              int threads) {
+  cpu::HsicRequest request{cpu::grid_request(problem, max_memory, threads)};
   request.kernel = problem.kernel;
   request.bandwidth = problem.bandwidth;
   request.method = method;
-  request.threads = threads;
-  request.max_memory = max_memory;
-  for (const cpu::LayerView& layer : problem.x) request.widths_x.push_back(layer.width);
-  for (const cpu::LayerView& layer : problem.y) request.widths_y.push_back(layer.width);
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const cpu::LayerView& layer : *side) request.float64 |= layer.dtype == cpu::DType::f64;
   return request;
-}
-
-// Layers and estimator, checked.
-cpu::HsicProblem make_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
-                              const std::string& estimator) {
-  cpu::HsicProblem problem;
-  problem.n = check_hsic_layers(x, y, estimator);
-  problem.kernel = kernel;
-  problem.estimator = parse_estimator(estimator);
-  problem.x = layer_views(x);
-  problem.y = layer_views(y);
-  return problem;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
     at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
     double bandwidth, c10::string_view method, int64_t max_memory,
     c10::string_view /*precision: always the highest*/) {
-  TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
-  cpu::HsicProblem problem =
-      make_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator));
-  problem.bandwidth = bandwidth;
+  const HsicProblem problem =
+      hsic_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator), bandwidth);
   const cpu::Runtime runtime = torch_runtime();
   try {
-    const cpu::Plan plan = cpu::make_plan(
+    const cpu::HsicPlan plan = cpu::make_plan(
         plan_request(problem, parse_method(std::string(method)), max_memory, runtime.threads));
     const cpu::HsicResult result = cpu::hsic_terms(problem, plan, runtime);
-    const int64_t rows = int64_t(result.xx.size()), columns = int64_t(result.yy.size());
+    const int64_t rows = problem.rows(), columns = problem.columns();
     return {to_tensor(result.xy, {rows, columns}), to_tensor(result.xx, {rows}),
             to_tensor(result.yy, {columns})};
   } catch (const std::invalid_argument& error) {
@@ -66,16 +48,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 gram_power_sums_cpu(at::TensorList x, at::TensorList y, c10::string_view estimator,
                     int64_t max_memory) {
-  cpu::HsicProblem problem = make_problem(x, y, KernelKind::linear, std::string(estimator));
-  problem.power_sums = true;
+  const HsicProblem problem = hsic_problem(x, y, KernelKind::linear, std::string(estimator));
   const cpu::Runtime runtime = torch_runtime();
   try {
-    cpu::PlanRequest request =
+    cpu::HsicRequest request =
         plan_request(problem, cpu::Method::gram, max_memory, runtime.threads);
     request.power_sums = true;
     const cpu::HsicResult r = cpu::hsic_terms(problem, cpu::make_plan(request), runtime);
-    const int64_t rows = int64_t(r.xx.size()), columns = int64_t(r.yy.size());
-    const int64_t layers = int64_t(r.cubes.size());
+    const int64_t rows = problem.rows(), columns = problem.columns(), layers = problem.layers();
     return {to_tensor(r.xy, {rows, columns}), to_tensor(r.xx, {rows}),
             to_tensor(r.yy, {columns}),       to_tensor(r.squares, {layers, problem.n}),
             to_tensor(r.cubes, {layers}),     to_tensor(r.exponents, {layers})};
@@ -85,23 +65,76 @@ gram_power_sums_cpu(at::TensorList x, at::TensorList y, c10::string_view estimat
 }
 
 at::Tensor median_squared_distances_cpu(at::TensorList x, at::TensorList y) {
-  const cpu::HsicProblem problem = make_problem(x, y, KernelKind::rbf, "biased");
-  bool float64 = false;
-  for (const auto* side : {&problem.x, &problem.y})
-    for (const cpu::LayerView& layer : *side) float64 |= layer.dtype == cpu::DType::f64;
+  const HsicProblem problem = hsic_problem(x, y, KernelKind::rbf, "biased");
   try {
-    const std::vector<double> medians =
-        cpu::median_squared_distances(problem, float64, torch_runtime());
-    return to_tensor(medians, {int64_t(medians.size())});
+    return to_tensor(cpu::median_squared_distances(problem, torch_runtime()), {problem.layers()});
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
+}
+
+void check_grams(const at::Tensor& grams, const char* name, int64_t n, at::ScalarType dtype) {
+  TORCH_CHECK_VALUE(
+      grams.dim() == 3 && grams.size(0) == n && grams.size(1) == n && n > 0 && grams.size(2) > 0,
+      name, ": wanted shape [n, n, L], got ", grams.sizes());
+  TORCH_CHECK_TYPE(grams.scalar_type() == dtype && (dtype == at::kFloat || dtype == at::kDouble),
+                   name, ": wanted float32 or float64, x and y alike, got ", grams.scalar_type());
+  TORCH_CHECK_VALUE(grams.is_contiguous(), name, ": wanted a contiguous tensor, got strides ",
+                    grams.strides());
+}
+
+void check_rows(const at::Tensor& rows, int64_t n) {
+  TORCH_CHECK_TYPE(rows.scalar_type() == at::kInt, "rows: wanted int32, got ", rows.scalar_type());
+  TORCH_CHECK_VALUE(rows.dim() == 2 && rows.size(1) == n, "rows: wanted shape [draws, ", n,
+                    "], got ", rows.sizes());
+  const int32_t* data = rows.const_data_ptr<int32_t>();
+  for (int64_t i = 0; i < rows.numel(); i++)
+    TORCH_CHECK_VALUE(data[i] >= 0 && data[i] < n, "rows: wanted entries in [0, ", n, "), got ",
+                      data[i]);
+}
+
+template <typename T>
+void run(const at::Tensor& x, const at::Tensor& y, const at::Tensor& rows,
+         const std::optional<at::Tensor>& weights, at::Tensor& out) {
+  cpu::PermutedGrams<T> grams;
+  grams.n = x.size(0);
+  grams.count_x = x.size(2);
+  grams.count_y = y.size(2);
+  grams.draws = rows.size(0);
+  grams.x = x.const_data_ptr<T>();
+  grams.y = y.const_data_ptr<T>();
+  grams.rows = rows.const_data_ptr<int32_t>();
+  if (weights) grams.weights = weights->const_data_ptr<T>();
+  cpu::permuted_gram_products(grams, out.mutable_data_ptr<double>(), torch_runtime());
+}
+
+at::Tensor permuted_gram_products_cpu(const at::Tensor& x, const at::Tensor& y,
+                                      const at::Tensor& rows_,
+                                      const std::optional<at::Tensor>& weights_) {
+  const int64_t n = x.dim() > 0 ? x.size(0) : 0;
+  check_grams(x, "x", n, x.scalar_type());
+  check_grams(y, "y", n, x.scalar_type());
+  const at::Tensor rows = rows_.contiguous();
+  check_rows(rows, n);
+  std::optional<at::Tensor> weights;
+  if (weights_) {
+    TORCH_CHECK_VALUE(weights_->sizes() == rows.sizes(), "weights: wanted the shape of rows, ",
+                      rows.sizes(), ", got ", weights_->sizes());
+    weights = weights_->to(x.scalar_type()).contiguous();
+  }
+  at::Tensor out = at::empty({rows.size(0), x.size(2), y.size(2)}, at::kDouble);
+  if (x.scalar_type() == at::kFloat)
+    run<float>(x, y, rows, weights, out);
+  else
+    run<double>(x, y, rows, weights, out);
+  return out;
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("hsic_terms", hsic_terms_cpu);
+  m.impl("permuted_gram_products", permuted_gram_products_cpu);
   m.impl("gram_power_sums", gram_power_sums_cpu);
   m.impl("median_squared_distances", median_squared_distances_cpu);
 }

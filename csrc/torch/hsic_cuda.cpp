@@ -7,9 +7,9 @@
 
 #include <tuple>
 
-#include "cuda/hsic.h"
-#include "torch/cuda_options.h"
-#include "torch/options.h"
+#include "cuda/hsic/hsic.h"
+#include "torch/hsic_checks.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {
@@ -25,28 +25,21 @@ cuda::Precision parse_precision(const std::string& name) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cuda(
     at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
     double bandwidth, c10::string_view method, int64_t max_memory, c10::string_view precision) {
-  TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
   TORCH_CHECK_VALUE(parse_method(std::string(method)) != cpu::Method::feature,
                     "method: wanted 'auto' or 'gram' on a CUDA device, got 'feature'");
-  cuda::HsicProblem problem;
-  problem.n = check_hsic_layers(x, y, std::string(estimator));
+  const HsicProblem wanted =
+      hsic_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator), bandwidth);
   const at::Device device = x[0].device();
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
   const c10::cuda::CUDAGuard guard(device);
-  problem.x = layer_views(x);
-  problem.y = layer_views(y);
-  problem.kernel = parse_kernel(std::string(kernel));
-  problem.estimator = parse_estimator(std::string(estimator));
-  problem.bandwidth = bandwidth;
-  problem.precision = parse_precision(std::string(precision));
-  problem.variant = best_variant();
-
-  const int64_t rows = int64_t(x.size()), columns = y.empty() ? rows : int64_t(y.size());
+  const cuda::DeviceHsicProblem problem{wanted, parse_precision(std::string(precision)),
+                                        best_variant()};
+  const int64_t rows = problem.rows(), columns = problem.columns();
   const at::Tensor xy = empty_on(device, {rows, columns}, at::kDouble);
   const at::Tensor xx = empty_on(device, {rows}, at::kDouble);
   const at::Tensor yy = empty_on(device, {columns}, at::kDouble);
-  const at::Tensor bad = empty_on(device, {rows + int64_t(y.size())}, at::kLong);
+  const at::Tensor bad = empty_on(device, {problem.layers()}, at::kLong);
   try {
     const cuda::HsicPlan plan =
         cuda::make_plan(problem, current_device(), device_memory_bound(max_memory));

@@ -1,9 +1,11 @@
+// What simcore._C has beside operators.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 namespace simcore {
 
-void bind_progress(pybind11::module_& m);
+void bind_plan(pybind11::module_& m);      // hsic_plan.cpp
+void bind_progress(pybind11::module_& m);  // progress.cpp
 
 }  // namespace simcore

@@ -1,5 +1,5 @@
 // simcore::best_partners and simcore::multiple_correlations on the CPU: checks and the calls into
-// csrc/cpu.
+// csrc/cpu/neurons.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -7,21 +7,22 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/neurons.h"
-#include "torch/neuron_checks.h"
-#include "torch/options.h"
+#include "cpu/neurons/neurons.h"
+#include "torch/checks.h"
+#include "torch/convert.h"
+#include "torch/runtime.h"
 
 namespace simcore {
 namespace {
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
                                                                  bool keep, int64_t max_memory) {
-  const NeuronProblem problem = neuron_problem(x, y);
+  const LayersProblem problem = layers_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
-  const int64_t rows = int64_t(x.size()), columns = int64_t(y.empty() ? x.size() : y.size());
-  const int64_t neurons = keep ? total_width(x) : 0;
+  const int64_t rows = problem.rows(), columns = problem.columns();
+  const int64_t neurons = keep ? total_width(problem.x) : 0;
   try {
-    const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+    const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
     const cpu::Partners found = cpu::best_partners(problem, keep, plan, runtime);
     at::Tensor partner = at::empty({neurons, columns}, at::kLong);
     std::copy(found.partner.begin(), found.partner.end(), partner.mutable_data_ptr<int64_t>());
@@ -34,12 +35,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList 
 
 at::Tensor multiple_correlations_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
   TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
-  const NeuronProblem problem = neuron_problem(x, y);
+  const LayersProblem problem = layers_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
   try {
-    const cpu::Plan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+    const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
     return to_tensor(cpu::multiple_correlations(problem, plan, runtime),
-                     {int64_t(x.size()), int64_t(y.size())});
+                     {problem.rows(), problem.columns()});
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }

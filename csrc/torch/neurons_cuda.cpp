@@ -5,27 +5,24 @@
 
 #include <tuple>
 
-#include "cuda/neurons.h"
-#include "torch/cuda_options.h"
-#include "torch/neuron_checks.h"
-#include "torch/options.h"
+#include "cuda/neurons/neurons.h"
+#include "torch/checks.h"
+#include "torch/runtime_cuda.h"
 
 namespace simcore {
 namespace {
 
-using Compute = void (*)(const NeuronProblem&, const cuda::NeuronPlan&, void*,
+using Compute = void (*)(const LayersProblem&, const cuda::NeuronPlan&, void*,
                          const cuda::NeuronOutput&, cudaStream_t);
 
 // The grid, and best values and partners in `output` if it has room for them.
-at::Tensor compute(Compute function, at::TensorList x, at::TensorList y, cuda::NeuronOutput output,
-                   int64_t max_memory) {
-  const NeuronProblem problem = neuron_problem(x, y);
+at::Tensor compute(Compute function, const LayersProblem& problem, at::TensorList x,
+                   at::TensorList y, cuda::NeuronOutput output, int64_t max_memory) {
   const at::Device device = x[0].device();
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
-  const int64_t columns = int64_t(y.empty() ? x.size() : y.size());
-  const at::Tensor grid = empty_on(device, {int64_t(x.size()), columns}, at::kDouble);
-  const at::Tensor bad = empty_on(device, {int64_t(x.size() + y.size())}, at::kLong);
+  const at::Tensor grid = empty_on(device, {problem.rows(), problem.columns()}, at::kDouble);
+  const at::Tensor bad = empty_on(device, {problem.layers()}, at::kLong);
   output.grid = grid.mutable_data_ptr<double>();
   output.nonfinite = bad.mutable_data_ptr<int64_t>();
   try {
@@ -37,17 +34,16 @@ at::Tensor compute(Compute function, at::TensorList x, at::TensorList y, cuda::N
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
-  if (!capturing()) refuse_nonfinite(bad, int64_t(x.size()), x, y);
+  if (!capturing()) refuse_nonfinite(bad, problem.rows(), x, y);
   return grid;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cuda(at::TensorList x,
                                                                   at::TensorList y, bool keep,
                                                                   int64_t max_memory) {
-  rows_of(x);  // refuses a side without layers
+  const LayersProblem problem = layers_problem(x, y);
   const c10::cuda::CUDAGuard guard(x[0].device());
-  const int64_t columns = int64_t(y.empty() ? x.size() : y.size());
-  const int64_t neurons = keep ? total_width(x) : 0;
+  const int64_t neurons = keep ? total_width(problem.x) : 0, columns = problem.columns();
   const at::Tensor best = empty_on(x[0].device(), {neurons, columns}, at::kDouble);
   const at::Tensor partner = empty_on(x[0].device(), {neurons, columns}, at::kLong);
   cuda::NeuronOutput output{};
@@ -55,14 +51,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cuda(at::TensorList
     output.best = best.mutable_data_ptr<double>();
     output.partner = partner.mutable_data_ptr<int64_t>();
   }
-  return {compute(cuda::best_partners, x, y, output, max_memory), best, partner};
+  return {compute(cuda::best_partners, problem, x, y, output, max_memory), best, partner};
 }
 
 at::Tensor multiple_correlations_cuda(at::TensorList x, at::TensorList y, int64_t max_memory) {
-  rows_of(x);
   TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
+  const LayersProblem problem = layers_problem(x, y);
   const c10::cuda::CUDAGuard guard(x[0].device());
-  return compute(cuda::multiple_correlations, x, y, {}, max_memory);
+  return compute(cuda::multiple_correlations, problem, x, y, {}, max_memory);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // simcore::standardised_rows and simcore::rank_moments on the CPU: checks and the calls into
-// csrc/cpu.
+// csrc/cpu/rsa.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -7,9 +7,11 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "cpu/rsa.h"
-#include "cpu/standard_rows.h"
-#include "torch/options.h"
+#include "cpu/rsa/rsa.h"
+#include "cpu/rsa/standard_rows.h"
+#include "torch/checks.h"
+#include "torch/convert.h"
+#include "torch/runtime.h"
 
 namespace simcore {
 namespace {
@@ -44,17 +46,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> standardised_rows_cpu(const at::T
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> rank_moments_cpu(
     at::TensorList x, at::TensorList y, int64_t max_memory) {
-  cpu::RankProblem problem;
-  problem.n = rows_of(x);
-  check_rows_and_widths(x, "X", problem.n);
-  check_rows_and_widths(y, "Y", problem.n);
-  problem.x = layer_views(x);
-  problem.y = layer_views(y);
-  problem.max_memory = max_memory;
+  const int64_t n = rows_of(x);
+  check_rows_and_widths(x, "X", n);
+  check_rows_and_widths(y, "Y", n);
+  const LayersProblem problem = layers_problem(x, y);
   try {
-    const cpu::RankMoments found = cpu::rank_moments(problem, torch_runtime());
-    const int64_t rows = int64_t(found.xx.size()), columns = int64_t(found.yy.size());
-    const int64_t layers = int64_t(found.spread.size());
+    const cpu::RankMoments found = cpu::rank_moments(problem, max_memory, torch_runtime());
+    const int64_t rows = problem.rows(), columns = problem.columns(), layers = problem.layers();
     return {to_tensor(found.xy, {rows, columns}), to_tensor(found.xx, {rows}),
             to_tensor(found.yy, {columns}), to_tensor(found.spread, {layers}),
             to_tensor(found.rounding, {layers})};

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/hsic_math.h"
-#include "cpu/half.h"
-#include "cpu/layer.h"
-#include "cpu/runtime.h"
+#include "core/math/hsic_math.h"
+#include "cpu/base/half.h"
+#include "cpu/base/layer.h"
+#include "cpu/base/runtime.h"
 
 namespace naive {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/attention_view.h"
+#include "core/views/attention_view.h"
 #include "naive.h"
 
 namespace naive {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/coupling_view.h"
+#include "core/views/coupling_view.h"
 #include "naive.h"
 
 namespace naive {

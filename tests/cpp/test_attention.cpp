@@ -1,5 +1,5 @@
 // Attention similarity of all layer pairs against plain double loops.
-#include "cpu/attention.h"
+#include "cpu/attention/attention.h"
 
 #include "check.h"
 #include "naive_attention.h"

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/covariance.h"
-#include "cpu/neurons.h"
+#include "cpu/neurons/neurons.h"
+#include "cpu/spectral/covariance.h"
 #include "naive_neurons.h"
 
 namespace {
+using simcore::LayersProblem;
 using namespace simcore::cpu;
 using naive::centred;
 using naive::norm;
@@ -54,8 +55,8 @@ const std::vector<int64_t> kWidths{1, 33, 50};
 
 TEST(best_partners_match_the_plain_loop) {
   const std::vector<naive::Layer> layers = naive::make_layers(kRows, kWidths, 0, {DType::f32, 3.0});
-  NeuronProblem problem{kRows, naive::views(layers), {}};
-  const Plan plan = neuron_plan(problem, 0, 3);
+  LayersProblem problem{kRows, naive::views(layers), {}};
+  const TilePlan plan = neuron_plan(problem, 0, 3);
   const Partners got = best_partners(problem, true, plan, naive::threads(3));
   CHECK(got.grid == best_partners(problem, true, plan, Runtime::serial()).grid);
   naive::check_partners(layers, layers, got.grid, got.best, got.partner, 1e-5);
@@ -66,9 +67,9 @@ TEST(multiple_correlations_with_one_direction_are_correlations) {
   const std::vector<double> other = centred(naive::make_layer(kRows, 1, 9));
   std::vector<float> direction(kRows);
   for (int64_t i = 0; i < kRows; i++) direction[i] = float(other[i] / norm(other, 1, 0, kRows));
-  const NeuronProblem problem{
+  const LayersProblem problem{
       kRows, naive::views(layers), {{direction.data(), DType::f32, 1, 1, 1}}};
-  const Plan plan = neuron_plan(problem, 0, 3);
+  const TilePlan plan = neuron_plan(problem, 0, 3);
   const std::vector<double> got = multiple_correlations(problem, plan, naive::threads(3));
   for (size_t a = 0; a < layers.size(); a++) {
     const std::vector<double> x = centred(layers[a]);

@@ -1,11 +1,11 @@
 // Affine couplings against plain loops in long double: every type, layout and direction.
-#include "cpu/coupling.h"
+#include "cpu/coupling/coupling.h"
 
 #include <algorithm>
 #include <string>
 
 #include "check.h"
-#include "cpu/isa.h"
+#include "cpu/isa/isa.h"
 #include "naive_coupling.h"
 
 using naive::DType;
@@ -80,7 +80,7 @@ TEST(agrees_with_plain_loops) {
   }
 }
 
-// What isa_coupling_impl.h states.
+// What coupling_impl.h states.
 TEST(soft_clamp) {
   clamp_matches_tanh<float>(4e-7);
   clamp_matches_tanh<double>(1e-15);

@@ -1,5 +1,5 @@
 // hsic_terms against plain double loops (ctest runs this file once per instruction set).
-#include "cpu/hsic.h"
+#include "cpu/hsic/hsic.h"
 
 #include <limits>
 
@@ -8,13 +8,13 @@
 
 using naive::DType;
 using simcore::Estimator;
+using simcore::HsicProblem;
 using simcore::KernelKind;
-using simcore::cpu::HsicProblem;
+using simcore::cpu::HsicPlan;
+using simcore::cpu::HsicRequest;
 using simcore::cpu::HsicResult;
 using simcore::cpu::make_plan;
 using simcore::cpu::Method;
-using simcore::cpu::Plan;
-using simcore::cpu::PlanRequest;
 using simcore::cpu::Runtime;
 
 namespace {
@@ -37,7 +37,7 @@ HsicResult compute(const std::vector<naive::Layer>& x, const std::vector<naive::
   problem.y = naive::views(y);
   problem.kernel = options.kernel;
   problem.estimator = options.estimator;
-  PlanRequest request;
+  HsicRequest request;
   request.n = problem.n;
   for (const naive::Layer& layer : x) request.widths_x.push_back(layer.view.width);
   for (const naive::Layer& layer : y) request.widths_y.push_back(layer.view.width);
@@ -157,7 +157,7 @@ TEST(threads_and_repetition_change_no_bit) {
 
 TEST(small_workspaces_change_only_rounding) {
   for (Options options : kPaths) {
-    PlanRequest request;
+    HsicRequest request;
     request.n = 300;
     request.widths_x = {33, 129, 5};
     request.kernel = options.kernel;
@@ -229,13 +229,13 @@ TEST(progress_goes_up_and_may_stop_the_work) {
     problem.n = 300;
     problem.x = naive::views(x);
     problem.kernel = options.kernel;
-    PlanRequest request;
+    HsicRequest request;
     request.n = 300;
     request.widths_x = {33, 129};
     request.kernel = options.kernel;
     request.method = options.method;
     request.float64 = true;
-    const Plan plan = make_plan(request);
+    const HsicPlan plan = make_plan(request);
     Runtime rt = naive::threads(1);
     double last = 0;
     rt.progress = [&](double share) {

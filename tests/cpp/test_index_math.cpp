@@ -1,8 +1,8 @@
 // Index helpers of the CUDA kernels at sizes that 32 bits do not hold.
-#include "core/index_math.h"
+#include "core/math/index_math.h"
 
 #include "check.h"
-#include "core/rbf_math.h"
+#include "core/math/rbf_math.h"
 
 using simcore::ceil_div;
 using simcore::Place;

@@ -1,5 +1,5 @@
 // The inner loops of the instruction set in use (ctest runs this file once per set).
-#include "cpu/isa.h"
+#include "cpu/isa/isa.h"
 
 #include <algorithm>
 
@@ -309,7 +309,7 @@ TEST(median_selection) {
   select_keeps_what_lies_between<double>();
 }
 
-// float32: what isa_attention_impl.h states, and half a unit in the last place of the product.
+// float32: what attention_impl.h states, and half a unit in the last place of the product.
 TEST(mixture_terms) {
   mixture_terms_match_log<float>(2.1e-7);
   mixture_terms_match_log<double>(1e-15);

@@ -1,5 +1,5 @@
 // free_memory: /proc and /sys as kernels and containers arrange them, built in a folder.
-#include "cpu/memory.h"
+#include "cpu/base/memory.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Nuclear norms: the rational square root, the band reduction, and whole grids against Jacobi.
-#include "cpu/nuclear.h"
+#include "cpu/spectral/nuclear.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/isa.h"
-#include "cpu/spectral.h"
+#include "cpu/isa/isa.h"
+#include "cpu/isa/spectral_table.h"
 
 namespace {
+using simcore::LayersProblem;
 using namespace simcore::cpu;
 
 using Matrix = std::vector<double>;
@@ -142,7 +143,7 @@ TEST(grids_match_jacobi) {
   const int64_t n = 300;
   const std::vector<int64_t> widths{1, 7, 33, 61};
   std::vector<Matrix> layers;
-  NuclearProblem problem;
+  LayersProblem problem;
   problem.n = n;
   for (int64_t width : widths) layers.push_back(random(n * width, unsigned(width)));
   for (size_t l = 0; l < widths.size(); l++)

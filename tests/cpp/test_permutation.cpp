@@ -1,5 +1,5 @@
 // Products of reordered and weighted Gram matrices against the plain loop.
-#include "cpu/permutation.h"
+#include "cpu/hsic/permutation.h"
 
 #include <algorithm>
 #include <cmath>

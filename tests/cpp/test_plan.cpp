@@ -1,21 +1,21 @@
 // make_plan: the cheaper path, inside the memory that was granted.
-#include "cpu/plan.h"
+#include "cpu/hsic/plan.h"
 
 #include <cmath>
 
 #include "check.h"
-#include "cpu/memory.h"
+#include "cpu/base/memory.h"
 
 using simcore::KernelKind;
+using simcore::cpu::HsicPlan;
+using simcore::cpu::HsicRequest;
 using simcore::cpu::make_plan;
 using simcore::cpu::Method;
-using simcore::cpu::Plan;
-using simcore::cpu::PlanRequest;
 
 namespace {
 
-PlanRequest request(int64_t n, std::vector<int64_t> widths) {
-  PlanRequest wanted;
+HsicRequest request(int64_t n, std::vector<int64_t> widths) {
+  HsicRequest wanted;
   wanted.n = n;
   wanted.widths_x = std::move(widths);
   return wanted;
@@ -27,13 +27,13 @@ TEST(the_cheaper_path_is_taken) {
   CHECK(make_plan(request(200, std::vector<int64_t>(20, 768))).method == Method::gram);
   CHECK(make_plan(request(50000, {8, 16})).method == Method::feature);
   for (const int64_t n : {31, 1600, 20000}) {
-    const Plan plan = make_plan(request(n, std::vector<int64_t>(13, 768)));
+    const HsicPlan plan = make_plan(request(n, std::vector<int64_t>(13, 768)));
     CHECK(plan.flops == std::fmin(plan.flops_gram, plan.flops_feature));
   }
 }
 
 TEST(a_method_that_is_asked_for_is_taken) {
-  PlanRequest wanted = request(200, std::vector<int64_t>(20, 768));
+  HsicRequest wanted = request(200, std::vector<int64_t>(20, 768));
   wanted.method = Method::feature;
   CHECK(make_plan(wanted).method == Method::feature);
   wanted = request(50000, {8, 16});
@@ -42,9 +42,9 @@ TEST(a_method_that_is_asked_for_is_taken) {
 }
 
 TEST(rbf_has_no_feature_form) {
-  PlanRequest wanted = request(50000, {8, 16});
+  HsicRequest wanted = request(50000, {8, 16});
   wanted.kernel = KernelKind::rbf;
-  const Plan plan = make_plan(wanted);
+  const HsicPlan plan = make_plan(wanted);
   CHECK(plan.method == Method::gram);
   CHECK(std::isinf(plan.flops_feature));
   wanted.method = Method::feature;
@@ -56,7 +56,7 @@ TEST(the_workspace_stays_inside_the_bound) {
     for (const bool float64 : {false, true})
       for (const int threads : {1, 2, 7})
         for (const int64_t n : {1, 2, 33, 1600, 20000}) {
-          PlanRequest wanted = request(n, {768, 1, 129, 768});
+          HsicRequest wanted = request(n, {768, 1, 129, 768});
           wanted.method = method;
           wanted.float64 = float64;
           wanted.threads = threads;
@@ -65,7 +65,7 @@ TEST(the_workspace_stays_inside_the_bound) {
             wanted.max_memory = bytes;
             check::context = "n " + std::to_string(n) + ", bytes " + std::to_string(bytes);
             const std::string message = check::message_of([&] {
-              const Plan plan = make_plan(wanted);
+              const HsicPlan plan = make_plan(wanted);
               CHECK(plan.workspace_bytes > 0 && plan.workspace_bytes <= bytes);
               CHECK(plan.max_memory == bytes);
               CHECK(plan.tile_rows > 0 && plan.tile_cols > 0);
@@ -78,7 +78,7 @@ TEST(the_workspace_stays_inside_the_bound) {
 }
 
 TEST(the_default_bound_is_a_share_of_what_is_free) {
-  const Plan plan = make_plan(request(33, {5}));
+  const HsicPlan plan = make_plan(request(33, {5}));
   const double free = double(simcore::cpu::free_memory());
   CHECK_NEAR(double(plan.max_memory), free / 4, free / 8);  // other processes come and go
 }

@@ -1,5 +1,5 @@
 // Standardised rows, mean ranks and the moments of ranked dissimilarities against plain loops.
-#include "cpu/rsa.h"
+#include "cpu/rsa/rsa.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "check.h"
-#include "cpu/ranks.h"
-#include "cpu/standard_rows.h"
+#include "cpu/rsa/ranks.h"
+#include "cpu/rsa/standard_rows.h"
 #include "naive.h"
 
 namespace {
+using simcore::LayersProblem;
 using namespace simcore::cpu;
 using naive::DType;
 using naive::Layer;
@@ -125,11 +126,11 @@ double mean_product(const std::vector<double>& a, const std::vector<double>& b) 
 }
 
 void check_moments(const std::vector<Layer>& x, const std::vector<Layer>& y) {
-  RankProblem problem;
+  LayersProblem problem;
   problem.n = x[0].n;
   problem.x = naive::views(x);
   problem.y = naive::views(y);
-  const RankMoments got = rank_moments(problem, naive::threads(3));
+  const RankMoments got = rank_moments(problem, 0, naive::threads(3));
   std::vector<std::vector<double>> ranks;
   for (const auto* side : {&x, &y})
     for (const Layer& layer : *side) {
@@ -261,14 +262,14 @@ TEST(constant_rows_and_what_is_no_number) {
   StandardRows found = standardise_rows(x.view, x.n, 1, rows.data(), Runtime::serial());
   CHECK(std::isnan(found.halves[3]) && std::isnan(found.mean_half) && found.nonfinite == 0);
   for (int64_t k = 15; k < 20; k++) CHECK(rows[k] == 0);
-  RankProblem problem{9, {x.view, x.view}, {}, 0};
-  const RankMoments moments = rank_moments(problem, Runtime::serial());
+  LayersProblem problem{9, {x.view, x.view}, {}};
+  const RankMoments moments = rank_moments(problem, 0, Runtime::serial());
   CHECK(std::isnan(moments.spread[0]) && moments.xx[0] == 0 && moments.xy[1] == 0);
   x.values[7] = INFINITY, x.values[31] = std::nan("");
   naive::lay_out(x, naive::Order::rows);
   const Layer good = naive::make_layer(9, 5, 1);
-  problem = {9, {good.view}, {good.view, x.view}, 0};
-  CHECK(check::message_of([&] { rank_moments(problem, naive::threads(2)); }) ==
+  problem = {9, {good.view}, {good.view, x.view}};
+  CHECK(check::message_of([&] { rank_moments(problem, 0, naive::threads(2)); }) ==
         "Y[1]: wanted finite values, got 2 NaN or infinite of 45");
 }
 
@@ -286,16 +287,16 @@ TEST(moments_match_plain_loops) {
 
 TEST(threads_and_memory_leave_the_result_alone) {
   const std::vector<Layer> x = naive::make_layers(260, {5, 31, 30, 7}, 1, {DType::f32, 3, 10});
-  RankProblem problem{260, naive::views(x), {}, 0};
-  const RankMoments want = rank_moments(problem, Runtime::serial());
-  CHECK(equal(rank_moments(problem, naive::threads(3)), want));
-  problem.max_memory = 1;
-  const std::string message = check::message_of([&] { rank_moments(problem, naive::threads(3)); });
+  LayersProblem problem{260, naive::views(x), {}};
+  const RankMoments want = rank_moments(problem, 0, Runtime::serial());
+  CHECK(equal(rank_moments(problem, 0, naive::threads(3)), want));
+  const std::string message =
+      check::message_of([&] { rank_moments(problem, 1, naive::threads(3)); });
   CHECK(message.find("max_memory: wanted at least ") == 0);
-  problem.max_memory = std::stoll(message.substr(message.find("least ") + 6));
-  CHECK(equal(rank_moments(problem, naive::threads(3)), want));
-  problem = {70000, {{nullptr, DType::f32, 3, 3, 1}}, {}, 0};
-  CHECK(check::message_of([&] { rank_moments(problem, Runtime::serial()); }) ==
+  const int64_t least = std::stoll(message.substr(message.find("least ") + 6));
+  CHECK(equal(rank_moments(problem, least, naive::threads(3)), want));
+  problem = {70000, {{nullptr, DType::f32, 3, 3, 1}}, {}};
+  CHECK(check::message_of([&] { rank_moments(problem, 0, Runtime::serial()); }) ==
         "X[0]: wanted at most 65536 rows to rank their dissimilarities, got 70000");
 }
 

@@ -7,7 +7,7 @@
 //   ThreadSanitizer     the second barrier of self_terms
 //   UBSan               the check of the chunk's rows in pack_heads
 // Not caught: the check of heads in self_terms, beyond which zeros are added within the workspace.
-#include "cuda/attention.h"
+#include "cuda/attention/attention.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -4,7 +4,7 @@
 // Mutations of a scratch copy that these tests were seen to catch
 //   AddressSanitizer    the check of the last rows in either kernel
 //   UBSan               the check of the width in write, that of the rows' stride in device_rows
-#include "cuda/coupling.h"
+#include "cuda/coupling/coupling.h"
 
 #include "../naive_coupling.h"
 

@@ -9,7 +9,7 @@
 //   AddressSanitizer    the width check of column_sums, the check of valid rows in pack_rows, the
 //                       last warps of finish_pairs and finish_selves
 // test_product.cpp has those of the products.
-#include "cuda/hsic.h"
+#include "cuda/hsic/hsic.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,8 +24,8 @@ using naive::DType;
 using simcore::Estimator;
 using simcore::KernelKind;
 using simcore::cuda::Device;
+using simcore::cuda::DeviceHsicProblem;
 using simcore::cuda::HsicPlan;
-using simcore::cuda::HsicProblem;
 using simcore::cuda::make_plan;
 using simcore::cuda::Precision;
 using simcore::cuda::Variant;
@@ -42,8 +42,9 @@ struct Result {
 
 using Layers = std::vector<naive::Layer>;
 
-HsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel, Estimator estimator) {
-  HsicProblem problem;
+DeviceHsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel,
+                               Estimator estimator) {
+  DeviceHsicProblem problem;
   problem.n = x[0].n;
   problem.x = naive::views(x);
   problem.y = naive::views(y);
@@ -53,7 +54,7 @@ HsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kernel, Es
 }
 
 // What the kernels leave untouched is nan, which no comparison passes.
-Result compute(const HsicProblem& problem, const HsicPlan& plan) {
+Result compute(const DeviceHsicProblem& problem, const HsicPlan& plan) {
   const size_t x = problem.x.size(), y = problem.y.empty() ? x : problem.y.size();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Result r{std::vector<double>(x * y, nan), std::vector<double>(x, nan),
@@ -67,11 +68,12 @@ Result compute(const HsicProblem& problem, const HsicPlan& plan) {
   return r;
 }
 
-Result compute(const HsicProblem& problem, int64_t l2_bytes = 1 << 20) {
+Result compute(const DeviceHsicProblem& problem, int64_t l2_bytes = 1 << 20) {
   return compute(problem, make_plan(problem, Device{3, l2_bytes}, kPlenty));
 }
 
-void compare(const Result& result, const Layers& x, const Layers& y, const HsicProblem& problem) {
+void compare(const Result& result, const Layers& x, const Layers& y,
+             const DeviceHsicProblem& problem) {
   const int64_t n = problem.n;
   const auto hsic =
       problem.estimator == Estimator::biased ? naive::hsic_biased : naive::hsic_unbiased;
@@ -96,7 +98,7 @@ void check_grid(const Layers& x, const Layers& y, KernelKind kernel, Estimator e
   check::context = "n " + std::to_string(x[0].n) + ", dtype " + std::to_string(int(x[0].dtype)) +
                    ", kernel " + std::to_string(int(kernel)) + ", estimator " +
                    std::to_string(int(estimator)) + (y.empty() ? "" : ", cross");
-  const HsicProblem problem = make_problem(x, y, kernel, estimator);
+  const DeviceHsicProblem problem = make_problem(x, y, kernel, estimator);
   compare(compute(problem), x, y, problem);
 }
 
@@ -151,7 +153,7 @@ TEST(workspace_order_of_blocks_and_repetition) {
   const Layers x = naive::make_layers(101, {33, 5}, 1, shape);
   for (const KernelKind kernel : kKernels) {
     check::context = "kernel " + std::to_string(int(kernel));
-    const HsicProblem problem = make_problem(x, {}, kernel, Estimator::unbiased);
+    const DeviceHsicProblem problem = make_problem(x, {}, kernel, Estimator::unbiased);
     const HsicPlan wide = make_plan(problem, Device{3, 1 << 20}, kPlenty);
     // Nearly the smallest workspace: rows come in blocks, tiles or layers one by one.
     int64_t bytes = wide.workspace_bytes;
@@ -174,7 +176,7 @@ TEST(workspace_order_of_blocks_and_repetition) {
 TEST(the_sequence_with_products_of_tensor_cores) {
   const Layers x = naive::make_layers(20, {3, 33}, 1, {DType::f32, 3, 1, naive::Order::rows});
   check::context = "tensor";
-  HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
+  DeviceHsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
   problem.variant = Variant::tensor;
   problem.precision = Precision::medium;
   simcore::cuda::copies_arrive_late = true;
@@ -194,7 +196,7 @@ TEST(ties_and_coinciding_rows_of_the_median) {
   }
   for (naive::Layer& layer : x) naive::lay_out(layer, naive::Order::rows);
   check::context = "";
-  const HsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::biased);
+  const DeviceHsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::biased);
   const Result result = compute(problem);
   CHECK(std::isnan(result.xx[1]) && std::isnan(result.xy[1]) && std::isnan(result.xy[5]));
   const auto k = naive::gram(x[0], KernelKind::rbf, 1), l = naive::gram(x[2], KernelKind::rbf, 1);
@@ -223,7 +225,7 @@ TEST(magnitudes_constant_layers_and_bad_entries) {
 
 TEST(a_workspace_that_is_too_small_is_refused) {
   const Layers x = naive::make_layers(33, {5}, 1);
-  const HsicProblem problem = make_problem(x, {}, KernelKind::linear, Estimator::biased);
+  const DeviceHsicProblem problem = make_problem(x, {}, KernelKind::linear, Estimator::biased);
   const std::string message = check::message_of([&] { make_plan(problem, Device{}, 100); });
   CHECK(message.find("max_memory: wanted at least") == 0);
   CHECK(message.find("got 100") != std::string::npos);

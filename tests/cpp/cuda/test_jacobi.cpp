@@ -4,7 +4,7 @@
 // Mutations of a scratch copy that these tests were seen to catch
 //   ThreadSanitizer     the barrier after a round of the tournament
 //   AddressSanitizer    the check of an odd number of columns
-#include "cuda/jacobi.h"
+#include "cuda/spectral/jacobi.h"
 
 #include <cmath>
 #include <random>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "../check.h"
-#include "core/jacobi_math.h"
+#include "core/math/jacobi_math.h"
 #include "cuda_runtime.h"
 
 using simcore::ColumnPair;

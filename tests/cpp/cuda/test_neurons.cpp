@@ -6,7 +6,7 @@
 //                       the check of constant neurons, that of the layer's width in seek_best
 //   ThreadSanitizer     the second barrier of the strips
 //   AddressSanitizer    the width check of pack_neurons' stores
-#include "cuda/neurons.h"
+#include "cuda/neurons/neurons.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@
 #include "cuda_runtime.h"
 
 using naive::DType;
-using simcore::NeuronProblem;
+using simcore::LayersProblem;
 using simcore::cuda::Device;
 using simcore::cuda::make_plan;
 using simcore::cuda::NeuronPlan;
@@ -41,7 +41,7 @@ struct Options {
 
 // What the kernels leave untouched is nan, which no comparison passes.
 Result compute(const Layers& x, const Layers& y, Options options = {}) {
-  const NeuronProblem problem{x[0].n, naive::views(x), naive::views(y)};
+  const LayersProblem problem{x[0].n, naive::views(x), naive::views(y)};
   Result r{{}, {}, {}, {}, make_plan(problem, Device{3, 1 << 20}, options.max_memory)};
   const size_t count_y = y.empty() ? x.size() : y.size();
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -8,7 +8,7 @@
 //   ThreadSanitizer     either barrier of TensorProduct::add (fibres happen to run in an order that
 //                       hides them from a plain run)
 //   AddressSanitizer    `r < panel.rows` in PlainProduct, `row < panel_.rows` in TensorProduct
-#include "cuda/product_tensor.cuh"
+#include "cuda/products/product_tensor.cuh"
 
 #include <algorithm>
 #include <random>

@@ -1,5 +1,5 @@
-// The instructions of csrc/cuda/mma.cuh on the host, from the PTX manual (sections "ldmatrix",
-// "Matrix fragments for mma.m16n8k16" and "cp.async"), written apart from their use.
+// The instructions of csrc/cuda/products/mma.cuh on the host, from the PTX manual (sections
+// "ldmatrix", "Matrix fragments for mma.m16n8k16" and "cp.async"), written apart from their use.
 #pragma once
 
 #include <array>

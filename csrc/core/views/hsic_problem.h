@@ -1,0 +1,15 @@
+// Which HSIC of two sets of layers is wanted, whatever the device.
+#pragma once
+
+#include "core/math/hsic_math.h"
+#include "core/views/layers_problem.h"
+
+namespace simcore {
+
+struct HsicProblem : LayersProblem {
+  KernelKind kernel = KernelKind::linear;
+  Estimator estimator = Estimator::biased;
+  double bandwidth = 1.0;  // RBF: sigma = bandwidth * median distance
+};
+
+}  // namespace simcore

@@ -1,0 +1,23 @@
+// Weights of attention as the caller holds them: how they are read, and which are refused.
+#pragma once
+
+#include "cpu/attention/attention.h"
+#include "cpu/isa/isa.h"
+
+namespace simcore::cpu {
+
+// out[k] = weight of word `row` on word col + k.
+template <typename T>
+void load_weights(const AttentionView& view, int64_t head, int64_t row, int64_t col, int64_t count,
+                  T* out) {
+  const int64_t offset = head * view.head_stride + row * view.row_stride + col * view.col_stride;
+  isa_table<T>().load(static_cast<const char*>(view.data) + offset * bytes_of(view.dtype),
+                      view.dtype, view.col_stride, count, out);
+}
+
+// Throws std::invalid_argument naming the first layer that holds NaN, infinity or (js) negative
+// weights, and how many.
+template <typename T>
+void refuse_bad_weights(const AttentionProblem& problem, const Runtime& rt);
+
+}  // namespace simcore::cpu

@@ -1,0 +1,148 @@
+// The planner: cost model, tile sizes, workspace. Every buffer that the paths allocate is counted
+// here, so that max_memory is a bound and not a hope.
+#include "cpu/hsic/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "core/math/rbf_math.h"
+#include "cpu/base/buffer.h"
+#include "cpu/base/memory.h"
+#include "cpu/hsic/gram_tile.h"
+#include "cpu/products/contraction.h"
+
+namespace simcore::cpu {
+namespace {
+
+constexpr int64_t kTileCols = 96;  // columns of a Gram tile
+// Of packed rows: fresh memory costs page faults, which on a virtual machine are dearer than
+// packing a column twice; below kTileRows packing dominates.
+constexpr int64_t kRowPanelBytes = 32ll << 20;
+constexpr int64_t kTileRows = 384;
+constexpr int64_t kTileBytes = 48ll << 20;  // of Gram tiles of all layers
+constexpr int64_t kMaxDepth = 1024;         // of one product over features
+
+bool in_float64(const HsicRequest& r) {
+  return r.float64 || (r.kernel == KernelKind::rbf && r.bandwidth >= kFloat64Bandwidth);
+}
+
+// Sums of the widths of one side, and of their squares.
+struct Widths {
+  double sum = 0, squares = 0;
+  explicit Widths(const std::vector<int64_t>& widths) {
+    for (const int64_t p : widths) sum += double(p), squares += double(p) * double(p);
+  }
+};
+
+struct Sizes : GridSizes {
+  int64_t pairs;
+  bool rbf, row_results;  // row_results: sums per row of every layer
+  bool symmetric;         // x with itself
+  Widths x, y;
+
+  explicit Sizes(const HsicRequest& r)
+      : GridSizes(r, in_float64(r)),
+        rbf(r.kernel == KernelKind::rbf),
+        row_results(rbf || r.power_sums),
+        symmetric(r.widths_y.empty()),
+        x(r.widths_x),
+        y(r.widths_y) {
+    const int64_t rows = int64_t(r.widths_x.size()), columns = int64_t(r.widths_y.size());
+    pairs = symmetric ? rows * (rows + 1) / 2 : rows * columns + rows + columns;
+  }
+
+  int64_t median_rows() const { return n == 0 ? 0 : MedianRule(n).rows; }
+  int64_t common() const { return common_bytes(*this, row_results ? kRowArrays + 2 : kRowArrays); }
+};
+
+double gram_flops(const Sizes& s) {
+  const double n = double(s.n), m = double(s.median_rows());
+  const double grams = n * n * double(s.total_width) + n * n * double(s.pairs);
+  return s.rbf ? grams + m * m * double(s.total_width) : grams;
+}
+
+double feature_flops(const Sizes& s) {
+  if (s.rbf) return std::numeric_limits<double>::infinity();
+  const double squares = s.x.squares + s.y.squares;
+  const double cross = s.symmetric ? s.x.sum * s.x.sum - squares : 2 * s.x.sum * s.y.sum;
+  return double(s.n) * (cross + squares);
+}
+
+int64_t gram_bytes(const Sizes& s, int64_t rows, int64_t cols) {
+  const bool repack = rows < s.n;
+  const int64_t held = round_to(std::min(rows, s.n), s.unit);
+  const int64_t panels = buffer_bytes(s.total_width * held * s.element) +
+                         (repack ? s.threads * buffer_bytes(s.widest * cols * s.element) : 0) +
+                         s.threads * cols * 8;
+  const ContractionPlan contraction(s.layers, 0, s.width);
+  const int64_t size = contraction.size() + s.width;  // y may start a panel of its own
+  const int64_t slot = size * size * 8 + buffer_bytes(size * contraction.depth * s.element);
+  const int64_t tiles = buffer_bytes(s.layers * (rows * cols + kTilePad) * s.element);
+  return panels + tiles + s.threads * slot;
+}
+
+int64_t median_bytes(const Sizes& s) {
+  if (!s.rbf) return 0;
+  const int64_t m = round_to(s.median_rows(), s.unit);
+  const int64_t pass = buffer_bytes(m * s.widest * s.element) +
+                       buffer_bytes((m * m / 2 + s.unit) * s.element) + m * s.element;
+  return std::min(s.threads, s.layers) * pass;
+}
+
+void plan_gram(HsicPlan& plan, const Sizes& s, int64_t depth_limit) {
+  const int64_t common = s.common(), median = median_bytes(s);
+  for (const int64_t cols :
+       {round_to(kTileCols, s.unit), round_to(kTileCols / 2, s.unit), s.unit}) {
+    const int64_t panel = std::max<int64_t>(1, s.total_width * cols * s.element);
+    const int64_t tile = std::max<int64_t>(1, s.layers * cols * cols * s.element);
+    int64_t blocks =
+        std::min(std::max(kRowPanelBytes / panel, kTileRows / cols), kTileBytes / tile);
+    blocks = std::clamp<int64_t>(blocks, 1, (s.n + cols - 1) / cols);
+    for (; blocks >= 1; blocks--) {
+      plan.tile_rows = blocks * cols;
+      plan.tile_cols = cols;
+      plan.workspace_bytes = common + std::max(median, gram_bytes(s, plan.tile_rows, cols));
+      plan.depth = depth_limit;
+      if (plan.workspace_bytes <= plan.max_memory) return;
+    }
+  }
+  refuse_memory(plan);
+}
+
+HsicPlan plan_method(HsicPlan plan, const Sizes& s, Method method) {
+  plan.method = method;
+  plan.flops = method == Method::gram ? plan.flops_gram : plan.flops_feature;
+  if (method == Method::gram)
+    plan_gram(plan, s, kMaxDepth);
+  else
+    plan_column_tiles(plan, s, s.common());
+  return plan;
+}
+
+}  // namespace
+
+HsicPlan make_plan(const HsicRequest& request) {
+  const Sizes sizes(request);
+  HsicPlan plan;
+  plan.float64 = in_float64(request);
+  plan.power_sums = request.power_sums;
+  plan.max_memory = memory_bound(request.max_memory);
+  plan.flops_gram = gram_flops(sizes);
+  plan.flops_feature = feature_flops(sizes);
+  if (request.method == Method::feature && sizes.rbf)
+    throw std::invalid_argument(
+        "method: wanted 'auto' or 'gram' for kernel 'rbf', which has no feature form, got "
+        "'feature'");
+  if (request.method != Method::automatic) return plan_method(plan, sizes, request.method);
+  const bool feature = plan.flops_feature < plan.flops_gram;
+  const Method fewer = feature ? Method::feature : Method::gram;
+  if (sizes.rbf) return plan_method(plan, sizes, fewer);
+  try {
+    return plan_method(plan, sizes, fewer);
+  } catch (const std::invalid_argument&) {  // does not fit: the other method may
+    return plan_method(plan, sizes, feature ? Method::gram : Method::feature);
+  }
+}
+
+}  // namespace simcore::cpu

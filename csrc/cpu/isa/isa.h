@@ -1,0 +1,114 @@
+// The instruction-set dependent inner loops, as one table of functions per (instruction set, T).
+//
+// Panels: a block of rows is stored as panels of `width` rows, each [k][width], so that one vector
+// register holds one column of a panel and both operands of a product are read in order. The same
+// panel serves as left operand (broadcast, mr rows at a time) and as right operand (up to 3 panels
+// side by side), so every block of data is packed once.
+#pragma once
+
+#include <cstdint>
+
+#include "core/math/hsic_math.h"
+#include "cpu/base/half.h"
+#include "cpu/base/layer.h"
+
+namespace simcore::cpu {
+
+constexpr int kMaxPanels = 3;      // panels side by side in one micro-kernel call
+constexpr int64_t kMaxUnit = 64;   // >= kMaxPanels * width for every instruction set
+constexpr int64_t kTaskRows = 96;  // rows of a tile per task: their panels stay in L2
+
+// What IsaTable::flaws finds.
+constexpr int kNotFinite = 1, kNegative = 2;
+// Centred rows of attention below this length count as constant: one repeated value may leave
+// rounding errors.
+constexpr double kConstantRow = 1e-12;
+
+// How far ahead an affine coupling asks memory for entries: beyond those of the half that changes,
+// and beyond those of its params.
+struct CouplingAhead {
+  int64_t row, params;
+};
+
+template <typename T>
+struct IsaTable {
+  const char* name;
+  int width;  // rows per panel = elements per vector register
+  int mr;     // rows of the left operand per micro-kernel call; divides width
+
+  // c[i][j] (+)= sum_k a[k * width + i] * b[(j / width) * b_stride + k * width + j % width]
+  // for i < mr, j < panels * width; micro[panels - 1].
+  void (*micro[kMaxPanels])(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c,
+                            int64_t c_stride, bool accumulate);
+
+  // out[i][j] += block[i][j] of a [rows, cols] block, cols a multiple of width: sums of products in
+  // T go on in float64.
+  void (*add_block)(const T* block, int64_t rows, int64_t cols, double* out, int64_t out_stride);
+
+  // Centres rows [row, row + rows) (rows <= width, the rest is zero) over all columns into one
+  // panel [layer.width][width]; norms[width] gets each row's squared length.
+  void (*pack_rows)(const LayerView& layer, const Centring<T>& centring, int64_t row, int64_t rows,
+                    T* panel, double* norms);
+
+  // Centres columns [col, col + cols) of rows [row, row + rows) into panels [rows][width], which
+  // start panel_stride entries apart; the last one's missing columns are zero. The operand of
+  // products whose depth runs over examples.
+  void (*pack_columns)(const LayerView& layer, const Centring<T>& centring, int64_t row,
+                       int64_t rows, int64_t col, int64_t cols, T* panels, int64_t panel_stride);
+
+  // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
+  void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);
+
+  // panels[l / width][k][l % width] = row[index[k] * layers + l] for l < layers, k < depth; the
+  // rest of the last panel is zero.
+  void (*gather_entries)(const T* row, int64_t layers, const int32_t* index, int64_t depth,
+                         T* panels);
+
+  // g[i][j] <- exp(-gamma * max(0, norm_i + norm_j - 2 g[i][j])) - shift over a [rows, cols] block;
+  // cols is a multiple of width.
+  void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);
+
+  // Squared distances of g[begin, end) of one row, appended to out when in [lo, hi] (out has room
+  // for end - begin more); returns how many were appended and adds those below lo to *below.
+  int64_t (*select)(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
+                    T* out, int64_t* below);
+
+  // out[k] = source[k * stride] as T, k < count.
+  void (*load)(const void* source, DType dtype, int64_t stride, int64_t count, T* out);
+
+  // Whether weights that are no numbers, or below 0, are among x[0, count): kNotFinite | kNegative.
+  int (*flaws)(const T* x, int64_t count);
+
+  // Centres `count` rows of `length` entries each and scales them to unit length; a row whose
+  // centred length is kConstantRow at most becomes 0.
+  void (*unit_rows)(T* rows, int64_t count, int64_t length);
+
+  // sums[i * sums_stride + j] += sum_k term(p[i * stride + k], q[j * stride + k]) for i < p_rows,
+  // j < q_rows; length is a multiple of width and at most columns. One per AttentionMeasure: with
+  // m = p + q, m log m (0 at 0; p, q >= 0); p q; (p - q)^2.
+  struct PairSums {
+    void (*add)(const T* p, int64_t p_rows, const T* q, int64_t q_rows, int64_t stride,
+                int64_t length, double* sums, int64_t sums_stride);
+    int64_t rows;     // p_rows at most
+    int64_t columns;  // of one call, which sums in T
+  } pair_sums[3];
+
+  // Columns of one row of an affine coupling (core/math/coupling_math.h), [0] forward, [1] inverse:
+  // out[k] for k < count, and their log-determinant added to *log_det; sums run in T over a call.
+  void (*couple[2])(const T* x, const T* s_raw, const T* t, int64_t count, T clamp,
+                    CouplingAhead ahead, T* out, double* log_det);
+
+  // Their gradients; `kept` is x forward and the result inverse.
+  void (*couple_gradients[2])(const T* grad, T grad_log_det, const T* kept, const T* s_raw,
+                              int64_t count, T clamp, CouplingAhead ahead, T* grad_x, T* grad_s_raw,
+                              T* grad_t);
+};
+
+// The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;
+// for tests). Throws std::invalid_argument for a name that is unknown or not available here.
+template <typename T>
+const IsaTable<T>& isa_table();
+
+const char* isa_name();
+
+}  // namespace simcore::cpu

@@ -1,0 +1,53 @@
+// Tiles of column products (column_products.h) within a bound of memory, and what every plan of a
+// grid is made from: sizes, and the bytes that are held whatever the tiles.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/views/layers_problem.h"
+
+namespace simcore::cpu {
+
+struct GridRequest {
+  int64_t n = 0;
+  std::vector<int64_t> widths_x;
+  std::vector<int64_t> widths_y;  // empty: the grid of x with itself
+  bool float64 = false;           // compute type; half precisions and float32 compute in float32
+  int threads = 1;
+  int64_t max_memory = 0;  // bytes beyond the inputs; 0: a quarter of the free memory
+};
+
+GridRequest grid_request(const LayersProblem& problem, int64_t max_memory, int threads);
+
+struct TilePlan {
+  bool float64 = false;  // compute type
+  // Of a tile of products: columns of the left layer and of the right one.
+  int64_t tile_rows = 0;
+  int64_t tile_cols = 0;
+  int64_t depth = 0;            // how far one product runs before its sum goes to float64
+  int64_t workspace_bytes = 0;  // the most that is allocated beyond the inputs
+  int64_t max_memory = 0;       // the bound that was applied
+};
+
+// Sizes that every candidate plan is costed with.
+struct GridSizes {
+  int64_t n, layers, result, total_width, widest, element, width, unit, threads;
+  GridSizes(const GridRequest& request, bool float64);
+};
+
+// Means, sums and results, whatever the path; row_arrays: how many float64 [L, n] are among them.
+constexpr int64_t kRowArrays = 3;  // at least
+int64_t common_bytes(const GridSizes& sizes, int64_t row_arrays);
+
+// Tiles, depth and workspace of `plan` for its bound; `common` as common_bytes has it. Throws
+// std::invalid_argument when not even the smallest tiles fit.
+void plan_column_tiles(TilePlan& plan, const GridSizes& sizes, int64_t common);
+
+// plan.workspace_bytes, for the smallest tiles, is more than plan.max_memory.
+[[noreturn]] void refuse_memory(const TilePlan& plan);
+
+// The plan of a grid that is made of column products alone. Throws as plan_column_tiles does.
+TilePlan plan_columns(const GridRequest& request);
+
+}  // namespace simcore::cpu

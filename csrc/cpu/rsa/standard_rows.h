@@ -1,0 +1,29 @@
+// Rows of a layer as its dissimilarity matrix needs them, and how well the matrix is known.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/base/layer.h"
+#include "cpu/base/runtime.h"
+
+namespace simcore::cpu {
+
+// c_i = z_i less the mean of all z, z_i the row centred and of unit length. The dissimilarity of
+// two rows is 1 - z_i'z_j = |c_i - c_j|^2 / 2.
+struct StandardRows {
+  std::vector<double> halves;  // [n] |c_i|^2 / 2; nan for a constant row, whose c_i is 0
+  double mean_half = 0;        // of them: the mean dissimilarity is 2n / (n - 1) times that
+  double rounding = 0;         // the variance that rounding gives the dissimilarities
+  int64_t nonfinite = 0;       // NaN or infinite entries; if any, the rest is undefined
+};
+
+// Row i of c goes to out[i / panel * panel * width + k * panel + i % panel]: panel 1 is row-major.
+template <typename T>
+StandardRows standardise_rows(const LayerView& layer, int64_t n, int64_t panel, T* out,
+                              const Runtime& rt);
+
+// What standardise_rows allocates.
+int64_t standardise_bytes(int64_t n, int64_t width, int threads);
+
+}  // namespace simcore::cpu

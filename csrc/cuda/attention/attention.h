@@ -1,0 +1,64 @@
+// Similarity of attention heads of all layer pairs on a CUDA device: what the torch adapter and the
+// host run call.
+//
+// Only enqueues kernels on the given stream. Errors of launches throw std::runtime_error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/views/attention_view.h"
+#include "cuda/base/device.h"
+
+namespace simcore::cuda {
+
+// A row of attention: of every head, its place among the rows of all sentences one after the other.
+struct AttentionRow {
+  int64_t sentence, word, length, offset;
+};
+
+struct AttentionHead {
+  int64_t layer, index;
+};
+
+// What the kernels read of a problem besides the weights; the adapter copies it to the device.
+struct AttentionTables {
+  std::vector<AttentionView> views;  // [layers of x, then of y][sentences]
+  std::vector<AttentionRow> rows;
+  std::vector<AttentionHead> heads;  // of all layers, x first
+  std::vector<int64_t> first_head;   // [layers + 1]
+
+  explicit AttentionTables(const AttentionProblem& problem);
+};
+
+struct DeviceTables {
+  const AttentionView* views;
+  const AttentionRow* rows;
+  const AttentionHead* heads;
+  const int64_t* first_head;
+};
+
+struct AttentionPlan {
+  bool float64 = false;  // compute type
+  int64_t entries = 0;   // of every head that are packed at a time
+  int64_t shares = 1;    // of these, summed side by side
+  int64_t workspace_bytes = 0;
+};
+
+// Throws std::invalid_argument when problem.max_memory has no room for one row of every head.
+AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& tables,
+                        const Device& device);
+
+// Device pointers.
+struct AttentionOutput {
+  double* grid;             // [Lx, Ly] the mean over the heads of x of the max over the heads of y
+  unsigned long long* bad;  // [layers][2] weights of a layer that are NaN or infinite, negative
+};
+
+void attention_similarity(const AttentionProblem& problem, const AttentionTables& tables,
+                          const DeviceTables& on_device, const AttentionPlan& plan, void* workspace,
+                          const AttentionOutput& output, cudaStream_t stream);
+
+}  // namespace simcore::cuda

@@ -1,0 +1,163 @@
+// Gram tiles of many layers, and what is summed over them.
+//
+// Shapes    the examples' pairs (i, j), j >= i, are cut into tiles; a group is a run of tiles that
+//           all layers compute before it is contracted: gram [L][planes][tiles of the group]
+//           [kTile^2], a row of rows.cuh a layer.
+// Plan      gram_tiles      a block per (tile, layer): K_ij, or 0 for j <= i and beyond n
+//           contract        a block per (tile of pairs of layers, share of the entries):
+//                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
+//           add_self_sums   the same of a layer with itself, where x and y differ
+//           add_row_sums    RBF: sum_{j != i} K_ij, a block per (rows, layer)
+// Numerics  at most kContractDepth entries are added in T before their sum goes to float64. Every
+//           sum has one owner and a fixed order: repetition is bit-equal.
+// Twin      simcore/reference/hsic.py; the CPU's csrc/cpu/hsic/gram.cpp has the formulas
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "core/math/index_math.h"
+#include "cuda/products/contract.cuh"
+#include "cuda/products/layers.cuh"
+
+namespace simcore::cuda {
+
+constexpr int64_t kContractDepth = 1024;
+
+enum class Entry { linear, rbf, distance };  // distance: squared, or -1 where no pair is
+
+// Tiles of a block of the examples' pairs: rows from row0 on against columns from column0 on.
+struct TileBlock {
+  int64_t row0, column0;
+  int64_t rows, columns;  // packed, whole tiles
+  bool diagonal;          // row0 == column0: the triangle alone
+
+  SIMCORE_HD int64_t tiles(int64_t side) const {
+    return diagonal ? triangle_size(rows / side) : (rows / side) * (columns / side);
+  }
+  SIMCORE_HD Place place(int64_t tile, int64_t side) const {
+    return diagonal ? triangle_place(tile, rows / side) : rectangle_place(tile, columns / side);
+  }
+};
+
+template <typename Rows>
+struct GramArguments {
+  using T = typename Rows::Value;
+  const DeviceLayer* layers;
+  int64_t packed_origin;  // packed_column of the first layer
+  int64_t n;
+  TileBlock block;
+  int64_t first_tile;                        // of the group
+  const typename Rows::Stored* packed_rows;  // [block.rows] of every layer
+  const typename Rows::Stored* packed_columns;
+  const double* norms;  // [L][norm_pitch]
+  int64_t norm_pitch;
+  const double* gammas;  // [L]; rbf only
+  T shift;               // rbf only
+};
+
+template <Entry entry, typename T>
+__device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, T shift) {
+  if (entry == Entry::linear) return product;
+  const T d = norm_i + norm_j - 2 * product;
+  const T distance = d > T(0) ? d : T(0);
+  return entry == Entry::distance ? distance : exp(-gamma * distance) - shift;
+}
+
+// Gram entries lie as the products want them that contract them, distances as numbers.
+template <typename Product, Entry entry>
+using EntryRows = std::conditional_t<entry == Entry::distance, PlainRows<typename Product::Value>,
+                                     typename Product::Rows>;
+
+// Blocks: tiles of the group, layers.
+template <typename Product, Entry entry>
+__global__ void __launch_bounds__(Product::kThreads, 1)
+    gram_tiles(GramArguments<typename Product::Rows> g,
+               typename EntryRows<Product, entry>::Stored* gram) {
+  using T = typename Product::Value;
+  using Out = EntryRows<Product, entry>;
+  constexpr int64_t side = Product::kTile, planes = Product::Rows::kPlanes;
+  static_assert(kPitchUnit % Product::kDepth == 0 && kContractDepth % Product::kDepth == 0);
+  const DeviceLayer layer = g.layers[blockIdx.y];
+  const Place place = g.block.place(g.first_tile + blockIdx.x, side);
+  const int64_t before = layer.packed_column - g.packed_origin;
+  const auto* a = g.packed_rows + planes * (before * g.block.rows + place.row * side * layer.pitch);
+  const auto* b =
+      g.packed_columns + planes * (before * g.block.columns + place.column * side * layer.pitch);
+  Product product;
+  product.add({a, layer.pitch, side}, {b, layer.pitch, side}, 0, layer.pitch);
+
+  const int64_t i0 = g.block.row0 + place.row * side, j0 = g.block.column0 + place.column * side;
+  const double* norms = g.norms + blockIdx.y * g.norm_pitch;
+  const double gamma = entry == Entry::rbf ? g.gammas[blockIdx.y] : 0;
+  // An infinite gamma belongs to an undefined layer: finish.cuh makes its results nan.
+  const T finite = isfinite(gamma) ? T(gamma) : T(0);
+  const int64_t entries = gridDim.x * side * side;
+  auto* out = gram + blockIdx.y * Out::kPlanes * entries;
+  product.visit([&](int r, int c, const T(&values)[Product::kRun]) {
+    T results[Product::kRun];
+#pragma unroll
+    for (int e = 0; e < Product::kRun; e++) {
+      const int64_t i = i0 + r, j = j0 + c + e;
+      const bool wanted = i < j && j < g.n;
+      results[e] = entry == Entry::distance ? T(-1) : T(0);
+      if (wanted && entry == Entry::linear) results[e] = values[e];
+      if (wanted && entry != Entry::linear)
+        results[e] = gram_entry<entry>(values[e], T(norms[i]), T(norms[j]), finite, g.shift);
+    }
+    Out::put(out, entries, (blockIdx.x * side + r) * side + c, results);
+  });
+}
+
+constexpr int kSumThreads = 256;
+
+// sums [shares][L] += sum of squares of a share of the entries; blocks: shares, layers.
+template <typename Rows>
+__global__ void add_self_sums(const typename Rows::Stored* gram, int64_t entries, double* sums) {
+  __shared__ double partial[kSumThreads / kWarp];
+  const auto* g = gram + blockIdx.y * Rows::kPlanes * entries;
+  double sum = 0;
+  const int64_t stride = int64_t(gridDim.x) * kSumThreads;
+  for (int64_t k = int64_t(blockIdx.x) * kSumThreads + threadIdx.x; k < entries; k += stride) {
+    const double value = double(Rows::get(g, entries, k));
+    sum += value * value;
+  }
+  sum = warp_sum(sum);
+  if (lane_of_thread() == 0) partial[warp_of_thread()] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double total = 0;
+  for (int w = 0; w < kSumThreads / kWarp; w++) total += partial[w];
+  sums[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] += total;
+}
+
+// row_sums [L][pitch] += the group's entries, each in row i and, by symmetry, in row j. Blocks:
+// runs of `side` examples, layers; `side` threads, one per example.
+template <typename Rows, int side>
+__global__ void add_row_sums(const typename Rows::Stored* gram, TileBlock block, int64_t first_tile,
+                             int64_t tiles, double* row_sums, int64_t pitch) {
+  const int64_t example0 = int64_t(blockIdx.x) * side;
+  const int me = int(threadIdx.x), lane = lane_of_thread();
+  const int64_t entries = tiles * side * side;
+  const auto* g = gram + blockIdx.y * Rows::kPlanes * entries;
+  double sum = 0;
+  for (int64_t t = 0; t < tiles; t++) {
+    const Place place = block.place(first_tile + t, side);
+    const auto entry = [&](int row, int column) {
+      return double(Rows::get(g, entries, (t * side + row) * side + column));
+    };
+    if (block.row0 + place.row * side == example0)
+      for (int r = 0; r < kWarp; r++) {  // the rows of this warp's examples, a row at a time
+        double part = 0;
+        for (int c = lane; c < side; c += kWarp) part += entry(me - lane + r, c);
+        part = warp_sum(part);
+        if (lane == r) sum += part;
+      }
+    if (block.column0 + place.column * side == example0)
+      for (int r = 0; r < side; r++) sum += entry(r, me);
+  }
+  // Examples beyond n have room, and sums of 0.
+  row_sums[blockIdx.y * pitch + example0 + me] += sum;
+}
+
+}  // namespace simcore::cuda

@@ -1,0 +1,56 @@
+// HSIC of all layer pairs on a CUDA device: what the torch adapter and the host run call.
+//
+// Only enqueues kernels on the given stream: no allocation, no synchronisation, no copies from the
+// host, so that the calls may be captured into a graph. Errors of launches throw
+// std::runtime_error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/views/hsic_problem.h"
+#include "cuda/base/device.h"
+
+namespace simcore::cuda {
+
+// Of float32 products, torch's meanings: operands as the sum of 3 bfloat16 numbers (24 bits,
+// float32's own), of 2 (16 bits, at least TensorFloat32's 11), or 1. float64 layers are always
+// computed in float64.
+enum class Precision : int { highest = 0, high = 1, medium = 2 };
+
+// And how its products are computed.
+struct DeviceHsicProblem : HsicProblem {
+  Precision precision = Precision::highest;
+  Variant variant = Variant::plain;
+};
+
+struct HsicPlan {
+  bool float64 = false;       // compute type
+  int64_t tile = 0;           // side of a Gram tile
+  int64_t column_chunks = 1;  // shares of the rows in which columns are summed
+  int64_t block_rows = 0;     // examples whose rows are packed at a time
+  int64_t group_tiles = 1;    // Gram tiles of every layer that are held at a time
+  int64_t shares = 1;         // of a group's entries, contracted side by side
+  int64_t median_layers = 0;  // RBF: whose distances are held at a time
+  int64_t workspace_bytes = 0;
+};
+
+// max_memory: bytes of workspace that may be asked for. Throws std::invalid_argument when not even
+// the smallest tiles fit, or for more layers than a grid of blocks has room for.
+HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory);
+
+// Device pointers.
+struct HsicOutput {
+  double* xy;          // [Lx, Ly]
+  double* xx;          // [Lx]
+  double* yy;          // [Ly]
+  int64_t* nonfinite;  // [Lx + Ly] NaN or infinite entries of a layer, whose results are nan
+};
+
+// workspace: plan.workspace_bytes of device memory, aligned to 256 bytes; its contents do not
+// matter before, and nothing of it is needed after the kernels have run.
+void hsic_terms(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
+                const HsicOutput& output, cudaStream_t stream);
+
+}  // namespace simcore::cuda

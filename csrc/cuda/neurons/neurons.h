@@ -1,0 +1,43 @@
+// Neuron-level similarity of all layer pairs on a CUDA device: what the torch adapter and the host
+// run call.
+//
+// Only enqueues kernels on the given stream. Errors of launches throw std::runtime_error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/views/layers_problem.h"
+#include "cuda/base/device.h"
+
+namespace simcore::cuda {
+
+struct NeuronPlan {
+  bool float64 = false;       // compute type
+  int64_t column_chunks = 1;  // shares of the rows in which columns are summed
+  int64_t packed_bytes = 0;   // of one buffer of packed layers
+  bool together = false;      // all layers are packed at once, in one buffer; else in turns in two
+  int64_t workspace_bytes = 0;
+};
+
+// Throws std::invalid_argument when max_memory has no room for two layers packed.
+NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory);
+
+// Device pointers. kept for neuron k of layer x_i: row p_0 + ... + p_(i-1) + k, column j of y_j.
+struct NeuronOutput {
+  double* grid;        // [Lx, Ly]
+  double* best;        // [neurons of x, Ly], or null: not kept
+  int64_t* partner;    // likewise
+  int64_t* nonfinite;  // [layers] NaN or infinite entries
+};
+
+// As simcore::cpu::best_partners, with the results of layers that hold NaN undefined.
+void best_partners(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
+                   const NeuronOutput& output, cudaStream_t stream);
+
+// As simcore::cpu::multiple_correlations, into output.grid.
+void multiple_correlations(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
+                           const NeuronOutput& output, cudaStream_t stream);
+
+}  // namespace simcore::cuda

@@ -1,0 +1,54 @@
+// All pairs of long rows: Gram entries of layers, weights of attention heads.
+#pragma once
+
+#include "core/math/index_math.h"
+#include "cuda/products/product_plain.cuh"
+
+namespace simcore::cuda {
+
+// Which pairs of rows: [row0, row0 + rows) with [column0, column0 + columns); of equal ranges
+// only tiles on and above the diagonal.
+struct PairBlock {
+  int64_t row0, rows, column0, columns;
+  bool triangle;
+
+  SIMCORE_HD int64_t tiles(int64_t side) const {
+    const int64_t across = ceil_div(columns, side);
+    return triangle ? triangle_size(across) : ceil_div(rows, side) * across;
+  }
+  SIMCORE_HD Place place(int64_t tile, int64_t side) const {
+    const int64_t across = ceil_div(columns, side);
+    return triangle ? triangle_place(tile, across) : rectangle_place(tile, across);
+  }
+};
+
+SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// sums [shares][rows][columns] += the product of rows a and b, `entries` long each. Blocks: tiles
+// of pairs, shares of the entries in chunks of `chunk`, after each of which sums go to float64.
+template <typename Product>
+__global__ void __launch_bounds__(Product::kThreads, 1)
+    contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
+             double* sums) {
+  constexpr int64_t side = Product::kTile;
+  static_assert(side * side % Product::kDepth == 0);
+  const Place place = pairs.place(blockIdx.x, side);
+  const int64_t a0 = place.row * side, b0 = place.column * side;
+  const int64_t stride = entries * Product::Rows::kPlanes;
+  const Panel<typename Product::Stored> a{rows + (pairs.row0 + a0) * stride, entries,
+                                          at_most(side, pairs.rows - a0)};
+  const Panel<typename Product::Stored> b{rows + (pairs.column0 + b0) * stride, entries,
+                                          at_most(side, pairs.columns - b0)};
+  double* out = sums + blockIdx.y * pairs.rows * pairs.columns + a0 * pairs.columns + b0;
+  for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
+    Product product;
+    product.add(a, b, k, at_most(entries, k + chunk));
+    product.visit([&](int r, int c, const auto& values) {
+#pragma unroll
+      for (int e = 0; e < Product::kRun; e++)
+        if (r < a.rows && c + e < b.rows) out[r * pairs.columns + c + e] += double(values[e]);
+    });
+  }
+}
+
+}  // namespace simcore::cuda

@@ -1,0 +1,36 @@
+#include "torch/checks.h"
+
+#include <c10/util/Exception.h>
+
+#include "torch/convert.h"
+
+namespace simcore {
+
+void check_layers(at::TensorList layers, const char* name, int64_t n) {
+  for (size_t i = 0; i < layers.size(); i++) {
+    const at::Tensor& layer = layers[i];
+    TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
+                      layer.sizes());
+    TORCH_CHECK_VALUE(layer.size(0) == n, name, "[", i, "]: wanted ", n, " rows, got ",
+                      layer.size(0));
+    TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
+    TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
+                     "]: wanted a floating-point dtype, got ", layer.scalar_type());
+  }
+}
+
+int64_t rows_of(at::TensorList x) {
+  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
+  TORCH_CHECK_VALUE(x[0].dim() == 2, "X[0]: wanted shape [n, p], got ", x[0].sizes());
+  TORCH_CHECK_VALUE(x[0].size(0) > 0, "X[0]: wanted at least 1 row, got 0");
+  return x[0].size(0);
+}
+
+LayersProblem layers_problem(at::TensorList x, at::TensorList y) {
+  const int64_t n = rows_of(x);
+  check_layers(x, "X", n);
+  check_layers(y, "Y", n);
+  return {n, layer_views(x), layer_views(y)};
+}
+
+}  // namespace simcore

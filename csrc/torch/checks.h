@@ -1,0 +1,17 @@
+// Checks that several families make. simcore/_grid words errors for users; these keep a direct call
+// of an operator safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/views/layers_problem.h"
+
+namespace simcore {
+
+void check_layers(at::TensorList layers, const char* name, int64_t n);
+int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
+
+// Both sides of a grid. Throws ValueError or TypeError for layers that do not fit together.
+LayersProblem layers_problem(at::TensorList x, at::TensorList y);
+
+}  // namespace simcore

@@ -1,0 +1,21 @@
+// A layer's centred columns as a tensor, where a routine of LAPACK takes them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "cpu/base/layer.h"
+
+namespace simcore::composed {
+
+// Refuses NaN and infinity, naming name[index].
+cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index);
+
+// [n, p] float64, times 2^-exponent: entries near 1, whose squares stay finite.
+struct Centred {
+  at::Tensor values;
+  int exponent = 0;
+};
+
+Centred centred(const at::Tensor& layer, const cpu::Centring<double>& centring);
+
+}  // namespace simcore::composed

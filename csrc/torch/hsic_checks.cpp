@@ -1,0 +1,47 @@
+#include "torch/hsic_checks.h"
+
+#include <c10/util/Exception.h>
+
+#include "torch/checks.h"
+
+namespace simcore {
+namespace {
+
+Estimator parse_estimator(const std::string& name) {
+  if (name == "biased") return Estimator::biased;
+  TORCH_CHECK_VALUE(name == "unbiased", "estimator: wanted 'biased' or 'unbiased', got '", name,
+                    "'");
+  return Estimator::unbiased;
+}
+
+}  // namespace
+
+KernelKind parse_kernel(const std::string& name) {
+  if (name == "linear") return KernelKind::linear;
+  TORCH_CHECK_VALUE(name == "rbf", "kernel: wanted 'linear' or 'rbf', got '", name, "'");
+  return KernelKind::rbf;
+}
+
+cpu::Method parse_method(const std::string& name) {
+  if (name == "auto") return cpu::Method::automatic;
+  if (name == "gram") return cpu::Method::gram;
+  TORCH_CHECK_VALUE(name == "feature", "method: wanted 'auto', 'gram' or 'feature', got '", name,
+                    "'");
+  return cpu::Method::feature;
+}
+
+const char* method_name(cpu::Method method) {
+  return method == cpu::Method::gram ? "gram" : "feature";
+}
+
+HsicProblem hsic_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
+                         const std::string& estimator, double bandwidth) {
+  TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
+  HsicProblem problem{layers_problem(x, y), kernel, parse_estimator(estimator), bandwidth};
+  const int64_t least = min_examples(problem.estimator);
+  TORCH_CHECK_VALUE(problem.n >= least, "X[0]: wanted at least ", least, " rows for the ",
+                    estimator, " estimator, got ", problem.n);
+  return problem;
+}
+
+}  // namespace simcore

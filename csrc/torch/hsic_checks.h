@@ -1,0 +1,22 @@
+// What the adapters of HSIC share: its words, and its layers checked.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "core/views/hsic_problem.h"
+#include "cpu/hsic/plan.h"
+
+namespace simcore {
+
+KernelKind parse_kernel(const std::string& name);
+cpu::Method parse_method(const std::string& name);
+const char* method_name(cpu::Method method);
+
+// Throws ValueError or TypeError for layers that do not fit together, too few rows for the
+// estimator or an unknown estimator.
+HsicProblem hsic_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
+                         const std::string& estimator, double bandwidth = 1.0);
+
+}  // namespace simcore

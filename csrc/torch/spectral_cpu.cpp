@@ -1,0 +1,71 @@
+// The operators of the CCA family on the CPU: checks, and the calls into csrc/cpu/spectral and
+// composed/.
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "cpu/base/memory.h"
+#include "cpu/spectral/nuclear.h"
+#include "torch/checks.h"
+#include "torch/composed/nuclear_norms.h"
+#include "torch/composed/principal_components.h"
+#include "torch/composed/pwcca.h"
+#include "torch/convert.h"
+#include "torch/runtime.h"
+
+namespace simcore {
+namespace {
+
+std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
+principal_components_cpu(at::TensorList layers, bool standardize) {
+  check_layers(layers, "X", rows_of(layers));
+  return composed::principal_components(layers, standardize);
+}
+
+// float64 takes composed/: csrc/cpu reduces in float32 and squares a band.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList x, at::TensorList y,
+                                                                 int64_t max_memory) {
+  const LayersProblem problem = layers_problem(x, y);
+  if (problem.has_float64()) return composed::nuclear_norms(x, y, max_memory);
+  const cpu::Runtime runtime = torch_runtime();
+  const int64_t left = cpu::memory_bound(max_memory) - cpu::packed_bytes(problem);
+  const bool keep_packed = runtime.threads * cpu::nuclear_workspace(problem, true) <= left;
+  const int threads = keep_packed ? runtime.threads
+                                  : affordable_threads(cpu::nuclear_workspace(problem, false),
+                                                       max_memory, runtime.threads);
+  try {
+    const cpu::NuclearResult result = cpu::nuclear_norms(problem, keep_packed, threads, runtime);
+    const int64_t rows = problem.rows(), columns = problem.columns();
+    return {to_tensor(result.xy, {rows, columns}), to_tensor(result.norm_x, {rows}),
+            to_tensor(result.norm_y, {columns})};
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
+                     int64_t max_memory) {
+  const int64_t n = rows_of(u_x);
+  check_layers(u_x, "u_x", n);
+  check_layers(u_y, "u_y", n);
+  TORCH_CHECK_VALUE(weighted_x.size() == u_x.size(), "weighted_x: wanted ", u_x.size(),
+                    " tensors, got ", weighted_x.size());
+  for (size_t i = 0; i < u_x.size(); i++)
+    TORCH_CHECK_VALUE(weighted_x[i].dim() == 2 && weighted_x[i].size(0) == u_x[i].size(1),
+                      "weighted_x[", i, "]: wanted ", u_x[i].size(1), " rows, got shape ",
+                      weighted_x[i].sizes());
+  return composed::pwcca(u_x, weighted_x, u_y, max_memory);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("principal_components", principal_components_cpu);
+  m.impl("nuclear_norms", nuclear_norms_cpu);
+  m.impl("pwcca", pwcca_cpu);
+}
+
+}  // namespace simcore
