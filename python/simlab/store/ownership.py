@@ -59,7 +59,7 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
         The lock file cannot be written, or its file system has no locks.
     """
     lock = lock or output.with_name(f".{output.name}.lock")
-    signature = _signature()
+    signature, owner = _signature(), os.getpid()
     with writing(output):
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = _claim(lock, signature, output, option)
@@ -67,7 +67,8 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
         try:
             yield
         finally:
-            if _read(lock) == signature:  # not if somebody has removed it by hand
+            # Not in a forked child that leaves the block, nor if somebody has removed it by hand.
+            if os.getpid() == owner and _read(lock) == signature:
                 lock.unlink()
 
 
@@ -130,7 +131,7 @@ def _signature() -> str:
 
 def _read(lock: Path) -> str:
     """What the owner has signed with; nothing where it has not yet, or is gone."""
-    try:
-        return lock.read_text("utf-8", "surrogateescape")
+    try:  # as bytes, because `read_text` gives each \r of a signature as \n
+        return lock.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""

@@ -230,6 +230,33 @@ def test_a_killed_owner_has_left_its_signature(tmp_path):
     assert not lock.exists()
 
 
+@pytest.mark.parametrize("argument", ["a\rb", "a\r\nb", "a\nb", "a\udcffb"])
+def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch, argument):
+    """Text that is read as such would have other ends of lines than were written."""
+    monkeypatch.setattr(sys, "argv", ["simcore", "extract", argument])
+    with owned(tmp_path / "out"):
+        signed = (tmp_path / ".out.lock").read_bytes()
+    assert os.fsencode(argument) in signed
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_leaves_its_parents_claim(tmp_path):
+    """The child runs the end of the block, too."""
+    lock, child = tmp_path / ".out.lock", None
+    try:
+        with owned(tmp_path / "out"):
+            child = os.fork()
+            if child:
+                assert os.waitpid(child, 0)[1] == 0
+                assert lock.exists()
+                with pytest.raises(BusyError), owned(tmp_path / "out"):
+                    pass
+    finally:
+        if child == 0:
+            os._exit(0)
+    assert not lock.exists()
+
+
 def test_threads_of_one_process_are_two(tmp_path):
     refused = []
 
