@@ -31,6 +31,7 @@ _REFUSALS = {
     errno.ESTALE,
     errno.EEXIST,
     errno.ENOTDIR,
+    errno.EISDIR,
     errno.ENAMETOOLONG,
 }
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG}
@@ -147,6 +148,44 @@ def atomic_file(path: Path) -> Iterator[Path]:
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def real_output(path: Path, option: str = "--out") -> Path:
+    """Follow `path` to the place that it leads to, unless it has a name and is no link.
+
+    The partial output and the lock stand beside that place, whichever link names it, and the link
+    stays when the output is replaced.
+
+    Raises
+    ------
+    UserError
+        `path` is the root of the file system, or a link that leads back to itself.
+    """
+    if path.name not in ("", "..") and not os.path.islink(path):
+        return path
+    real = Path(os.path.realpath(path))
+    if not real.name or os.path.islink(real):
+        found = "links in a circle" if real.name else "the root of the file system"
+        raise UserError(
+            f"{option} {path}: wanted a place with a name of its own, found {found}; choose "
+            f"another {option}"
+        )
+    return real
+
+
+def require_replaceable(path: Path, option: str = "--out") -> None:
+    """Check that `replace_folder` may replace folder `path`.
+
+    Raises
+    ------
+    UserError
+        `path` holds the working directory, below which the relative paths of a command are found.
+    """
+    if Path.cwd().is_relative_to(os.path.realpath(path)):
+        raise UserError(
+            f"{option} {path}: wanted a folder to replace, found the working directory or one "
+            f"above it; choose another {option} or start elsewhere"
+        )
 
 
 def replace_folder(partial: Path, path: Path) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import BusyError, UserError
-from simlab.store.files import writing
+from simlab.store.files import real_output, writing
 
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
@@ -56,9 +56,11 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
     BusyError
         Another process is making it. The message says which, where and since when.
     UserError
-        The lock file cannot be written, or its file system has no locks.
+        The lock file cannot be written, is a folder, or its file system has no locks.
     """
-    lock = lock or output.with_name(f".{output.name}.lock")
+    if lock is None:
+        output = real_output(output, option)
+        lock = output.with_name(f".{output.name}.lock")
     signature, owner = _signature(), os.getpid()
     with writing(output):
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +94,11 @@ def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireRetu
                 raise UserError(
                     f"{option} {output}: wanted a file system that can lock files (flock), found "
                     f"one that answers: {error.strerror}; choose another {option}"
+                ) from error
+            if error.errno == errno.EISDIR:
+                raise UserError(
+                    f"{option} {output}: wanted to lock file {lock}, found a folder there; choose "
+                    f"another {option}"
                 ) from error
             if error.errno != errno.ESTALE or time.monotonic() > until:
                 raise

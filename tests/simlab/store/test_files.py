@@ -2,6 +2,7 @@
 
 import errno
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,6 +136,84 @@ def test_a_file_above_the_output_is_named(tmp_path):
             WriteError, match=rf"^{tmp_path}/file.*: wanted to write there, found: "
         ):
             ensure_results(tmp_path / f"{name}.parquet", {}, lambda: [])
+
+
+def make_step(out, value, **options):
+    """Make folder `out` from inputs `value`."""
+
+    def make(partial):
+        (partial / "value").write_text(value)
+
+    return run_job(out, {"value": value}, make, replace=True, **options)
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_link_stays_one_when_what_it_leads_to_is_replaced(tmp_path, resumable):
+    link, real = tmp_path / "link", tmp_path / "elsewhere" / "real"
+    link.symlink_to("elsewhere/real")  # at first, to nothing
+    for value in ("a", "b", "b"):
+        assert make_step(link, value, resumable=resumable).path == link
+        assert link.is_symlink()
+        assert (real / "value").read_text() == value
+    assert make_step(real, "b").skipped
+    assert [path.name for path in real.parent.iterdir()] == ["real"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "link"]
+
+
+def test_a_link_to_a_results_file_stays_one(tmp_path):
+    link, real = tmp_path / "link.parquet", tmp_path / "elsewhere" / "real.parquet"
+    link.symlink_to(real)
+    for value in ("a", "b"):
+        assert ensure_results(link, {"value": value}, lambda: [], replace=True).path == link
+        assert link.is_symlink()
+    assert ensure_results(real, {"value": "b"}, lambda: []).skipped
+    assert [path.name for path in real.parent.iterdir()] == ["real.parquet"]
+
+
+def test_links_in_a_circle_and_the_root_are_refused(tmp_path):
+    (tmp_path / "x").symlink_to("y")
+    (tmp_path / "y").symlink_to("x")
+    with pytest.raises(UserError, match=rf"--out {tmp_path}/x: wanted .*, found links in a circle"):
+        run_job(tmp_path / "x", {}, fail)
+    for root in ("/", "//"):
+        with pytest.raises(UserError, match=r"--out //?: wanted .*, found the root"):
+            run_job(Path(root), {}, fail, replace=True)
+
+
+def fail(*_):
+    """Work that must not begin."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("name", [".", "..", "sub/..", "link"])
+def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
+    place = tmp_path / "a" / "b"
+    for folder in (place.parent, place):
+        make_step(folder, "before")
+    (place / "sub").mkdir()
+    (place / "link").symlink_to(place)
+    monkeypatch.chdir(place)
+    assert make_step(Path(name), "before").skipped
+    with pytest.raises(UserError, match=r"wanted a new folder or one made from the same inputs"):
+        run_job(Path(name), {"value": "after"}, fail)
+    wanted = r"wanted a folder to replace, found the working directory or one above it; choose"
+    with pytest.raises(UserError, match=rf"^--out {tmp_path}/.*: {wanted}"):
+        run_job(Path(name), {"value": "after"}, fail, replace=True)
+    assert (place / "value").read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dir.parquet").mkdir()
+    for replace in (False, True):
+        with pytest.raises(UserError, match=rf"--out {tmp_path}/file: wanted a folder, found a fi"):
+            run_job(tmp_path / "file", {}, fail, replace=replace)
+        with pytest.raises(UserError, match=r"dir.parquet: wanted a results file, found a folder"):
+            ensure_results(tmp_path / "dir.parquet", {}, fail, replace=replace)
+    with pytest.raises(WriteError, match=r"dir.parquet: wanted to write there, found: Is a dir"):
+        write_bytes(tmp_path / "dir.parquet", b"a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.parquet", "file"]
 
 
 def test_a_name_that_is_too_long_is_named(tmp_path):

@@ -221,6 +221,28 @@ def test_a_lock_that_was_removed_by_hand_is_not_removed_twice(tmp_path):
     assert lock.read_text() == "somebody else's"
 
 
+@pytest.mark.parametrize("name", ["link", "real/..", "."])
+def test_one_output_under_two_names_has_one_owner(tmp_path, monkeypatch, name):
+    real = {"link": tmp_path / "real"}.get(name, tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for first, second in ((real, Path(name)), (Path(name), real)):
+        with owned(first):
+            assert (real.parent / f".{real.name}.lock").is_file()
+            with pytest.raises(BusyError), owned(second):
+                pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_a_folder_in_the_place_of_the_lock_is_refused(tmp_path):
+    (tmp_path / ".out.lock").mkdir()
+    match = rf"--out {tmp_path}/out: wanted to lock file .*/\.out\.lock, found a folder there; ch"
+    with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
+        pass
+    assert (tmp_path / ".out.lock").is_dir()
+
+
 def test_a_killed_owner_has_left_its_signature(tmp_path):
     lock = tmp_path / ".out.lock"
     lock.write_text("killed " * 1000)
