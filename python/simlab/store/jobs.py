@@ -76,7 +76,7 @@ def run_job(
     place = real_output(folder, option)
     outcome = _find_done(place, key, inputs, replace, option)
     if outcome is None:  # a finished one needs no lock, and so no place to write
-        with owned(place, option=option), writing(place):
+        with owned(place, option=option), writing(place, partial=_partial(place)):
             # Its last owner may have finished it meanwhile.
             outcome = _find_done(place, key, inputs, replace, option)
             outcome = outcome or _make_folder(place, key, inputs, make, resumable)
@@ -140,8 +140,12 @@ def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) ->
     return f"one made with a different {', '.join(changed)}"
 
 
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + PARTIAL_SUFFIX)
+
+
 def _prepare_partial(folder: Path, key: str, inputs: Mapping[str, Any], resumable: bool) -> Path:
-    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    partial = _partial(folder)
     record = _read_record(partial)
     if not (resumable and record is not None and record["key"] == key):
         shutil.rmtree(partial, ignore_errors=True)

@@ -2,12 +2,14 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simlab.errors import UserError, WriteError
+from simlab.store.arrays import create_safetensors, store
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import run_job
 from simlab.store.results import ResultRow, ensure_results
@@ -114,6 +116,85 @@ def test_other_errors_pass_as_they_are(tmp_path):
     for error in (FileNotFoundError(errno.ENOENT, "none"), RuntimeError("shape"), ValueError("x")):
         with pytest.raises(type(error)), writing(tmp_path):
             raise error
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+DENIED = (errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO)
+
+
+def fail_in_step(folder, number, *names):
+    """Make ``folder/out`` by work that ends in an error about files `names` in `folder`."""
+
+    def make(partial):
+        (partial / "half").touch()
+        raise OSError(number, os.strerror(number), *join(folder, names))
+
+    run_job(folder / "out", {}, make)
+
+
+def join(folder, names):
+    """Make the arguments of an OSError about the files `names`, which None stands between."""
+    files = [str(folder / name) for name in names]
+    return files[:1] + [value for file in files[1:] for value in (None, file)]
+
+
+@pytest.mark.parametrize("number", DENIED, ids=errno.errorcode.get)
+@pytest.mark.parametrize("names", [("model/config.json",), (".cache/token",), (), ("out-2/x",)])
+def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path, names, number):
+    """The work of a step reads, too."""
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        fail_in_step(tmp_path, number, *names)
+    assert [caught.value.filename] == (join(tmp_path, names) or [None])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [*DENIED, *NO_ROOM], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        (("out.partial/a/b",), "out.partial/a/b"),
+        (("out/a",), "out/a"),
+        (("out",), "out"),
+        (("",), ""),
+        ((".out.lock",), "out"),
+        ((".0123.partial.json",), "out"),
+        ((".out.0123.old/a",), ".out.0123.old/a"),
+        (("model/a", "out.partial/a"), "out.partial/a"),
+    ],
+)
+def test_a_file_of_the_output_is_one_that_cannot_be_written(tmp_path, names, named, number):
+    match = rf"^{(tmp_path / named)}: wanted to write there, found: {os.strerror(number)}"
+    with pytest.raises(WriteError, match=match):
+        fail_in_step(tmp_path, number, *names)
+
+
+@pytest.mark.parametrize("number", NO_ROOM, ids=errno.errorcode.get)
+@pytest.mark.parametrize("names", [("cache/file",), ()])
+def test_without_room_any_file_cannot_be_written(tmp_path, names, number):
+    with pytest.raises(WriteError, match=os.strerror(number)):
+        fail_in_step(tmp_path, number, *names)
+
+
+def test_the_output_is_known_by_relative_paths_and_through_links(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for folder, named in (("link", tmp_path / "real"), ("real", "link"), ("real", "link/../real")):
+        denied = PermissionError(errno.EACCES, "Permission denied", f"{named}/out/file")
+        with pytest.raises(WriteError), writing(Path(folder) / "out"):
+            raise denied
+
+
+def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
+    """The system says so without a name when the mapping is stored."""
+    arrays = create_safetensors(tmp_path / "a", {"a": (3,)})
+
+    def flush(array):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(np.memmap, "flush", flush)
+    with pytest.raises(WriteError, match=rf"^{tmp_path}/a: wanted to write there, found: Input/ou"):
+        store(arrays.values())
 
 
 def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, small_files):
