@@ -62,10 +62,12 @@ def continues(*places: Path | None) -> Iterator[None]:
 
 def _holds_work(place: Path) -> bool:
     """Whether a results file, a finished step or one that can be resumed is there."""
+    from simlab.store.files import real_output
     from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
     if place.is_file():
         return True
+    place = real_output(place)
     both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
     files = (file for folder in both for file in folder.rglob("*"))
     return any(file.name == RECORD or file.suffix == ".parquet" for file in files)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json, writing
+from simlab.store.ownership import owned
 from simlab.store.results import ALIGNMENT, COMPLEXITY, NUCLEAR, WITHIN, read_results
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
     ------
     UserError
         There are such files and not `replace`, or a file in `folder` is no results file.
+    BusyError
+        Another process is making such a file.
     """
-    files = sorted(folder.glob("*.parquet"))
+    # Hidden ones are being written, or are what a killed process has left.
+    files = sorted(file for file in folder.glob("*.parquet") if not file.name.startswith("."))
     old = [file for file in files if _is_old(read_results(file), file, study)]
     if old and not replace:
         raise UserError(
@@ -57,8 +61,11 @@ def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
             "pass --overwrite to remove them"
         )
     for file in old:
-        with writing(file):
-            file.unlink()
+        with owned(file):
+            # Its last owner may have removed it meanwhile, or written it anew.
+            if file.exists() and _is_old(read_results(file), file, study):
+                with writing(file):
+                    file.unlink()
 
 
 def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:

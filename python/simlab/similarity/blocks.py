@@ -44,6 +44,7 @@ from simlab.store.results import (
     ensure_results,
     is_alignment,
     read_results,
+    require_results_file,
     results_files,
 )
 
@@ -157,6 +158,8 @@ def blocks(
     2
     """
     path = None if out is None else Path(out)
+    if path is not None:
+        require_results_file(path)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     found = list(block_rows(read_results(files), clusters))
     if path is not None:

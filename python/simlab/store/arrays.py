@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simlab.store.files import create_reserved
+from simlab.store.files import create_reserved, writing
 
 _FLOAT32_BYTES = 4
 _ALIGNMENT = 8
@@ -61,9 +61,10 @@ def store(arrays: Iterable[np.ndarray]) -> None:
 
     Raises
     ------
-    OSError
+    WriteError
         The disk or the server refused.
     """
     for array in arrays:
         if isinstance(array, np.memmap):  # an empty file is not mapped
-            array.flush()
+            with writing(Path(array.filename)):
+                array.flush()

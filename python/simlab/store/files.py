@@ -31,11 +31,15 @@ _REFUSALS = {
     errno.ESTALE,
     errno.EEXIST,
     errno.ENOTDIR,
+    errno.EISDIR,
     errno.ENAMETOOLONG,
 }
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG}
+# What it answers to writers alone; the others may be about a file that is read.
+_NEVER_OF_READING = {*_NO_ROOM, errno.EDQUOT, errno.EROFS}
 # What a file system answers that cannot reserve room.
 _NO_RESERVATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+_PARTIAL_FILE = re.compile(r"\.[0-9a-f]+\.partial")  # of `atomic_file`
 # Libraries in Rust (safetensors, tokenizers) quote the system in exceptions of their own.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 # torch.save does not: its writer or the C++ stream below it complains.
@@ -43,48 +47,70 @@ _TORCH_ERROR = re.compile(r"inline_container\.cc|iostream")
 
 
 @contextmanager
-def writing(path: Path, size: int | None = None) -> Iterator[None]:
+def writing(path: Path, size: int | None = None, *, partial: Path | None = None) -> Iterator[None]:
     """Turn a full disk and the like, met while `path` is written, into one line.
 
     Parameters
     ----------
     size
         How many bytes are written, where that is known.
+    partial
+        The folder that becomes `path`, where the block fills one. Such a block reads as well, so
+        that an error without the name of a file passes unless it says that there is no room.
 
     Raises
     ------
     WriteError
-        The system refused to write. Any other exception passes.
+        The system refused to write. Any other exception passes, also one about another file.
     """
     try:
         yield
     except Exception as error:
-        where = _refused_file(error, path)
-        reason = _refusal(error, where)
-        if reason is None:
+        refused = _refusal(error, path, partial)
+        if refused is None:
             raise
+        where, reason = refused
         what = "to write there" if size is None else f"to write {size:,} bytes there"
         raise WriteError(f"{where}: wanted {what}, found: {reason}") from error
 
 
-def _refused_file(error: Exception, path: Path) -> Path:
-    """The file that `error` names, unless that is a hidden one beside `path`, made on the way."""
-    named = getattr(error, "filename", None)
-    if not isinstance(named, str):
-        return path
-    hidden = Path(named).name.startswith(".") and Path(named).parent == path.parent
-    return path if hidden else Path(named)
-
-
-def _refusal(error: Exception, path: Path) -> str | None:
-    """Why the system refused to write `path`; None if `error` is about something else."""
+def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, str] | None:
+    """Which file the system refused to write and why; None if `error` is about something else."""
     if isinstance(error, RuntimeError) and _TORCH_ERROR.search(str(error)):
-        return f"torch could not write all of a file ({_room(path)})"
+        return path, f"torch could not write all of a file ({_room(path)})"
     quoted = _OS_ERROR.search(str(error))
     number = error.errno if isinstance(error, OSError) else quoted and int(quoted[1])
     if number not in _REFUSALS:
         return None
-    return os.strerror(number) + (f" ({_room(path)})" if number in _NO_ROOM else "")
+    names = (getattr(error, name, None) for name in ("filename", "filename2"))
+    named = [Path(name) for name in names if isinstance(name, str)]
+    written = [file for file in named if _is_written(file, path, partial)]
+    unknown = not named and partial is None
+    if not (written or unknown or number in _NEVER_OF_READING):
+        return None
+    where = (written or named or [path])[0]
+    where = path if _is_hidden(where, path) else where
+    return where, os.strerror(number) + (f" ({_room(where)})" if number in _NO_ROOM else "")
+
+
+def _is_written(file: Path, path: Path, partial: Path | None) -> bool:
+    """Whether `file` is of `path` or `partial`, made beside `path` on the way, or above it."""
+    file, path = _absolute(file), _absolute(path)
+    outputs = [path] if partial is None else [path, _absolute(partial)]
+    if any(file.is_relative_to(output) or output.is_relative_to(file) for output in outputs):
+        return True
+    beside = file.relative_to(path.parent).parts[0] if file.is_relative_to(path.parent) else ""
+    return beside.startswith(f".{path.name}.") or _PARTIAL_FILE.match(beside) is not None
+
+
+def _is_hidden(file: Path, path: Path) -> bool:
+    """Whether `file` is a hidden one beside `path`."""
+    return file.name.startswith(".") and _absolute(file).parent == _absolute(path).parent
+
+
+def _absolute(path: Path) -> Path:
+    """Follow the links above `path`, not `path` itself."""
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _room(path: Path) -> str:
@@ -147,6 +173,44 @@ def atomic_file(path: Path) -> Iterator[Path]:
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def real_output(path: Path, option: str = "--out") -> Path:
+    """Follow `path` to the place that it leads to, unless it has a name and is no link.
+
+    The partial output and the lock stand beside that place, whichever link names it, and the link
+    stays when the output is replaced.
+
+    Raises
+    ------
+    UserError
+        `path` is the root of the file system, or a link that leads back to itself.
+    """
+    if path.name not in ("", "..") and not os.path.islink(path):
+        return path
+    real = Path(os.path.realpath(path))
+    if not real.name or os.path.islink(real):
+        found = "links in a circle" if real.name else "the root of the file system"
+        raise UserError(
+            f"{option} {path}: wanted a place with a name of its own, found {found}; choose "
+            f"another {option}"
+        )
+    return real
+
+
+def require_replaceable(path: Path, option: str = "--out") -> None:
+    """Check that `replace_folder` may replace folder `path`.
+
+    Raises
+    ------
+    UserError
+        `path` holds the working directory, below which the relative paths of a command are found.
+    """
+    if Path.cwd().is_relative_to(os.path.realpath(path)):
+        raise UserError(
+            f"{option} {path}: wanted a folder to replace, found the working directory or one "
+            f"above it; choose another {option} or start elsewhere"
+        )
 
 
 def replace_folder(partial: Path, path: Path) -> None:

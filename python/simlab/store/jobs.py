@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, WriteError
-from simlab.store.files import hash_json, read_json, replace_folder, write_json, writing
+from simlab.store.files import (
+    hash_json,
+    read_json,
+    real_output,
+    replace_folder,
+    require_replaceable,
+    write_json,
+    writing,
+)
 from simlab.store.ownership import owned
 
 RECORD = "job.json"
@@ -42,7 +51,8 @@ def run_job(
     Parameters
     ----------
     folder
-        The finished folder. It appears by one rename, complete, with a record of its inputs.
+        The finished folder. It appears by one rename, complete, with a record of its inputs. A link
+        to a folder stays as it is, and the folder that it leads to is made.
     inputs
         Everything the output depends on, as JSON values. Its hash is the job's key.
     make
@@ -63,13 +73,14 @@ def run_job(
         Another process is making it.
     """
     key = hash_json(inputs)
-    done = _find_done(folder, key, inputs, replace, option)
-    if done is not None:  # needs no lock, and so no place to write
-        return done
-    with owned(folder, option=option), writing(folder):
-        # Its last owner may have finished it meanwhile.
-        done = _find_done(folder, key, inputs, replace, option)
-        return done or _make_folder(folder, key, inputs, make, resumable)
+    place = real_output(folder, option)
+    outcome = _find_done(place, key, inputs, replace, option)
+    if outcome is None:  # a finished one needs no lock, and so no place to write
+        with owned(place, option=option), writing(place, partial=_partial(place)):
+            # Its last owner may have finished it meanwhile.
+            outcome = _find_done(place, key, inputs, replace, option)
+            outcome = outcome or _make_folder(place, key, inputs, make, resumable)
+    return dataclasses.replace(outcome, path=folder)
 
 
 def _find_done(
@@ -79,11 +90,17 @@ def _find_done(
     record = _read_record(folder)
     if record is not None and record["key"] == key:
         return Outcome(folder, key, record["seconds"], skipped=True)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"{option} {folder}: wanted a folder, found a file; choose another {option}"
+        )
     if folder.exists() and not replace:
         raise UserError(
             f"{option} {folder}: wanted a new folder or one made from the same inputs, found "
             f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
         )
+    if folder.exists():
+        require_replaceable(folder, option)
     return None
 
 
@@ -123,8 +140,12 @@ def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) ->
     return f"one made with a different {', '.join(changed)}"
 
 
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + PARTIAL_SUFFIX)
+
+
 def _prepare_partial(folder: Path, key: str, inputs: Mapping[str, Any], resumable: bool) -> Path:
-    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    partial = _partial(folder)
     record = _read_record(partial)
     if not (resumable and record is not None and record["key"] == key):
         shutil.rmtree(partial, ignore_errors=True)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import BusyError, UserError
-from simlab.store.files import writing
+from simlab.store.files import real_output, writing
 
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
@@ -56,10 +56,12 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
     BusyError
         Another process is making it. The message says which, where and since when.
     UserError
-        The lock file cannot be written, or its file system has no locks.
+        The lock file cannot be written, is a folder, or its file system has no locks.
     """
-    lock = lock or output.with_name(f".{output.name}.lock")
-    signature = _signature()
+    if lock is None:
+        output = real_output(output, option)
+        lock = output.with_name(f".{output.name}.lock")
+    signature, owner = _signature(), os.getpid()
     with writing(output):
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = _claim(lock, signature, output, option)
@@ -67,7 +69,8 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
         try:
             yield
         finally:
-            if _read(lock) == signature:  # not if somebody has removed it by hand
+            # Not in a forked child that leaves the block, nor if somebody has removed it by hand.
+            if os.getpid() == owner and _read(lock) == signature:
                 lock.unlink()
 
 
@@ -91,6 +94,11 @@ def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireRetu
                 raise UserError(
                     f"{option} {output}: wanted a file system that can lock files (flock), found "
                     f"one that answers: {error.strerror}; choose another {option}"
+                ) from error
+            if error.errno == errno.EISDIR:
+                raise UserError(
+                    f"{option} {output}: wanted to lock file {lock}, found a folder there; choose "
+                    f"another {option}"
                 ) from error
             if error.errno != errno.ESTALE or time.monotonic() > until:
                 raise
@@ -130,7 +138,7 @@ def _signature() -> str:
 
 def _read(lock: Path) -> str:
     """What the owner has signed with; nothing where it has not yet, or is gone."""
-    try:
-        return lock.read_text("utf-8", "surrogateescape")
+    try:  # as bytes, because `read_text` gives each \r of a signature as \n
+        return lock.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""

@@ -13,6 +13,7 @@ them, and neither imports the other.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.store.files import as_paths, atomic_file, hash_json
+from simlab.store.files import as_paths, atomic_file, hash_json, real_output
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
 
@@ -146,19 +147,35 @@ def ensure_results(
     Raises
     ------
     UserError
-        `path` holds something else and not `replace`, or is not named as a Parquet file.
+        `path` holds something else and not `replace`, or `require_results_file` refuses it.
     BusyError
         Another process is making it.
     """
+    require_results_file(path)
+    place = real_output(path)
+    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
+    outcome = _find_done(place, key, replace)
+    if outcome is None:  # a finished one needs no lock, and so no place to write
+        with owned(place):
+            # Its last owner may have finished it meanwhile.
+            outcome = _find_done(place, key, replace) or _make_file(place, key, make)
+    return dataclasses.replace(outcome, path=path)
+
+
+def require_results_file(path: Path) -> None:
+    """Check that `path` can be the name of a results file.
+
+    Raises
+    ------
+    UserError
+        It does not end in .parquet, or is a folder.
+    """
     if path.suffix != ".parquet":
         raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
-    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
-    done = _find_done(path, key, replace)
-    if done is not None:  # needs no lock, and so no place to write
-        return done
-    with owned(path):
-        done = _find_done(path, key, replace)  # its last owner may have finished it meanwhile
-        return done or _make_file(path, key, make)
+    if path.is_dir():
+        raise UserError(
+            f"--out {path}: wanted a results file, found a folder; choose another --out"
+        )
 
 
 def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:

@@ -4,6 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
@@ -259,3 +260,10 @@ def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):
     assert "wanted a grid of a model with itself (FT-FT), found FT-ORIG" in errors[0]
     with pytest.raises(UserError):
         list(block_rows(read_results(path)))
+
+
+def test_a_folder_is_not_overwritten(results, simcore, tmp_path):
+    out = tmp_path / "out.parquet"
+    out.mkdir()
+    outcome = simcore("blocks", results, "--out", out, "--overwrite")
+    check_refused(outcome, f"--out {out}: wanted a results file, found a folder")
