@@ -33,7 +33,7 @@ def models(
     """
     from simlab.store import console
 
-    console.print_rows(*(_found_models(names) if names else _families()))
+    console.print_rows(*(_found_models(names) if names else _architectures()))
 
 
 def tasks() -> None:
@@ -65,27 +65,28 @@ def tasks() -> None:
     console.print_rows(names, rows)
 
 
-def _families() -> Rows:
-    from simlab.models.architectures import FAMILIES
+def _architectures() -> Rows:
+    from simlab.models.architectures import KNOWN_ARCHITECTURES
 
     rows = [
         (
-            family.name,
-            f"{family.layers_path} x {family.count}" + (" (shared)" if family.shared else ""),
-            family.token,
-            ", ".join(path.removeprefix("base_model.") for path in family.head_modules),
-            family.attention,
-            ", ".join(family.examples),
+            architecture.name,
+            f"{architecture.layers_path} x {architecture.count}"
+            + (" (shared)" if architecture.shared else ""),
+            architecture.token,
+            ", ".join(path.removeprefix("base_model.") for path in architecture.head_modules),
+            architecture.attention,
+            ", ".join(architecture.examples),
         )
-        for family in FAMILIES
+        for architecture in KNOWN_ARCHITECTURES
     ]
-    names = ("family", "layers", "classifier token", "head", "attention", "for example")
+    names = ("architecture", "layers", "classifier token", "head", "attention", "for example")
     return names, rows
 
 
 def _found_models(names: Sequence[str]) -> Rows:
-    from simlab.models.families import classifier_token
     from simlab.models.load import load_config
+    from simlab.models.recognise import classifier_token
     from simlab.models.sources import expand_names, resolve
 
     rows = []

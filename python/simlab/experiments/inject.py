@@ -19,8 +19,8 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states, replaced_states
 from simlab.store.console import err, progress, warnings_as_notes
@@ -241,7 +241,7 @@ class InjectionPair:
         return json.dumps({"method": method, **reason})
 
     def _chosen_layer(self) -> int:
-        counts = [len(family_of(model).layers(model)) for model in (self.a, self.b)]
+        counts = [len(architecture_of(model).layers(model)) for model in (self.a, self.b)]
         layer = min(counts) if self.options.layer is None else self.options.layer
         for name, most in zip(self.names, counts, strict=True):
             if not 0 <= layer <= most:
@@ -373,7 +373,7 @@ class InjectionPair:
         mask = batch["attention_mask"].flatten(0, -2)  # of multiple choice, b counts all choices
         if self.options.tokens == ALL:
             return tuple(mask.nonzero(as_tuple=True))
-        index = family_of(model).token_index(mask)
+        index = architecture_of(model).token_index(mask)
         return torch.arange(len(mask), device=mask.device), index
 
     def _require_same_tokens(

@@ -20,8 +20,8 @@ from simlab.models.evaluate import (
     predictions_of,
     require_classifier,
 )
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
@@ -56,20 +56,20 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
     UserError
         The layers share their weights in a way that the shorter configuration cannot express.
     """
-    family = family_of(model)
-    groups = len(set(map(id, family.layers(model))))
-    if family.shared and groups > 1:
+    architecture = architecture_of(model)
+    groups = len(set(map(id, architecture.layers(model))))
+    if architecture.shared and groups > 1:
         raise UserError(
             f"model of type {model.config.model_type!r}: wanted layers that all share one set of "
             f"weights, found {groups} groups, which a shorter configuration would divide otherwise"
         )
     shorter = deepcopy(model)
-    if not family.shared:
-        path, _, name = family.layers_path.rpartition(".")
+    if not architecture.shared:
+        path, _, name = architecture.layers_path.rpartition(".")
         holder = shorter.base_model.get_submodule(path)
         layers = getattr(holder, name)
         setattr(holder, name, type(layers)([layers[layer] for layer in kept]))
-    config = family.keep_layers(model.config, kept)
+    config = architecture.keep_layers(model.config, kept)
     for module in shorter.modules():  # many hold the configuration
         if hasattr(module, "config"):
             module.config = config
@@ -138,7 +138,7 @@ def shorten(
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     whole = load_classifier(source)
-    count = len(family_of(whole).layers(whole))
+    count = len(architecture_of(whole).layers(whole))
     if not 1 <= layers <= count:
         raise UserError(f"--export {layers}: wanted 1 to {count} layers, found {layers}")
     inputs = {
@@ -201,7 +201,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     logits = batch_logits(model, fed, len(encoded))
     seconds = time.perf_counter() - started
     return Measured(
-        layers=len(family_of(model).layers(model)),
+        layers=len(architecture_of(model).layers(model)),
         parameters=sum(p.numel() for p in model.parameters()),
         megabytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")) / _MB,
         ms_per_example=1000 * seconds / len(task.heldout),

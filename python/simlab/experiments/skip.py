@@ -32,8 +32,8 @@ from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
@@ -177,7 +177,7 @@ def all_skip_logits(
     require_head(model, source, task)
     device = best_device()
     model.to(device)
-    layers = len(family_of(model).layers(model))
+    layers = len(architecture_of(model).layers(model))
     encoded = encode(tokenizer, task.heldout, max_length)
     shape = (len(encoded), model.config.num_labels)  # of multiple choice, the choices
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}

@@ -15,8 +15,8 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches
-from simlab.models.families import classifier_token
 from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.folder import LayerWriter
 from simlab.representations.kinds import (

@@ -23,7 +23,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
-from simlab.store.arrays import create_safetensors, store
+from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
@@ -107,7 +107,7 @@ class LayerWriter:
 
     def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
         """Store the data and write the manifest, `identity` first."""
-        store(self._arrays)
+        flush_arrays(self._arrays)
         ids = [row for example in rows.ids for row in example]
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:

@@ -226,7 +226,7 @@ class CKACallback(TrainerCallback):
 
         Of multiple choice, b counts all choices of all examples.
         """
-        from simlab.models.families import family_of
+        from simlab.models.recognise import architecture_of
 
         mask = batch.get("attention_mask")
         if mask is None:
@@ -235,7 +235,7 @@ class CKACallback(TrainerCallback):
         mask = mask.flatten(0, -2)
         if self.pooling == "mean":
             return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
-        position = family_of(model).token_index(mask)
+        position = architecture_of(model).token_index(mask)
         return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
 
 

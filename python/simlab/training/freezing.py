@@ -88,14 +88,14 @@ def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -
 
 
 def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module]:
-    from simlab.models.families import family_of
+    from simlab.models.recognise import architecture_of
 
-    family = family_of(model)
-    layers = family.layers(model)
+    architecture = architecture_of(model)
+    layers = architecture.layers(model)
     option = f"--freeze {freeze.side}:{freeze.count}: model {name}"
     if freeze.count > len(layers):
         raise UserError(f"{option} wanted at least {freeze.count} layers, found {len(layers)}")
-    if family.shared:
+    if architecture.shared:
         raise UserError(
             f"{option} wanted layers with weights of their own, found architecture "
             f"{model.config.model_type!r}, whose layers share theirs"
