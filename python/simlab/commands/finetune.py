@@ -122,7 +122,7 @@ def finetune(
         "random_init": random_init or None,
     }
     if seed is not None and seeds is not None:
-        raise UserError("--seeds: wanted this or --seed, found both")
+        raise UserError("--seeds: wanted --seeds or --seed, found both")
     folders = seed_folders(out, seed, seeds)
     with continues(out):
         source = sources.resolve(model)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from tinyclassifiers import batch_of, choice_task, save_classifier
-from tinymodels import COLUMNS, KNOWN_ARCHITECTURES, LAYERS, save_tiny_model, tiny_config
+from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from tolerance import CHANGE, assert_same_forward
 
 from simlab.errors import UserError
@@ -30,7 +30,7 @@ from simlab.store.results import SKIPPING, read_results
 BATCH = 6
 
 
-@pytest.fixture(scope="module", params=KNOWN_ARCHITECTURES)
+@pytest.fixture(scope="module", params=ARCHITECTURES)
 def loaded(request, tmp_path_factory, review_task):
     folder = tmp_path_factory.mktemp("models") / request.param
     source = save_classifier(folder, request.param, review_task)
@@ -97,9 +97,7 @@ def test_layers_that_really_run(
     model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
     batch = batch_of(source, review_task, 2)
     rows = []
-    for layer in architecture_of(model).layers(
-        model
-    ):  # stand-ins for a layer do not reach its inside
+    for layer in architecture_of(model).layers(model):  # stand-ins do not reach the inside
         layer.attention.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
     with torch.inference_mode():
         skip_logits(LayerChain(model, batch), states_per_call)

@@ -83,7 +83,7 @@ def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_ber
     [
         ("bert", "bottom:4", "wanted at least 4 layers, found 3"),
         ("bert", "top:9", "wanted at least 9 layers, found 3"),
-        ("albert", "bottom:1", "found architecture 'albert', whose layers share theirs"),
+        ("albert", "bottom:1", "found architecture 'albert', whose layers share their weights"),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(tmp_path, review_task, architecture, freeze, found):
