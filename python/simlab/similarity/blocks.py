@@ -106,7 +106,7 @@ def find_blocks(similarity: ArrayLike, clusters: int | None = None) -> Blocks:
         raise ValueError(f"similarity: wanted a square matrix [L, L], found shape {matrix.shape}")
     kept = np.flatnonzero(~np.isnan(matrix).all(axis=1))
     if not kept.size:
-        raise ValueError("similarity: wanted a layer with values, found nan in all rows")
+        raise ValueError("similarity: wanted a row with values, found only nan")
     values = matrix[np.ix_(kept, kept)]
     values = (values + values.T) / 2
     if not np.isfinite(values).all():

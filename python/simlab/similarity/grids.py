@@ -81,9 +81,7 @@ def grid(
     folders, path = as_paths(folders), Path(out)
     chosen = settings(measure, options)
     if not (joint or 1 <= len(folders) <= 2):
-        raise UserError(
-            f"folders: wanted one or two folders, or --joint, found {len(folders)} folders"
-        )
+        raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
     loaded = [load_representations(folder) for folder in folders]
     xs, ys = (loaded, loaded) if joint else (loaded[:1], loaded[-1:])
     labels = [representations.manifest["label"] for representations in (*xs, *ys)]
