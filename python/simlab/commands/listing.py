@@ -1,4 +1,4 @@
-"""``simcore models`` and ``simcore tasks``: what the other commands know by name."""
+"""``simcore models`` and ``simcore tasks``: print the known architectures, models and tasks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def register(app: typer.Typer) -> None:
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to find, patterns as `NAME_{0..24}` among them."),
+        typer.Argument(help="Models to find; patterns such as `NAME_{0..24}` are expanded."),
     ] = None,
 ) -> None:
-    """Print the encoder families, or what is known of each of the models NAMES.
+    """Print the known architectures, or a description of each model in NAMES.
 
-    An architecture that is not in the table works if it has one list of as many modules as its
-    configuration has layers.
+    An architecture that is not in the table works if it has exactly one list with as many modules
+    as its configuration has layers.
 
     Example: `simcore models`
 
@@ -37,11 +37,11 @@ def models(
 
 
 def tasks() -> None:
-    """Print the named tasks: texts, labels, metrics, splits and where they come from.
+    """Print the named tasks with their texts, labels, metrics, splits and sources.
 
-    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder that
-    is laid out as on the hub; FOLDER holds parquet, jsonl, json, csv or tsv files named after the
-    splits, or what `save_to_disk` wrote.
+    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
+    format of the hub: parquet, jsonl, json, csv or tsv files with the names of the splits, or the
+    output of `save_to_disk`.
 
     Example: `simcore tasks`
     """
