@@ -12,7 +12,6 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     MaxLength,
-    ModelArgument,
     Overwrite,
     SplitSeed,
     TaskArgument,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 Epochs = Annotated[
     int | None,
-    typer.Option(help="Passes of inn and mlp over the rows; default: 100, fewer if no gain."),
+    typer.Option(help="Most passes of inn and mlp over the rows; default: 100."),
 ]
 
 
@@ -39,8 +38,11 @@ def register(app: typer.Typer) -> None:
 
 
 def inject(
-    a: ModelArgument,
-    b: Annotated[str, typer.Argument(help="B: a folder that `simcore finetune` made.")],
+    a: Annotated[
+        str,
+        typer.Argument(help="Model A: `minilm` (offline), a local folder, or a model of the hub."),
+    ],
+    b: Annotated[str, typer.Argument(help="Model B: a folder that `simcore finetune` made.")],
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
     layer: Annotated[
@@ -49,7 +51,7 @@ def inject(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="`itself`, `identity`, `linear`, `cca`, `svcca`, `pwcca`, `mlp`, `inn`, "
+            help="Method: `itself`, `identity`, `linear`, `cca`, `svcca`, `pwcca`, `mlp`, `inn`, "
             "`random-embeddings` or `random-labels`, repeatable; default: all except svcca."
         ),
     ] = None,
@@ -144,7 +146,8 @@ def align_study(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="`linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; default: inn."
+            help="Method: `linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; "
+            "default: inn."
         ),
     ] = None,
     within: Annotated[
@@ -154,7 +157,7 @@ def align_study(
         float, typer.Option(help="Share of the examples that the maps are judged on.")
     ] = 0.5,
     rows: Annotated[
-        int, typer.Option(help="Most rows that a map is fitted on, and most it is judged on.")
+        int, typer.Option(help="Largest number of rows to fit a map on, and to judge it on.")
     ] = 20_000,
     at_once: Annotated[
         int, typer.Option(min=1, help="Maps trained in one batched loop; fewer take less memory.")

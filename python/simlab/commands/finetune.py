@@ -64,7 +64,7 @@ def finetune(
     model: ModelArgument,
     task: TaskArgument,
     out: Annotated[
-        Path, typer.Option(help="Checkpoint folder to write; with --seeds, the folder above.")
+        Path, typer.Option(help="Checkpoint folder to write; with --seeds, a folder for all seeds.")
     ],
     recipe_name: RecipeName = "quick",
     seed: Annotated[

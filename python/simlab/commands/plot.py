@@ -27,7 +27,7 @@ def plot(
     ] = None,
     format: Annotated[
         list[str] | None,
-        typer.Option(help="`png`, `pdf` or `svg`, repeatable; default: png and pdf."),
+        typer.Option(help="Format: `png`, `pdf` or `svg`, repeatable; default: png and pdf."),
     ] = None,
 ) -> None:
     """Draw every figure that the results files have rows for.

@@ -40,7 +40,7 @@ def truncate(
     mode: Annotated[list[str] | None, typer.Option(help=MODES_HELP)] = None,
     original: Annotated[
         str | None,
-        typer.Option(help="Model before fine-tuning; default: the model the checkpoint names."),
+        typer.Option(help="Model before fine-tuning; default: as named in the checkpoint."),
     ] = None,
     export: Annotated[
         tuple[int, Path] | None,

@@ -52,7 +52,7 @@ from simlab.store.results import (
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How to align.
+    """Options of an alignment study.
 
     Attributes
     ----------

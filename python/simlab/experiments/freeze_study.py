@@ -32,7 +32,7 @@ CSV = Path("results") / f"{FREEZING}.csv"
 
 
 def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
-    """Return the ways of freezing in the order of table 1: ``none``, then ``top:K``, ``bottom:K``.
+    """Return the ways of freezing in the order of table 1: none, then top:K and bottom:K by K.
 
     Raises
     ------

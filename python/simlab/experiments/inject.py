@@ -58,7 +58,7 @@ FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
 @dataclass(frozen=True)
 class InjectOptions:
-    """The layer and tokens to replace, and the maps to replace them with.
+    """Options of an injection: the layer and tokens to replace, and the maps.
 
     Attributes
     ----------

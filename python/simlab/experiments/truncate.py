@@ -77,7 +77,7 @@ class Truncated:
 
 @dataclass(frozen=True)
 class TruncationOptions:
-    """The heads of a truncation, and advice.
+    """Options of a truncation.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
 
 
 def plot_within(rows: pd.DataFrame) -> Figure:
-    """Draw the errors of maps from each layer (y axis) to each layer (x axis): a panel a model."""
+    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
     models = list(rows.groupby(["study", "model_x"], sort=False))
     figure, axes = _panels(len(models))
     for axis, ((_, model), some) in zip(axes, models, strict=True):

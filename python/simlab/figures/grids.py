@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_UNDEFINED_NOTE = "Grey: undefined, the layer does not vary over the examples"
+_UNDEFINED_NOTE = "Grey: undefined, because the layer does not vary over the examples"
 _CLS_NOTE = " (at the embedding output, “emb”, CLS is always the same vector)"
 # A panel has room for two digits in every cell. With more layers than this, no digits are shown.
 _CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30

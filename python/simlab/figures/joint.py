@@ -32,7 +32,7 @@ _PANEL_INCHES = 4.0
 _MOST_COLUMNS = 3
 _MOST_TICKS = 24
 _NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
-_UNDEFINED_NOTE = " Grey: undefined, the layer does not vary over the rows."
+_UNDEFINED_NOTE = " Grey: undefined, because the layer does not vary over the rows."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
 MEASURE_COLUMNS = ("measure", "kind", "kernel", "estimator", "options")
 

@@ -46,7 +46,7 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """Which representations to extract.
+    """Options of an extraction.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ ASSETS = {
 
 
 def cache_folder() -> Path:
-    """Return the folder of all assets: ``$SIMCORE_ASSETS``, or else ``~/.cache/simcore``."""
+    """Return the folder of assets: ``$SIMCORE_ASSETS``, or else ``simcore`` in the user's cache."""
     if chosen := os.environ.get("SIMCORE_ASSETS"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

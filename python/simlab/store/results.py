@@ -258,7 +258,7 @@ def as_xarray(
 
 
 def is_alignment(frame: pd.DataFrame) -> pd.Series:
-    """Mark the rows of a results table that stem from alignment or injection, as a bool column."""
+    """Return which rows of a results table stem from alignment or injection, as a bool column."""
     kind = frame["comparison"].str.split(":").str[0]  # `partition` fails on an empty table
     return kind.isin([ALIGNMENT, WITHIN, COMPLEXITY, INJECTION])
 

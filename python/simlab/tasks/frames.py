@@ -61,7 +61,7 @@ def build_task(
 def split_frame(
     frame: pd.DataFrame, options: TaskOptions, where: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Split data without a split of their own by one shuffle: training rows and held-out rows.
+    """Split data that come without a split into training and held-out rows, by one shuffle.
 
     Rows that repeat an earlier text (up to case and spaces) are dropped first. Then the first
     ``options.heldout_size`` rows of the shuffle, or a fifth of all rows, are held out. If there is
