@@ -377,7 +377,7 @@ class InjectionPair:
         """Return the index, into states [b, t, p], of the tokens that are mapped."""
         import torch
 
-        mask = batch["attention_mask"].flatten(0, -2)  # of multiple choice, b counts all choices
+        mask = batch["attention_mask"].flatten(0, -2)  # in multiple choice, b counts all choices
         if self.options.tokens == ALL:
             return tuple(mask.nonzero(as_tuple=True))
         index = architecture_of(model).token_index(mask)

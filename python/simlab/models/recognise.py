@@ -66,7 +66,7 @@ def padding_side(config: PreTrainedConfig) -> str:
 def position_limit(config: PreTrainedConfig) -> int | None:
     """Return the most tokens that the model has positions for; None if there is no limit."""
     positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or positions <= 0:  # XLNet
+    if positions is None or positions <= 0:  # as in XLNet
         return None
     known = _BY_TYPE.get(config.model_type)
     return positions - (config.pad_token_id + 1 if known and known.positions_after_padding else 0)

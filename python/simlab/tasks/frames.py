@@ -212,7 +212,7 @@ def _as_text(value: Any, where: str, column: str) -> str:
 
 def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
     """Return the answers of every row, each after the text of column ``before_choice``."""
-    if len(spec.choices) == 1:  # one column lists them, perhaps beside their letters
+    if len(spec.choices) == 1:  # one column lists the answers, perhaps with their letters
         lists = found[spec.choices[0]]
         lists = [value["text"] if isinstance(value, dict) else value for value in lists]
     else:
@@ -257,7 +257,7 @@ def _code(value: Any, names: Sequence[str]) -> int | None:
         return names.index(str(value))
     try:
         code = int(value)
-    except (ValueError, OverflowError):  # neither a number nor a finite one
+    except (ValueError, OverflowError):  # not a finite number
         return None
     return code if code == float(value) and 0 <= code < len(names) else None
 

@@ -105,7 +105,7 @@ def download(name: str, task: str | None = None) -> dict[str, Any]:
     try:
         return dict(datasets.load_dataset(path, config or None))
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
-        # The library raises RuntimeError for a data set that is a script; it no longer runs those.
+        # RuntimeError: the data set is a script, and the library no longer runs scripts.
         wanted = (
             f"the data set {name} of the hub, or its files as {task}:FOLDER"
             if task

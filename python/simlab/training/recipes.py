@@ -14,7 +14,7 @@ from simlab.training.freezing import parse_freeze
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _POSITIVE = ("epochs", "max_steps", "learning_rate", "batch_size", "adam_epsilon")
 _NOT_NEGATIVE = ("warmup", "weight_decay", "seed")
-_SHORTEST = 3  # two special tokens and one of the text
+_SHORTEST = 3  # two special tokens and one token of the text
 
 
 @dataclass(frozen=True)
