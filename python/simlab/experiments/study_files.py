@@ -1,4 +1,4 @@
-"""Names of the results files of an alignment study, and old results beside them."""
+"""Names of the results files of an alignment study, and removal of files of earlier versions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HASH_LETTERS = 8
 
 
 def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[str]) -> str:
-    """The file of one part of a study: readable names, and a hash that keeps them apart.
+    """Return the name of the file of a part of a study: readable words, and a hash.
 
-    Without the hash `FT[1]` and `FT-1` would share a file.
+    Without the hash, the labels `FT[1]` and `FT-1` would give the same name.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[st
     rows
         The kind of representation, such as ``cls``.
     labels
-        Of the models: from which and to which, or the only one.
+        Labels of the models: two labels (from, to), or the label of the only model.
     """
     parts = [kind, study, method, rows, *labels]
     readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
@@ -39,15 +39,15 @@ def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[st
 
 
 def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
-    """Remove files in `folder` with rows of the study that `file_name` would put elsewhere.
+    """Remove files in `folder` that have rows of study `study` and a name not from `file_name`.
 
-    Versions that fitted each pair in one direction named files without a hash. A figure that read
-    such a file beside new ones would count that direction twice.
+    Earlier versions, which fitted each pair in one direction only, named files without a hash. A
+    figure of such a file and new files would count that direction twice.
 
     Raises
     ------
     UserError
-        There are such files and not `replace`, or a file in `folder` is no results file.
+        There are such files and `replace` is False, or a file in `folder` is not a results file.
     BusyError
         Another process is making such a file.
     """
@@ -78,7 +78,7 @@ def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
 
 
 def _name_of(row: pd.Series, study: str) -> str:
-    """The name of the file that a row belongs into."""
+    """Return the name of the file that `row` belongs to."""
     kind = row["comparison"].removesuffix(f": {study}")
     labels = [row["model_x"], row["model_y"]] if kind == ALIGNMENT else [row["model_x"]]
     method = NUCLEAR if kind == COMPLEXITY else json.loads(row["options"])["method"]

@@ -146,7 +146,7 @@ def test_both_directions_of_an_asymmetric_measure_count():
     ("similarity", "clusters", "message"),
     [
         (np.ones((2, 3)), None, r"square matrix \[L, L\], found shape \(2, 3\)"),
-        (np.full((3, 3), np.nan), None, "not undefined, found none"),
+        (np.full((3, 3), np.nan), None, "found only nan"),
         (np.array([[1, np.nan], [0.5, 1]]), None, "nan in whole rows"),
         (np.ones((3, 3)), 4, "clusters: wanted 1 to 3, found 4"),
     ],

@@ -194,7 +194,7 @@ def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np.memmap, "flush", flush)
     with pytest.raises(WriteError, match=rf"^{tmp_path}/a: wanted to write there, found: Input/ou"):
-        store(arrays.values())
+        flush_arrays(arrays.values())
 
 
 def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, small_files):
