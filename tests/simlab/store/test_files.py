@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError, WriteError
-from simlab.store.arrays import create_safetensors, store
+from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import run_job
 from simlab.store.results import ResultRow, ensure_results
