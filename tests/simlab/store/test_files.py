@@ -275,7 +275,9 @@ def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
     (place / "link").symlink_to(place)
     monkeypatch.chdir(place)
     assert make_step(Path(name), "before").skipped
-    with pytest.raises(UserError, match=r"wanted a new folder or one made from the same inputs"):
+    with pytest.raises(
+        UserError, match=r"wanted a new folder or a folder made from the same inputs"
+    ):
         run_job(Path(name), {"value": "after"}, fail)
     wanted = r"wanted a folder to replace, found the working directory or one above it; choose"
     with pytest.raises(UserError, match=rf"^--out {tmp_path}/.*: {wanted}"):
