@@ -17,6 +17,8 @@ SHELL := /bin/bash
 export PATH := $(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# Python compiles what it imports; all of torch takes half a minute.
+export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup assets demo test test-python test-cpus test-cpp test-cuda gpu-check lint format bench clean clean-all

@@ -27,7 +27,7 @@ from simlab.experiments.skip import (
     sweep_evaluations,
 )
 from simlab.models.chain import LayerChain
-from simlab.models.families import family_of
+from simlab.models.recognise import architecture_of
 
 VOCABULARY, LABELS = 1000, 2
 MEMORY = 2**30
@@ -74,7 +74,7 @@ def left_out(model: Any, start: int, end: int) -> Iterator[None]:
 
 def sweep(model: Any, ids: Tensor) -> Tensor:
     """``[spans, n, labels]``; all examples of a batch in one sweep if memory allows it."""
-    layers = len(family_of(model).layers(model))
+    layers = len(architecture_of(model).layers(model))
     batch = batch_of(ids)
     plan = plan_skip(model, layers, batch, MEMORY)
     parts = []
@@ -87,7 +87,7 @@ def sweep(model: Any, ids: Tensor) -> Tensor:
 def loop(model: Any, ids: Tensor) -> Tensor:
     """``[spans, n, labels]``, one forward pass for each span."""
     logits = []
-    for start, end in spans(len(family_of(model).layers(model))):
+    for start, end in spans(len(architecture_of(model).layers(model))):
         with left_out(model, start, end):
             logits.append(model(**batch_of(ids)).logits)
     return torch.stack(logits)

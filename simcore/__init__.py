@@ -1,4 +1,4 @@
-"""Similarity of neural representations as grids over all layer pairs.
+"""Similarity of neural representations, computed for all layer pairs at once.
 
 >>> import numpy as np
 >>> from simcore import cka_grid

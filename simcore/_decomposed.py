@@ -1,12 +1,14 @@
-"""The two sides of a grid as the operators of the CCA family take them: bases, or layers and bases.
+"""Both sides of a grid in the form that the CCA family needs: bases, or layers and bases.
 
-Bases take memory of their own, so that every function here also tells how many bytes they leave.
+Bases take memory of their own. Every function here therefore also returns the number of bytes of
+`max_memory` that its bases leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -18,12 +20,12 @@ from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
 from simcore.basis import decompose
 
-ALL_ONE_ROUNDING = 1e-5  # what float32 may leave of a mean of ones
+ALL_ONE_ROUNDING = 1e-5  # the most by which float32 rounding lowers a mean of ones
 
 
 @dataclass(frozen=True)
 class DecomposedSides:
-    """Bases of both sides; ``y`` is empty where X is compared with itself.
+    """The bases of both sides; ``y`` is empty where X is compared with itself.
 
     ``workspace`` is the number of bytes that the bases leave.
     """
@@ -31,14 +33,16 @@ class DecomposedSides:
     sides: Sides
     x: list[Basis]
     y: list[Basis]
+    most_x: Tensor  # [Lx] most components that each layer could keep with more rows
+    most_y: Tensor
     workspace: int
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the vectors of both sides' bases, as the operators take them."""
+        """Return the vectors of the bases of X and of Y, at least one column each."""
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return ``diag(s) V'`` of the layers of X, over the largest s; zeros without variance."""
+        """Return ``diag(s) V' / max(s)`` of the layers of X; zeros for one without variance."""
         return [_weighted_components(basis) for basis in self.x]
 
     def smaller(self) -> Tensor:
@@ -53,10 +57,10 @@ class DecomposedSides:
 
 @dataclass(frozen=True)
 class ExplainedSides:
-    """Layers, and the bases that explain them: bases of Y, or of X itself.
+    """The layers of X and the bases that explain them: bases of Y, or of X itself.
 
-    ``vectors`` are those of the bases, as the operators take them; ``workspace`` is the number of
-    bytes that scaled layers and bases leave.
+    ``vectors`` are the vectors of the bases, at least one column each. ``workspace`` is the number
+    of bytes that the scaled layers and the bases leave.
     """
 
     sides: Sides
@@ -82,12 +86,14 @@ def decomposed_sides(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> DecomposedSides:
-    """Decompose both sides; a sequence of counts goes over the layers of X, then of Y.
+    """Decompose both sides of a grid.
+
+    A truncation that is a sequence holds one count for every layer of X, then of Y.
 
     Warns
     -----
     UserWarning
-        A layer has as many independent columns as n allows: ``function`` gives 1 for all its pairs.
+        A layer has as many independent columns as n rows allow: all its pairs have the value 1.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     count, left = len(sides.x), sides.bound
@@ -97,7 +103,9 @@ def decomposed_sides(
         made, left = decompose(side, cuts_of_side, left, standardize=standardize, progress=progress)
         both.append(made)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
-    return DecomposedSides(sides, both[0], both[1], left)
+    most = _most_components(both[0] + both[1], cuts)
+    most_x, most_y = most[:count], most[:count] if sides.same else most[count:]
+    return DecomposedSides(sides, both[0], both[1], most_x, most_y, left)
 
 
 def explained_sides(
@@ -109,14 +117,15 @@ def explained_sides(
     progress: bool,
     columns: bool = False,
 ) -> ExplainedSides:
-    """Return the layers of X (of its bases where X holds bases) and bases of Y, or of X.
+    """Return the layers of X and the bases that explain them: of Y, or of X where Y is None.
 
-    ``columns`` as in `in_range`: whether the measure does not feel the scale of a single neuron.
+    If X holds bases, a layer is the product of its basis. ``columns`` is the option of `in_range`:
+    True if the measure does not depend on the scale of a single neuron.
 
     Warns
     -----
     UserWarning
-        A layer of Y has as many independent columns as n allows.
+        A layer of Y has as many independent columns as n rows allow: it explains every layer.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y
@@ -135,10 +144,10 @@ def explained_sides(
 def rotated_sides(
     x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
 ) -> tuple[Sides, list[Tensor], list[Tensor], int]:
-    """Return layers up to a rotation of their neurons, with at most n columns each.
+    """Return layers of at most n columns, each equal to the given layer up to a rotation.
 
-    A layer wider than n, and a basis, becomes ``vectors diag(s)``, whose cross-products have the
-    same singular values. The last value is the number of bytes that the layers leave.
+    A layer wider than n, and a basis, becomes ``vectors diag(s)``: its products with other layers
+    have the same singular values. The last value is the number of bytes that the layers leave.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     left = sides.bound
@@ -166,27 +175,30 @@ def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], int]:
 
 
 def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
-    """Warn once of the pairs that share two dimensions or more because n is small."""
+    """Warn once of the pairs that share two or more dimensions because n is small."""
     n = decomposed.sides.n
     together = _kept(decomposed.x)[:, None] + _kept(decomposed.y or decomposed.x)[None, :]
-    tied = (together > n) & (grid < 1 - ALL_ONE_ROUNDING)  # where all are 1, weights do not matter
+    tied = (together > n) & (grid < 1 - ALL_ONE_ROUNDING)  # a value of 1 needs no weights
     if decomposed.y:
         of = f"{tied.numel()} pairs (X[i], Y[j])"
     else:
         tied = (tied | tied.T).triu(1)
         of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
     if bool(tied.any()):
+        # With more rows a layer may keep more components: its rank may be higher, and a share of
+        # its variance may need more.
+        most = decomposed.most_x[:, None] + decomposed.most_y[None, :]
         warn_caller(
             f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
             "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "
-            f"at least {int(together[tied].max()) + 1} rows"
+            f"at least {int(most[tied].max()) + 1} rows"
         )
 
 
 def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> None:
-    """Warn of a basis that spans all n - 1 dimensions: it holds every other layer.
+    """Warn of a basis that spans all n - 1 dimensions, and with them every other layer.
 
-    Of two rows every layer has one dimension, which no truncation could change: no warning.
+    There is no warning for n = 2: every layer has one dimension there, and no truncation helps.
     """
     n = len(bases[0].vectors)
     if n > 2 and any(basis.kept >= n - 1 for basis in bases):
@@ -196,6 +208,16 @@ def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> 
         )
 
 
+def _most_components(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> Tensor:
+    """Return the most components that each layer can keep however many rows there are."""
+    widths = [basis.components.shape[1] for basis in bases]
+    most = [
+        min(cut, width) if isinstance(cut, Integral) else width
+        for cut, width in zip(cuts, widths, strict=True)
+    ]
+    return torch.tensor(most, dtype=torch.float64, device=bases[0].vectors.device)
+
+
 def _kept(bases: Sequence[Basis]) -> Tensor:
     """Return the number of components of every layer, float64."""
     kept = [basis.kept for basis in bases]
@@ -203,14 +225,14 @@ def _kept(bases: Sequence[Basis]) -> Tensor:
 
 
 def _layer(basis: Basis) -> Tensor:
-    """Return ``vectors diag(s) components`` over the largest s."""
+    """Return ``vectors diag(s) components / max(s)``."""
     if not basis.kept:
         return basis.vectors @ basis.components  # zeros, as wide as the layer
     return _scores(basis) @ basis.components
 
 
 def _scores(basis: Basis) -> Tensor:
-    """Return ``vectors diag(s)`` over the largest s: no measure here feels the layer's scale."""
+    """Return ``vectors diag(s) / max(s)``: no measure here depends on the scale of a layer."""
     if not basis.kept:
         return columns_of(basis)
     return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)

@@ -1,6 +1,6 @@
-"""Similarity of attention: heads pair by pair, layers by their best heads, or as a representation.
+"""Similarity of attention: of pairs of heads, of layers by their best heads, or as representations.
 
-A layer's attention is a list of ``[H, t_s, t_s]`` arrays, one a sentence, or one padded
+The attention of a layer is a list of ``[H, t_s, t_s]`` arrays, one for each sentence, or one padded
 ``[S, H, T, T]`` batch with ``lengths``: row i holds the weights that word i gives to all words.
 """
 
@@ -17,18 +17,18 @@ from simcore._grid.options import check_choice, check_flag, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._ops.attention import attention_similarity
 
-Attention = Sequence[Array] | Array  # of one layer
+Attention = Sequence[Array] | Array  # the attention of one layer
 Lengths = Sequence[int] | Array
 MEASURES = ("js", "pearson", "frobenius")
-ROW_SUM = 0.02  # bfloat16 rows of softmax stay within it of 1
-LARGEST_WEIGHT = 1e140  # of float64: sums of squares and of p log p stay in range
+ROW_SUM = 0.02  # the sum of a row of softmax differs from 1 by less, in bfloat16 too
+LARGEST_WEIGHT = 1e140  # float64 holds sums of squares and of p log p of smaller weights
 
 
 def _as_lengths(lengths: Lengths | None) -> list[int] | None:
     if lengths is None:
         return None
     if isinstance(lengths, Tensor) and torch.compiler.is_compiling():
-        raise TypeError("lengths: wanted a list, which decides shapes, under torch.compile")
+        raise TypeError("lengths: wanted a list under torch.compile, got a tensor")
     if isinstance(lengths, Tensor | np.ndarray) and lengths.ndim == 1:
         values = lengths.tolist()
     elif isinstance(lengths, Sequence):
@@ -42,7 +42,7 @@ def _as_lengths(lengths: Lengths | None) -> list[int] | None:
 
 
 def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
-    """Views ``[H, t_s, t_s]`` into a padded batch; what lies beyond a length is in none of them."""
+    """Return views ``[H, t_s, t_s]`` of the sentences of a padded batch, without the padding."""
     count, _, rows, columns = batch.shape
     if rows != columns:
         raise ValueError(f"{name}: wanted shape [S, H, T, T], got {tuple(batch.shape)}")
@@ -61,7 +61,7 @@ def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
 def _as_sentences(
     layer: Attention, name: str, lengths: list[int] | None
 ) -> tuple[list[Tensor], bool]:
-    """One layer as a list of ``[H, t_s, t_s]`` views, checked, and whether it came as numpy."""
+    """Return one checked layer as ``[H, t_s, t_s]`` views, and whether it came as numpy."""
     if isinstance(layer, Tensor | np.ndarray):
         if layer.ndim != 4:
             raise ValueError(
@@ -101,7 +101,7 @@ def _check_sentence(sentence: Tensor, name: str, heads: int, first: str) -> None
 def _as_attention(
     layers: Sequence[Attention] | Array, name: str, lengths: list[int] | None
 ) -> tuple[list[list[Tensor]], bool]:
-    """All layers as lists of views, and whether all came as numpy."""
+    """Return all layers as lists of views, and whether all came as numpy."""
     if isinstance(layers, Tensor | np.ndarray) and layers.ndim != 5:
         raise ValueError(
             f"{name}: wanted a list of layers or one [L, S, H, T, T] array, "
@@ -137,9 +137,9 @@ def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attentio
 
 
 def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
-    """A ValueError where float64 weights are too large to be summed.
+    """Raise a ValueError if float64 weights are too large to be summed.
 
-    Weights that are never read do not count; NaN and infinity are left to the check for them.
+    Weights that are never read do not count. NaN and infinity have a check of their own.
     """
     for sentence in layer:
         if sentence.dtype == torch.float64:
@@ -152,7 +152,7 @@ def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
 
 
 def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
-    """One warning for rows that are no distributions: the divergence is not one of them."""
+    """Warn once if rows do not sum to 1: the divergence is defined for distributions alone."""
     for i, layer in enumerate(layers):
         off = [int(((s.sum(-1) - 1).abs() > ROW_SUM).sum()) for s in layer]
         if any(off):
@@ -175,61 +175,62 @@ def attention_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Similarity of attention of all layer pairs, by their most similar heads.
+    """Compute the similarity of attention of all layer pairs, by their most similar heads.
 
-    For layers a and b the mean over the heads of a of the maximum over the heads of b of a
-    head-to-head similarity; asymmetric. All heads of all layers are compared in one pass over the
-    words, and nothing of the size heads x heads x words is ever held.
+    The value of layers a and b is ``mean_h max_g similarity(h, g)`` over the heads h of a and g of
+    b; asymmetric. All heads of all layers are compared in one pass over the words, and no array of
+    size heads x heads x words is ever held.
 
     Parameters
     ----------
     A, B : sequence of layers
         A layer is a list of ``[H, t_s, t_s]`` arrays, one for each sentence, or one padded
-        ``[S, H, T, T]`` array with `lengths`. All layers hold the same sentences with the same
-        t_s; H may differ between layers. torch tensors or numpy arrays; float16, bfloat16, float32
-        or float64 (computed in float32, everything in float64 as soon as one layer is; in float32
-        results are good to 1e-6, for weights below 1e18). Any strides, read-only and memory-mapped
-        arrays included; never modified. ``B=None`` compares A with
-        itself at half the cost.
+        ``[S, H, T, T]`` array with `lengths`. All layers hold the same sentences with the same t_s;
+        H may differ between layers. torch tensors or numpy arrays of float16, bfloat16, float32 or
+        float64: if one layer is float64, all are computed in float64, else in float32, where
+        results are good to 1e-6 for weights below 1e18. Arrays may have any strides, be read-only
+        or memory-mapped, and are never modified. ``B=None`` compares A with itself at half the
+        cost.
     measure : {"js", "pearson", "frobenius"}
         ``js``: 1 - mean over all words of the Jensen-Shannon divergence of the two rows (natural
         logarithm, 0 log 0 = 0). ``pearson``: mean over all words of the correlation of the two
         rows; constant rows, such as those of one-word sentences, count 0. ``frobenius``: 1 - mean
         over sentences of the Frobenius norm of the difference.
     causal : bool
-        Only weights on words j <= i count, and rows are made to sum to 1 again; what stands above
-        the diagonal is never read. The correlation of ``pearson`` runs over all words, with zeros
-        above the diagonal.
+        Whether only the weights on words j <= i count. Rows are then scaled to sum to 1 again, and
+        weights above the diagonal are never read. The correlation of ``pearson`` runs over all
+        words, with zeros above the diagonal.
     lengths : sequence of int, ``[S]``, optional
-        Words of every sentence of the padded layers; weights beyond are never read. Default: all T.
+        Number of words of every sentence of the padded layers; weights of later words are never
+        read. Default: T.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory, of
-        which at most 16 MB and two float64 for every pair of heads are taken.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. At most
+        16 MB and two float64 for every pair of heads are allocated.
     progress : bool
         Show a progress bar on stderr.
 
     Returns
     -------
     array ``[len(A), len(B)]``, float64
-        numpy if all inputs are numpy, else a torch tensor. At most 1, which a layer has with itself
-        (but for ``pearson`` with constant rows). It has no derivative.
+        numpy if all inputs are numpy, else a torch tensor. At most 1; a layer has 1 with itself,
+        except for ``pearson`` with constant rows. Not differentiable.
 
     Raises
     ------
     TypeError
-        A layer or sentence that is no array, or whose dtype is not floating point; lengths that
-        are no whole numbers.
+        A layer or sentence is no array, or its dtype is not floating point; a length is no whole
+        number.
     ValueError
         No layers, sentences, heads or words; different sentences; arrays that are not square;
-        lengths beyond T; NaN or infinite weights, or negative ones for ``js`` (layer and count);
-        float64 weights above 1e140;
-        an unknown option; a `max_memory` that one row of every head does not fit into.
+        lengths beyond T; NaN or infinite weights, or negative weights for ``js`` (the message gives
+        layer and count); float64 weights above 1e140; an unknown option; a `max_memory` below what
+        one row of every head takes.
 
     Warns
     -----
     UserWarning
-        For ``js`` that is not causal, where rows do not sum to 1: padding without `lengths`, or
-        what is no attention. They are taken as they are.
+        Rows do not sum to 1, for ``js`` that is not causal: the layers are padded and `lengths` is
+        missing, or they hold no attention. The rows are compared as they are.
 
     References
     ----------
@@ -271,20 +272,19 @@ def attention_grid(
 def distributed_attention(
     layer: Attention, *, lengths: Lengths | None = None, causal: bool = False
 ) -> Array:
-    """A layer's attention as a representation: word pairs are examples, heads are neurons.
+    """Return a layer's attention as a representation: word pairs are examples, heads are neurons.
 
-    What the CKA and CCA grids compare when whole layers of heads are to be compared, rather than
-    single heads.
+    The CKA and CCA grids compare whole layers of heads in this form, rather than single heads.
 
     Parameters
     ----------
     layer : list of ``[H, t_s, t_s]`` arrays, or one padded ``[S, H, T, T]`` array
-        As one layer of `attention_grid`.
+        One layer as in `attention_grid`.
     lengths : sequence of int, ``[S]``, optional
-        As in `attention_grid`; under torch.compile no tensor, because they decide shapes.
+        As in `attention_grid`. Under torch.compile they must be a list, because they decide shapes.
     causal : bool
-        Leave out the word pairs with j > i, which causal heads mask; rows are made to sum to 1
-        again over the others.
+        Whether to leave out the word pairs with j > i, which causal heads mask. The other weights
+        of a row are scaled to sum to 1 again.
 
     Returns
     -------
@@ -296,7 +296,8 @@ def distributed_attention(
     Raises
     ------
     TypeError, ValueError
-        As `attention_grid`; negative weights are fine, and large ones but for causal attention.
+        As `attention_grid`, but negative weights are allowed, and weights above 1e140 unless
+        causal.
 
     References
     ----------
@@ -314,7 +315,7 @@ def distributed_attention(
     causal = check_flag(causal, "causal")
     sentences, from_numpy = _as_sentences(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
-    if causal and not is_traced(sentences[0]):  # sums of rows; others are copied as they are
+    if causal and not is_traced(sentences[0]):  # only causal rows are summed
         _check_weights(sentences, "layer", causal)
     blocks = [_causal_pairs(s) if causal else s.flatten(1).T for s in sentences]
     finite = torch.stack([block.isfinite().sum() for block in blocks]).sum()
@@ -327,14 +328,14 @@ def distributed_attention(
 
 
 def _causal_pairs(sentence: Tensor) -> Tensor:
-    """Weights ``[pairs, H]`` of the word pairs with j <= i of one sentence, row by row."""
+    """Return the weights ``[pairs, H]`` of one sentence's word pairs with j <= i, row by row."""
     words = sentence.shape[1]
     rows, columns = torch.tril_indices(words, words)
     return sentence[:, rows, columns].T.double()
 
 
 def _renormalised(block: Tensor, words: int) -> Tensor:
-    """`_causal_pairs`, those of every word divided by their sum; no sum, no weights."""
+    """Return `_causal_pairs` with the weights of every word over their sum; 0 if the sum is 0."""
     rows = torch.tril_indices(words, words)[0]
     totals = block.new_zeros(words, block.shape[1]).index_add(0, rows, block)[rows]
     summed = totals > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ DEVICE_BATCH = 16  # layers that a device decomposes together
 
 
 def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[Tensor]:
-    """Ranks and what a truncation keeps of them are known when the layers are decomposed."""
+    """Return empty bases, whose numbers of components are not known before the decomposition."""
     context = torch.library.get_ctx()
     empty = []
     for layer in X:
@@ -52,36 +53,37 @@ def bases(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> list[Basis]:
-    """An orthonormal basis of every layer's centred columns.
+    """Compute an orthonormal basis of the centred columns of every layer.
 
     Parameters
     ----------
     X : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations; see `simcore.cka_grid`.
     truncation : float, int or sequence of int, optional
-        How many leading principal components to keep: a share of the variance, a count, or one
-        count per layer. Default: all, down to the numerical rank (`Basis`).
+        Leading principal components to keep: a share of the variance, a count, or one count per
+        layer. Default: as many as the numerical rank (see `Basis`).
     standardize : bool
         Divide the columns by their standard deviation first; constant columns stay zero.
     max_memory : int, optional
-        Bytes that bases and decompositions may take; default a quarter of the free memory.
+        Bytes that the bases and the decompositions may take; default a quarter of the free memory.
     progress : bool
         Show a progress bar on stderr.
 
     Returns
     -------
     list of Basis
-        A layer without variance has a basis of no vectors. Not differentiable.
+        The basis of a layer without variance has no vectors. Not differentiable.
 
     Notes
     -----
-    The numerical rank decides shapes, so that torch.compile takes this function whole, and
-    `Basis.truncate` too, with ``torch._dynamo.config.capture_dynamic_output_shape_ops = True``.
+    The shapes of the result depend on the values of the layers. torch.compile therefore compiles
+    this function and `Basis.truncate` without a graph break only with
+    ``torch._dynamo.config.capture_dynamic_output_shape_ops = True``.
 
     Raises
     ------
     TypeError, ValueError
-        As `simcore.cka_grid`; a wrong truncation; bases that do not fit into `max_memory`.
+        As `simcore.cka_grid`; an invalid truncation; bases that do not fit into `max_memory`.
 
     Examples
     --------
@@ -106,17 +108,19 @@ def decompose(
     standardize: bool = False,
     progress: bool = False,
 ) -> tuple[list[Basis], int]:
-    """Return bases of the side's layers, and what of ``bound`` bytes they leave (at least 1).
+    """Return bases of the side's layers, and the number of the ``bound`` bytes that they leave.
+
+    This number is at least 1, because the operators read 0 as "the default".
 
     Parameters
     ----------
     cuts : sequence of float, int or None
-        The truncation of each layer. Bases that the side holds are truncated further.
+        The truncation of each layer. If the side holds bases, these are truncated further.
 
     Raises
     ------
     ValueError
-        The bases do not fit into ``bound`` bytes; ``standardize`` for a side that holds bases.
+        The bases do not fit into ``bound`` bytes; ``standardize`` is True and the side holds bases.
     """
     if not side.layers:
         return [], bound
@@ -125,13 +129,10 @@ def decompose(
         with progress_bar(f"bases of {side.name}", progress) as report:
             made = new = _decompose(layers, cuts, standardize, bound, report)
     elif standardize:
-        raise ValueError(
-            f"standardize: wanted False, {side.name} holds bases, which are computed already"
-        )
+        raise ValueError(f"standardize: wanted False, because {side.name} holds bases, got True")
     else:
         made = [basis.truncate(cut) for basis, cut in zip(side.bases, cuts, strict=True)]
         new = [b for b, given in zip(made, side.bases, strict=True) if b is not given]
-    # At least one byte: the operators refuse too little, and 0 would mean their default.
     return made, max(bound - sum(basis.nbytes for basis in new), 1)
 
 
@@ -142,13 +143,12 @@ def _decompose(
     bound: int,
     report: Callable[[float], None],
 ) -> list[Basis]:
-    """Decompose a few layers at a time: what a truncation cuts is freed before the next ones."""
+    """Decompose a few layers at a time, and free what a truncation cuts before the next layers."""
     result: list[Basis] = []
-    # On a device, layers of one shape are one batch.
-    step = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
     taken = 0
-    for start in range(0, len(layers), step):
-        chunk = layers[start : start + step]
+    while len(result) < len(layers):
+        start = len(result)
+        chunk = _chunk(layers[start:])
         limits = SQUARED_TWICE if standardize else SINGULAR_VALUES
         scaled = in_range(chunk, limits, columns=standardize)
         needed = taken + scaled.nbytes + sum(_working_bytes(*layer.shape) for layer in chunk)
@@ -157,7 +157,7 @@ def _decompose(
                 f"max_memory: wanted at least {needed} bytes for the bases of {start + len(chunk)} "
                 f"of {len(layers)} layers, got {bound}"
             )
-        # Standardised columns have no scale left.
+        # The singular values of standardised columns do not depend on the scale of the layer.
         exponents = [0] * len(chunk) if standardize else scaled.exponents
         parts = zip(
             chunk, exponents, *principal_components(scaled.layers, standardize), strict=True
@@ -166,7 +166,7 @@ def _decompose(
             rank = _numerical_rank(s, layer)
             full = Basis(u[:, :rank], vt[:rank], s[:rank], exponent)
             basis = full.truncate(cut)
-            # Columns beyond the rank are no basis; a copy, so that they do not stay in memory.
+            # A copy, so that the vectors beyond the rank do not stay in memory.
             if basis is full and rank < len(s):
                 basis = replace(
                     full, vectors=full.vectors.contiguous(), components=vt[:rank].clone()
@@ -177,8 +177,15 @@ def _decompose(
     return result
 
 
+def _chunk(layers: list[Tensor]) -> list[Tensor]:
+    """Return the first layers that are decomposed together; all of them have one n."""
+    # A CUDA device decomposes layers of one shape together.
+    most = 2 * torch.get_num_threads() if layers[0].device.type == "cpu" else DEVICE_BATCH
+    return list(takewhile(lambda layer: len(layer) == len(layers[0]), layers[:most]))
+
+
 def _working_bytes(n: int, p: int) -> int:
-    """What one decomposition takes in float64: the centred layer, U, V and the covariance twice."""
+    """Return the bytes of one decomposition: centred layer, U, V and covariance, each twice."""
     return 8 * (2 * n * p + 2 * n * min(n, p) + 2 * min(n, p) * (min(n, p) + p))
 
 

@@ -1,4 +1,4 @@
-"""The canonical-correlation family, linear regression and Procrustes, as grids over layer pairs."""
+"""Canonical correlations, linear regression and Procrustes similarity of all layer pairs."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ def cca_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Mean (squared) canonical correlation of all layer pairs.
+    """Compute the mean (squared) canonical correlation of all layer pairs.
 
-    ``sum(rho) / c`` or ``sum(rho^2) / c`` with ``c = min(k_x, k_y)``, rho being the singular values
-    of ``U_x' U_y``. Every layer is decomposed once. The sum is a nuclear norm, the sum of squares a
-    Frobenius norm: float32 layers need no singular value of a pair.
+    ``sum(rho) / c`` or ``sum(rho^2) / c`` with ``c = min(k_x, k_y)``, where rho are the singular
+    values of ``U_x' U_y`` and U_x, of k_x columns, is the orthonormal basis of a layer. Every layer
+    is decomposed once. ``sum(rho)`` is a nuclear norm and ``sum(rho^2)`` a squared Frobenius norm:
+    for float32 layers no singular value of a pair is computed.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def cca_grid(
         Representations as in `cka_grid`, or their `bases`. ``Y=None`` compares X with itself at
         half the cost.
     reduction : {"mean", "r2"}
-        Mean canonical correlation, or the mean of their squares (R2 CCA).
+        Mean of the canonical correlations, or of their squares (R2 CCA).
     truncation : float, int or sequence of int, optional
         Leading principal components to keep per layer; see `svcca_grid`.
     max_memory : int, optional
@@ -75,19 +76,19 @@ def cca_grid(
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 2 rows; a wrong truncation.
+        As `cka_grid`; fewer than 2 rows; an invalid truncation.
 
     Warns
     -----
     UserWarning
-        A layer has as many independent columns as n allows (n <= p): its values are all 1.
+        A layer has as many independent columns as n rows allow (n <= p): all its values are 1.
 
     Notes
     -----
-    The numerical rank rule is that of `Basis`. float32 inputs: within 1e-5 of the float64 twin with
-    the same rule, at a common offset of 1000 standard deviations too. A direction of which a
-    float32 layer has only rounding (the one that LayerNorm removes) counts if the same numbers come
-    as float64, where it is no rounding.
+    The numerical rank is counted as `Basis` says. Values of float32 layers are within 1e-5 of those
+    of the float64 twin with the same rank rule, also at a common offset of 1000 standard
+    deviations. A dimension that holds nothing but float32 rounding error (LayerNorm leaves one) is
+    not counted; it is counted if the same numbers are passed as float64.
 
     References
     ----------
@@ -116,7 +117,7 @@ def cca_grid(
 
 
 def _squared_products(x: list[Tensor], y: list[Tensor], workspace: int) -> Tensor:
-    """``||Xc_i' Yc_j||_F^2`` of all pairs: HSIC without its scale; ``[Lx, Ly]``."""
+    """Return ``||Xc_i' Yc_j||_F^2`` of all pairs, ``[Lx, Ly]``: HSIC without its divisor."""
     xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", workspace)
     scaled: Tensor = xy * (len(x[0]) - 1.0) ** 2
     return scaled
@@ -132,9 +133,9 @@ def svcca_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Mean canonical correlation of the layers' leading principal components (SVCCA).
+    """Compute the mean canonical correlation of the layers' leading principal components (SVCCA).
 
-    Parameters, returns and errors as `cca_grid`, and:
+    Parameters, return value and errors are those of `cca_grid`, and:
 
     Parameters
     ----------
@@ -143,8 +144,8 @@ def svcca_grid(
         of the total; an int keeps that many; a sequence gives one count for every layer of X, then
         of Y.
     standardize : bool
-        Divide the columns by their standard deviation first. The code of Wu et al. does so, their
-        text does not.
+        Divide the columns by their standard deviation first. The code of Wu et al. does so; their
+        text does not say it.
 
     Returns
     -------
@@ -181,37 +182,41 @@ def pwcca_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Projection-weighted CCA of all layer pairs; asymmetric, the weights come from X.
+    """Compute the projection-weighted CCA of all layer pairs; asymmetric, the weights come from X.
 
     ``sum(a_i rho_i) / sum(a_i)`` with ``a_i = sum_j |<h_i, x_j>|`` over the centred columns x_j of
-    the first layer and its canonical variates ``h_i = U_x u_i``. Both directions of a pair come
-    from one decomposition.
+    the first layer and its canonical variates ``h_i = U_x u_i``. One decomposition of a pair gives
+    both of its directions.
 
-    Parameters, returns and errors as `cca_grid`; ``truncation`` as in `svcca_grid`.
+    Parameters, return value and errors are those of `cca_grid`; ``truncation`` is that of
+    `svcca_grid`.
 
     Warns
     -----
     UserWarning
-        As `cca_grid`; and once, with their number, if pairs of layers keep ``k_x + k_y > n``
-        components together (Notes).
+        As `cca_grid`; and once if pairs of layers keep ``k_x + k_y > n`` components (see Notes),
+        with the number of these pairs.
 
     Notes
     -----
-    Equal canonical correlations leave their variates undetermined, and with them the weights. The
-    centred columns of all layers lie in n - 1 dimensions, so that a pair of layers shares at least
-    ``k_x + k_y - (n - 1)`` of them, each with a correlation of exactly 1. From two on these
-    correlations tie, and the value depends on rounding: turning a basis within its own space moved
-    values by 1e-2 and more where n was below 30, in float64 too. The warning says how many pairs
-    are concerned, and from how many rows on none of them shares a dimension for want of rows. With
-    ``Y=None`` the pairs (i, j) and (j, i) are one.
+    Canonical correlations that are equal leave their variates undetermined, and with the variates
+    the weights. The centred columns of all layers lie in n - 1 dimensions, so that a pair of layers
+    shares at least ``k_x + k_y - (n - 1)`` dimensions, each with a correlation of exactly 1. If a
+    pair shares two or more, these correlations tie and the value depends on rounding: turning a
+    basis within its own space moved values by 1e-2 and more where n was below 30, in float64 too.
+    The warning says how many pairs are concerned, and how many rows would be enough. This number
+    takes a layer to keep all its columns unless its truncation is a count, because a layer may keep
+    more components if there are more rows. With ``Y=None`` the pairs (i, j) and (j, i) count as
+    one.
 
-    Where all correlations are 1 the value is 1 whatever the weights are, so that such pairs do not
-    count: a layer with itself or with one that it contains, and a layer of n - 1 components, which
-    has a warning of its own. Ties that only the values cause (two layers that have some columns in
-    common) are not looked for.
+    If all correlations of a pair are 1, the value is 1 whatever the weights are, and the pair does
+    not count: a layer with itself or with a layer that it contains, and a layer of n - 1
+    components, which has a warning of its own. Ties that have another cause (two layers with some
+    columns in common) are not detected.
 
-    float32 inputs: within 1e-5 of float64's values; 1e-4, rarely a few of it, where correlations
-    are small and close, as a float32 singular value decomposition has it.
+    Values of float32 layers are within 1e-5 of those of float64 layers. Where correlations are
+    small and close to each other they are within 1e-4, rarely a few times that: the error of a
+    float32 singular value decomposition.
 
     References
     ----------
@@ -244,10 +249,10 @@ def linreg_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Share of X's variance that the best linear map of Y explains; asymmetric.
+    """Compute the share of X's variance that the best linear map of Y explains; asymmetric.
 
-    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, returns and errors as `cca_grid`. With `bases`,
-    the layers are what the bases hold: truncated ones stand for truncated layers.
+    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, return value and errors are those of `cca_grid`. A
+    basis stands for the layer that its components span: a truncated basis for a truncated layer.
 
     References
     ----------
@@ -257,8 +262,8 @@ def linreg_grid(
     --------
     >>> import torch
     >>> from simcore import linreg_grid
-    >>> linreg_grid(torch.randn(2, 100, 8)).diagonal()
-    tensor([1., 1.], dtype=torch.float64)
+    >>> linreg_grid(torch.randn(2, 100, 8)).diagonal().allclose(torch.ones(2, dtype=torch.float64))
+    True
     """
     explained = explained_sides("linreg_grid", X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("linreg_grid", progress):
@@ -268,7 +273,7 @@ def linreg_grid(
 
 
 def _total_variance(layer: Tensor) -> Tensor:
-    """``||Xc||_F^2`` in float64, some rows at a time: no copy of the layer."""
+    """Return ``||Xc||_F^2`` in float64, summed over blocks of rows without a copy of the layer."""
     first = layer[0].double()  # constant columns become exactly 0
     blocks = row_blocks(layer)
     mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
@@ -284,13 +289,14 @@ def procrustes_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Orthogonal Procrustes similarity of all layer pairs.
+    """Compute the orthogonal Procrustes similarity of all layer pairs.
 
-    ``||Xc' Yc||_*`` after scaling both layers to unit Frobenius norm: 1 if and only if they agree
-    up to rotation and scale. The Procrustes distance is ``2 - 2 * procrustes_grid(...)``.
+    ``s = ||Xc' Yc||_*`` (nuclear norm) after scaling both centred layers to unit Frobenius norm: 1
+    if and only if the layers agree up to rotation and scale. The Procrustes distance is
+    ``sqrt(2 - 2 s)``.
 
-    Parameters, returns and errors as `cca_grid`. With `bases`, the layers are what the bases hold:
-    truncated ones stand for truncated layers.
+    Parameters, return value and errors are those of `cca_grid`. A basis stands for the layer that
+    its components span: a truncated basis for a truncated layer.
 
     References
     ----------

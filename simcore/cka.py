@@ -1,4 +1,4 @@
-"""Centred kernel alignment and HSIC as grids over all layer pairs."""
+"""Centred kernel alignment (CKA) and HSIC of all layer pairs."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from simcore._grid.side import Sides, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 
 MIN_ROWS = {"biased": 2, "unbiased": 4}
-LEAST_HSIC = 1e-280  # of a layer with itself: below, float64 begins to lose digits
+LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
 
 
-class _Options:
-    """The options that all grids of this module share, checked."""
+class CkaOptions:
+    """The checked options that CKA and HSIC share."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class _Options:
         )
 
     def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `terms` up to one power of two a layer, so that none leaves float64's range.
+        """Return `terms` of layers that are scaled by powers of two where float64 needs it.
 
-        Layers are looked at, and copied, only where a self-HSIC did leave it. A program that torch
-        traces takes no such decision.
+        The layers are inspected, and copied, only if a self-HSIC left the range of float64. Nothing
+        is scaled where torch traces, because no decision can then rest on values.
         """
         x, y = sides.x.layers, sides.y.layers
         terms = self.terms(x, y, sides.max_memory)
@@ -89,16 +89,17 @@ class _Options:
 def normalise(
     xy: Tensor, xx: Tensor, yy: Tensor, defined: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """CKA ``[..., Lx, Ly]`` from HSIC: ``nan`` where a self-HSIC is not ``defined``, or positive.
+    """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``.
 
-    HSIC grows with the fourth power of the features, so ``xx * yy`` leaves float64's range for
-    features of size 1e-40 or 1e40. Powers of two are taken out first: they are exact, so that a
-    layer's similarity to itself stays exactly 1, which two square roots would not give.
+    By default a self-HSIC is defined if it is positive and finite. HSIC grows with the fourth power
+    of the features, so that ``xx * yy`` leaves the range of float64 for features of size 1e-40 or
+    1e40. Powers of two are therefore divided out first. This is exact: a layer's similarity to
+    itself stays exactly 1, which a product of two square roots would not give.
     """
     defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
     defined = defined_x[..., :, None] & defined_y[..., None, :]
-    # Harmless numbers stand in for undefined ones until the end: a nan inside would reach the
-    # gradients of all other layers as 0 * nan.
+    # Ones and zeros replace undefined values until the end: the gradients of all other layers would
+    # receive a nan as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     scale_x, scale_y = _inverse_root_scale(xx), _inverse_root_scale(yy)
     xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
@@ -108,7 +109,7 @@ def normalise(
 
 
 def _in_range(xx: Tensor, yy: Tensor) -> bool:
-    """Whether all self-HSICs are numbers that float64 holds with all digits."""
+    """Return whether float64 holds all self-HSICs with all their digits."""
     values = torch.cat([xx.detach(), yy.detach()])
     return bool(((values >= LEAST_HSIC) & torch.isfinite(values)).all())
 
@@ -116,14 +117,17 @@ def _in_range(xx: Tensor, yy: Tensor) -> bool:
 def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
-    """Where `result` is not finite, a ValueError naming the first layer whose self-HSIC is not."""
+    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC.
+
+    Nothing is raised if every entry of ``result`` is finite.
+    """
     if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):
         for i in (~torch.isfinite(values)).nonzero().flatten().tolist():
             raise ValueError(
-                f"{name}[{i}]: wanted features whose HSIC float64 can hold (it grows with their "
-                "fourth power), got more; divide them by a constant"
+                f"{name}[{i}]: wanted features whose HSIC float64 can hold (HSIC grows with the "
+                "fourth power of the features), got larger ones; divide them by a constant"
             )
 
 
@@ -132,10 +136,10 @@ def _defined(self_hsic: Tensor) -> Tensor:
 
 
 def _inverse_root_scale(values: Tensor) -> Tensor:
-    """The power of two nearest to ``1 / sqrt(values)``, exactly, from float64's exponent bits.
+    """Return the power of two nearest to ``1 / sqrt(values)``, for positive values.
 
-    Values are positive. Not by `torch.frexp`: of its int32 exponents torch 2.13 makes AVX-512 code
-    that does not compile.
+    The exponent bits of float64 give it exactly. `torch.frexp` is not used: torch.compile of torch
+    2.13 turns its int32 exponents into AVX-512 code that does not compile.
     """
     exponent = (values.detach().view(torch.int64) >> 52) - 1022
     return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
@@ -151,16 +155,16 @@ def _both_masks(outputs: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
 
 @one_operator(_empty_masks, _both_masks)
 def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tensor, Tensor]:
-    """Which layers of X and of Y have a self-HSIC to divide by; one warning lists the others.
+    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of the others.
 
     Parameters
     ----------
     name : str
-        The function that warns.
+        Name of the function that warns.
     xx, yy : tensor ``[Lx]``, ``[Ly]``
         The self-HSICs.
     same : bool
-        The layers of Y are those of X.
+        Whether the layers of Y are those of X.
     """
     x, y = _defined(xx), _defined(yy)
     why = (
@@ -183,7 +187,7 @@ def hsic_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Hilbert-Schmidt independence criterion of all layer pairs.
+    """Compute the Hilbert-Schmidt independence criterion (HSIC) of all layer pairs.
 
     Parameters, errors and costs are those of `cka_grid`; the values are not normalised.
 
@@ -191,20 +195,20 @@ def hsic_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         ``tr(K H L H) / (n-1)^2`` (biased) or the estimator of Song et al. (unbiased). A layer
-        without variance has HSIC 0 for the linear kernel and ``nan`` for the RBF kernel, whose
-        bandwidth it leaves undefined.
+        without variance has HSIC 0 for the linear kernel. For the RBF kernel it has ``nan``,
+        because its median distance, the unit of the bandwidth, is 0.
 
     Raises
     ------
     ValueError
-        Also for values beyond float64 (linear kernel: from features of about 1e77 on).
+        Also for an HSIC beyond the range of float64 (linear kernel: features of about 1e77).
 
     References
     ----------
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
     maximization*, equation 5.
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     with progress_bar("hsic_grid", progress):
         if options.kernel == "linear":
@@ -231,42 +235,42 @@ def cka_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Centred kernel alignment of all layer pairs.
+    """Compute the centred kernel alignment (CKA) of all layer pairs.
 
-    ``CKA(x, y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))``. Features are centred before any
-    product, per-layer work is done once per layer, and no n x n matrix is ever held.
+    ``CKA(x, y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))`` with the Gram matrices K of x and L of
+    y. Features are centred before any product, the work that depends on one layer alone is done
+    once per layer, and no n x n matrix is ever held.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations of the same n examples in the same order; widths may differ. torch tensors
-        or numpy arrays; float16, bfloat16, float32 or float64 (half precisions and float32 are
-        computed in float32, everything in float64 as soon as one layer is). Any strides, read-only
-        and memory-mapped arrays included; never modified. ``Y=None`` compares X with itself at
-        half the cost.
+        or numpy arrays of float16, bfloat16, float32 or float64: if one layer is float64, all are
+        computed in float64, else in float32. Arrays may have any strides, be read-only or
+        memory-mapped, and are never modified. ``Y=None`` compares X with itself at half the cost.
     kernel : {"linear", "rbf"}
         ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
-        median of the squared distances over all ordered pairs of rows, the diagonal included. For
-        n > 4096 the median is that of every s-th row, s = ceil(n / 4096). Distances come from
-        row lengths and dot products: in float32, rows thousands of times longer than the median
-        distance cost digits; pass float64 then. Bandwidths from 8 on, where the kernel is nearly
-        constant, are computed in float64.
+        median of the squared distances over all ordered pairs of rows, the diagonal included. If n
+        > 4096, the median is taken over every m-th row, m = ceil(n / 4096). Distances are computed
+        from row lengths and dot products: in float32 they lose digits if rows are thousands of
+        times longer than the median distance; pass float64 then. With a bandwidth of 8 or more,
+        where the kernel is nearly constant, everything is computed in float64.
     estimator : {"biased", "unbiased"}
         ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
     bandwidth : float
         RBF bandwidth as a multiple of the median distance.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
-        features; ``auto`` takes the one with fewer floating-point operations. See `plan_cka`. CUDA
-        devices have ``gram`` only.
+        features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
+        CUDA devices have ``gram`` only.
     precision : {"highest", "high", "medium"}
-        As in `torch.set_float32_matmul_precision`: on a CUDA device, float32 operands of a product
-        are sums of three bfloat16 numbers (float32's 24 bits), two, or one. The CPU always computes
-        at ``highest``, and float64 layers are computed in float64.
+        As in `torch.set_float32_matmul_precision`: on a CUDA device, a float32 operand of a product
+        is split into three bfloat16 numbers (the 24 bits of float32), two or one. The CPU always
+        computes at ``highest``; float64 layers are always computed in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory
-        (`free_memory`). The backward pass obeys it too, but for the gradients, which are its
-        result, and takes its smallest blocks where not even these fit. Second derivatives,
+        (`free_memory`). The backward pass obeys the same bound, apart from the gradients, which are
+        its result; if not even its smallest blocks fit, it uses these. Second derivatives,
         forward-mode differentiation and the transforms of `torch.func` are not bounded: they hold
         centred copies of all layers.
     progress : bool
@@ -278,22 +282,22 @@ def cka_grid(
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
         Differentiable in X and Y for the linear kernel, twice, in reverse and in forward mode.
-        float64 features may have any size; in a program of `torch.compile` those beyond 1e70, or
-        below 1e-70, give ``nan``.
+        float64 features may have any size; in a program of `torch.compile`, features above 1e70 or
+        below 1e-70 give ``nan``.
 
     Raises
     ------
     TypeError
-        A layer that is no array, or whose dtype is not floating point.
+        A layer is no array, or its dtype is not floating point.
     ValueError
-        Different n, too few rows, no layers or columns, mixed devices, NaN or infinite entries
-        (layer and count), an unknown option, or a `max_memory` that not even the smallest tiles
-        fit into.
+        Different n, too few rows, no layers or columns, mixed devices, NaN or infinite entries (the
+        message gives layer and count), an unknown option, or a `max_memory` below what the smallest
+        tiles take.
 
     See Also
     --------
-    plan_cka : what a call would do and cost.
-    MinibatchCKA : from batches, without holding all rows.
+    plan_cka : the method, tiles and cost of a call.
+    MinibatchCKA : CKA from batches, without holding all rows.
 
     References
     ----------
@@ -309,7 +313,7 @@ def cka_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([13, 13]), True)
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
@@ -329,19 +333,19 @@ def plan_cka(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> "_C.Plan":
-    """What `cka_grid` would do with the same arguments, without doing it.
+    """Plan a call of `cka_grid` with the same arguments, without running it.
 
     Returns
     -------
     Plan
-        ``method`` ("gram" or "feature"), ``tile`` (rows, columns), ``flops`` of that method and
-        ``flops_gram``, ``flops_feature`` of both, ``workspace_bytes`` (the most that is allocated
-        beyond the inputs) and the ``max_memory`` in force.
+        ``method`` ("gram" or "feature"), ``tile`` (rows, columns), ``flops`` of that method,
+        ``flops_gram`` and ``flops_feature`` of the two methods, ``workspace_bytes`` (the most that
+        is allocated beyond the inputs) and ``max_memory``, with the default resolved.
 
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`, except that entries are not read.
+        As `cka_grid`, except that the entries of the layers are not checked.
 
     Examples
     --------
@@ -350,7 +354,7 @@ def plan_cka(
     >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
     'feature'
     """
-    options = _Options(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     return _C.plan_hsic(

@@ -1,4 +1,4 @@
-"""CKA from batches: exact in expectation at any batch size."""
+"""CKA from batches: one ratio of averages that are unbiased at any batch size."""
 
 import re
 from collections.abc import Callable
@@ -17,22 +17,24 @@ from simcore.cka import MIN_ROWS, check_representable, defined_layers, normalise
 class MinibatchCKA(nn.Module):
     """CKA of all layer pairs, accumulated over batches of examples.
 
-    Numerator and both denominators are averages over batches of the *unbiased* HSIC, then one
-    ratio is taken; averaging the CKA of batches instead would depend on the batch size.
+    The numerator and both factors of the denominator are averages over batches of the *unbiased*
+    HSIC; one ratio is taken at the end. An average of the CKA of batches would depend on the batch
+    size instead.
 
     Parameters
     ----------
     n_layers_x : int
-        Layers on the first side.
+        Number of layers of X.
     n_layers_y : int, optional
-        Layers on the second side; default: the first side is compared with itself.
+        Number of layers of Y; default: X is compared with itself.
 
     Notes
     -----
-    The state is three float64 buffers and a count, so ``state_dict``, ``load_state_dict`` and moves
-    to another device work as for any module. The sums stay float64 under ``.half()``,
-    ``.bfloat16()`` and ``.float()``. Batches count equally; a last, smaller batch is welcome from
-    4 rows on.
+    The state is three float64 buffers and a count, so that ``state_dict``, ``load_state_dict`` and
+    moves to another device work as for any module. The sums stay float64 under ``.half()``,
+    ``.bfloat16()`` and ``.float()``. Batches count equally; a last, smaller batch needs 4 rows.
+    Sums over batches need one scale: unlike in `simcore.cka_grid`, float64 layers are not scaled,
+    so that features above 1e77 are refused and features below 1e-80 count as constant.
 
     References
     ----------
@@ -67,7 +69,7 @@ class MinibatchCKA(nn.Module):
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move the state as any module's, but keep the dtypes: float32 sums would lose digits."""
+        """Move the state as for any module, but keep its dtype: float32 sums would lose digits."""
 
         def move(state: Tensor) -> Tensor:
             moved = fn(state)
@@ -95,7 +97,7 @@ class MinibatchCKA(nn.Module):
         x, y = sides.x.layers, sides.y.layers
         try:
             terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
-        except ValueError as error:  # NaN or infinity; the operator calls its arguments X and Y
+        except ValueError as error:  # for NaN or infinity: the operator names its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])
         check_representable(everything, terms[1], terms[2], names=names)
@@ -113,14 +115,15 @@ class MinibatchCKA(nn.Module):
         Parameters
         ----------
         X_batch, Y_batch : sequence of ``[b, p_i]`` arrays, or one ``[L, b, p]`` array
-            The same b >= 4 examples in every layer. `Y_batch` is given exactly when the module
+            The same b >= 4 examples in every layer. `Y_batch` is wanted if and only if the module
             was made with `n_layers_y`.
 
         Raises
         ------
         TypeError, ValueError
-            As `simcore.cka_grid`; also for a wrong number of layers, and for features so large
-            (about 1e77) that float64 does not hold their HSIC. The state is unchanged.
+            As `simcore.cka_grid`; also for another number of layers than the module was made for,
+            and for features so large (about 1e77) that float64 does not hold their HSIC. The state
+            stays unchanged.
         """
         if not torch.compiler.is_compiling():
             named = (("X_batch", X_batch), ("Y_batch", Y_batch))
@@ -131,19 +134,22 @@ class MinibatchCKA(nn.Module):
     def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
         """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone.
 
-        It is differentiable as `simcore.cka_grid` is; the sums are not.
+        The result is differentiable as that of `simcore.cka_grid`; the state is not. ``nan`` in the
+        row and column of a layer without variance, with a warning.
         """
         terms = self._terms(X_batch, Y_batch)
         self._add(terms, 1)
-        return normalise(*terms)
+        xx, yy = terms[1].detach(), terms[2].detach()
+        defined = defined_layers("MinibatchCKA.forward", xx, yy, self.symmetric)
+        return normalise(*terms, defined)
 
     def compute(self) -> Tensor:
-        """CKA ``[n_layers_x, n_layers_y]``, float64, of everything added so far.
+        """Return the CKA ``[n_layers_x, n_layers_y]``, float64, of all batches added so far.
 
         Raises
         ------
         RuntimeError
-            Nothing was added yet.
+            No batch was added yet.
         """
         message = "MinibatchCKA.compute: wanted at least one update, got none"
         if torch.compiler.is_compiling():
@@ -154,16 +160,16 @@ class MinibatchCKA(nn.Module):
         return normalise(self.xy, self.xx, self.yy, defined)
 
     def reset(self) -> None:
-        """Forget all batches."""
+        """Set the sums and the count of batches to zero."""
         for state in (self.xy, self.xx, self.yy, self.batches):
             state.zero_()
 
     def merge(self, other: "MinibatchCKA") -> None:
-        """Add everything that `other` (another worker's module) has seen."""
+        """Add all batches that ``other``, the module of another worker, has seen."""
         if not isinstance(other, MinibatchCKA):
             raise TypeError(f"other: wanted a MinibatchCKA, got {type(other).__name__}")
         if other.xy.shape != self.xy.shape or other.symmetric != self.symmetric:
             wanted, got = (tuple(m.xy.shape) for m in (self, other))
-            raise ValueError(f"other: wanted the same layers {wanted}, got {got}")
+            raise ValueError(f"other: wanted the same numbers of layers {wanted}, got {got}")
         terms = tuple(t.to(self.xy.device) for t in (other.xy, other.xx, other.yy))
         self._add(terms, other.batches.to(self.batches.device))

@@ -1,4 +1,4 @@
-"""Neuron-level and mixed similarity of all layer pairs (Wu et al. 2020, section 3)."""
+"""Similarity of single neurons of all layer pairs (Wu et al. 2020, section 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _constant_neurons(layer: Tensor) -> Tensor:
 
 
 def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
-    """Warn once of neurons that are left out; return which layers have no others, ``[Lx]`` bool."""
+    """Warn once of neurons without variance; return which layers have no others, ``[Lx]`` bool."""
     constant = [_constant_neurons(layer) for layer in layers]
     partly = [
         f"{int(flags.sum())} of X[{i}]"
@@ -80,18 +80,19 @@ def neuronsim_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array | tuple[Array, list[Array], list[Array]]:
-    """How well each neuron's best partner in the other layer correlates with it; asymmetric.
+    """Compute how well neurons correlate with their best partners in the other layer; asymmetric.
 
-    ``mean_k max_k' |pearson(x_k, y_k')|`` over the neurons k of X. Correlations are reduced to
-    their maxima as they are formed; no matrix of correlations is held.
+    ``mean_k max_k' |pearson(x_k, y_k')|`` over the neurons k of a layer of X and k' of a layer of
+    Y. Correlations are reduced to their maxima as they are formed; no matrix of correlations is
+    held.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself: both directions of a
-        pair come from one product.
+        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost: one
+        product gives both directions of a pair.
     return_partners : bool
-        Also return every neuron's best value and partner.
+        Whether to return the best value and the partner of every neuron, too.
     max_memory : int, optional
         Bytes that may be allocated beyond inputs and results; default a quarter of the free memory.
     progress : bool
@@ -106,8 +107,8 @@ def neuronsim_grid(
     best : list of arrays ``[p_i, len(Y)]``, float64, with ``return_partners``
         ``max_k' |pearson|`` for every neuron of every layer of X; ``nan`` where undefined.
     partner : list of arrays ``[p_i, len(Y)]``, int64, with ``return_partners``
-        The first k' that reaches it; -1 where undefined. In a layer's comparison with itself every
-        neuron is its own partner.
+        The first k' that reaches the best value; -1 where undefined. Where a layer is compared with
+        itself, every neuron is its own partner.
 
     Raises
     ------
@@ -157,14 +158,14 @@ def mixedsim_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """How well each neuron of X is a linear function of all neurons of Y; asymmetric.
+    """Compute how well each neuron of X is a linear function of all neurons of Y; asymmetric.
 
-    ``mean_k ||U_y' x_k|| / ||x_k||`` over the centred neurons x_k: the multiple correlation of x_k
-    with Y, without any singular value of a pair.
+    ``mean_k ||U_y' x_k|| / ||x_k||`` over the centred neurons x_k: the mean multiple correlation of
+    x_k with Y. No singular value of a pair is computed.
 
-    Parameters, returns and errors as `cca_grid`; single neurons without variance are left out and
-    counted in a warning. With `bases`, the layers are what the bases hold: truncated ones stand for
-    truncated layers.
+    Parameters, return value and errors are those of `cca_grid`; single neurons without variance are
+    left out and counted in a warning. A basis stands for the layer that its components span: a
+    truncated basis for a truncated layer.
 
     References
     ----------
@@ -187,25 +188,28 @@ def mixedsim_grid(
 
 
 def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> Array:
-    """How much of a layer's similarity lives in single neurons: mean neuronsim minus mean svsim.
+    """Compute the localization score of every layer: mean neuronsim minus mean svsim.
+
+    A high score means that the layer's similarity to other layers lies in single neurons.
 
     Parameters
     ----------
     neuronsim, svsim : array ``[layers compared with, layers]``
         `neuronsim_grid` and `svcca_grid` of the same layers.
     same : bool
-        Rows and columns are the same layers: a layer's comparison with itself is left out.
+        Whether rows and columns are the same layers; the comparison of a layer with itself is then
+        left out.
 
     Returns
     -------
     array ``[layers]``, float64
-        Column means; ``nan`` for a layer that is compared with none. Undefined (``nan``) entries
-        are left out. Differentiable.
+        Means over the rows, without undefined (``nan``) entries; ``nan`` for a layer that has no
+        entries left. Differentiable.
 
     Raises
     ------
     TypeError
-        No array, or a dtype that is not floating point.
+        A grid is no array, or its dtype is not floating point.
     ValueError
         The grids differ in shape, or are not square with ``same``.
 

@@ -1,4 +1,4 @@
-"""Representational similarity analysis as a grid over all layer pairs."""
+"""Representational similarity analysis (RSA) of all layer pairs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from simcore._grid.side import Side, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
 
-# Dissimilarities of random rows vary by 1 / sqrt(p): beyond, little of that is left in float32.
+# Dissimilarities of random rows vary by 1 / sqrt(p): for larger p float32 keeps few of its digits.
 WIDEST_FLOAT32 = 4096
-# A layer's dissimilarities vary by this many times the variance that rounding gives them, or they
-# are rounding as far as anyone knows: a correlation then loses up to a thirty-second to it.
+# Dissimilarities count only if their variance is this many times the variance that rounding gives
+# them. At the limit, rounding lowers a correlation by up to 1 / 32.
 LEAST_SPREAD = 16
-# Covariances [Lx, Ly] and variances [Lx], [Ly]; of all layers, of x, then of y, the variance of the
-# dissimilarities and what rounding explains of it.
+# Covariances [Lx, Ly]; variances [Lx] and [Ly]; then for all layers (x, then y) the variance of the
+# dissimilarities and the part of it that rounding explains.
 Moments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -32,23 +32,24 @@ def rsa_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Correlation of the layers' representational dissimilarity matrices.
+    """Compute the correlation of the representational dissimilarity matrices of all layer pairs.
 
-    A dissimilarity is 1 minus the Pearson correlation of two rows (examples); grids correlate the
-    upper triangles. With ``correlation="pearson"`` no n x n matrix is formed: the correlations of
-    rows are a Gram matrix, and sums over its entries are HSIC's.
+    A dissimilarity is 1 minus the Pearson correlation of two rows (examples). The upper triangles
+    of two dissimilarity matrices are correlated. With ``correlation="pearson"`` no n x n matrix is
+    formed: the correlations of rows are a Gram matrix, so that HSIC gives the sums over its
+    entries.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, p_i of at least 2.
+        Representations as in `cka_grid`, with p_i >= 2.
     correlation : {"pearson", "spearman"}
-        ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer in float64 (equal ones
-        share their mean rank) and holds the ranks of all layers.
+        ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer, computed in float64,
+        and holds the ranks of all layers. Equal dissimilarities share their mean rank.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-        ``pearson`` holds a standardised copy of every layer, ``spearman`` n^2 / 2 ranks of each, 4
-        bytes a rank, and 12 n^2 bytes for every layer that is ranked at the same time.
+        ``pearson`` holds a standardised copy of every layer. ``spearman`` holds 2 n^2 bytes of
+        ranks for every layer, and 12 n^2 bytes more for every layer that is being ranked.
     progress : bool
         Show a progress bar on stderr.
 
@@ -56,18 +57,24 @@ def rsa_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor. ``nan`` in the row and column of a layer
-        that has a row without variance, or whose dissimilarities are equal but for rounding, with
-        one warning. An entry counts as known to half the ``eps`` of its layer's dtype, relative to
-        its magnitude; the dissimilarities' variance must be 16 times what such errors give them. So
-        rows that all point in one direction are ``nan``: two columns the first of which is always
-        larger, or a row times a positive factor. Rows of offsets that differ between columns point
-        in nearly one direction: their dissimilarities are known as long as these offsets are below
-        about 4e6 (float32), 500 (float16) or 60 (bfloat16) standard deviations. Not differentiable.
+        that has a row without variance, or whose dissimilarities are equal up to rounding, with one
+        warning. Not differentiable.
 
     Raises
     ------
     TypeError, ValueError
         As `cka_grid`; fewer than 3 rows; layers or ranks that do not fit into `max_memory`.
+
+    Notes
+    -----
+    An entry of a layer is taken to be known to half the ``eps`` of the layer's dtype, relative to
+    its magnitude. Dissimilarities are equal up to rounding if their variance is below 16 times the
+    variance that such errors give them. This holds for rows that all point in one direction: rows
+    that are positive multiples of one row, or two columns of which the first is always larger. It
+    nearly holds if columns have offsets that differ: the dissimilarities are known as long as these
+    offsets are below about 4e6 (float32), 500 (float16) or 60 (bfloat16) standard deviations. Data
+    that was rounded to half precision should be passed in that dtype: in float32 it would count as
+    known to digits that it has lost.
 
     References
     ----------
@@ -92,7 +99,7 @@ def rsa_grid(
             xy, xx, yy, spread, rounding = _pearson_moments(x, y, sides.bound)
         else:
             xy, xx, yy, spread, rounding = rank_moments(x, y, sides.bound)
-    # False where a comparison meets nan: a constant row.
+    # A constant row gives nan, for which the comparisons are False.
     defined = (spread > LEAST_SPREAD * rounding) & ((torch.cat([xx, yy]) if y else xx) > 0)
     defined_x, defined_y = defined[: len(x)], defined[len(x) :] if y else defined
     grid = (xy / torch.sqrt(xx[:, None] * yy[None, :])).clamp(-1.0, 1.0)
@@ -114,16 +121,17 @@ def _check_widths(side: Side) -> None:
 
 
 def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
-    """Moments of the dissimilarities, each layer's in units of the mean of its halves.
+    """Return the moments of the dissimilarities, in units of the mean of the layer's a_i.
 
-    With c_i and a_i = |c_i|^2 / 2 of `standardised_rows`, dissimilarities are
-    ``a_i + a_j - c_i'c_j``. Rows of ``c c'`` sum to 0, so the sum over i, j of products of two
-    layers' dissimilarities is that of their ``c c'``, which is HSIC, plus terms in a alone.
+    With c_i and ``a_i = |c_i|^2 / 2`` of `standardised_rows`, dissimilarities are
+    ``a_i + a_j - c_i'c_j``. The rows of ``c c'`` sum to 0. The sum over i, j of the products of two
+    layers' dissimilarities is therefore the sum of the products of their ``c c'``, which is HSIC,
+    plus terms that depend on the a_i alone.
     """
     layers = x + y
     n, count = len(x[0]), len(x)
     held = sum(layer.numel() * _computed_in(layer).itemsize for layer in layers)
-    if 2 * held > bound:  # as much again for the products
+    if 2 * held > bound:  # the products take as much again
         raise ValueError(
             f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
             f"got {bound}"
@@ -149,7 +157,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
 
     xx = moment(xx, v[first].square().sum(1), unit[first].square())
     yy = moment(yy, v[second].square().sum(1), unit[second].square())
-    # Sums of products as large as the squared mean: their rounding is no variance.
+    # The sums hold products as large as the squared mean, whose rounding is no variance.
     eps = torch.tensor([torch.finfo(_computed_in(layer)).eps for layer in layers])
     return (
         moment(xy, v[first] @ v[second].T, unit[first][:, None] * unit[second]),

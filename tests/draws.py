@@ -3,8 +3,8 @@
 import torch
 from cases import ESTIMATORS, KERNELS, Case, layers
 
-from simcore.stats.measures import generator
 from simcore.stats.permutation import _permutations
+from simcore.stats.resampled_grid import generator
 
 MEASURED = [(kernel, estimator) for kernel in KERNELS for estimator in ESTIMATORS]
 

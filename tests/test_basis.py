@@ -242,3 +242,20 @@ def test_progress_is_shown(capfd):
     shown = capfd.readouterr().err
     assert "bases of X" in shown
     assert "mixedsim_grid" in shown
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_layers_may_differ_in_n(threads):
+    x = torch.randn(30, 5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = bases([x[:20], x[:20, :3], x, x[:7], x])
+    finally:
+        torch.set_num_threads(before)
+    assert [len(basis.vectors) for basis in found] == [20, 20, 30, 7, 30]
+    assert torch.equal(found[2].vectors, bases([x])[0].vectors)
+
+
+def test_pickles_name_the_public_module():
+    assert Basis.__module__ == "simcore.basis"

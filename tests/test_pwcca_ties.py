@@ -75,6 +75,14 @@ def test_what_a_truncation_leaves_counts():
     assert ties_of(x, truncation=[15, 15, 16]) == (2, 3, 32)
 
 
+def test_the_rows_that_are_enough_are_enough_for_a_share_of_the_variance():
+    x = torch.randn(1000, 160, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, second = x[:, :80], x[:, 80:]
+    _, _, rows = ties_of([first[:N]], [second[:N]], truncation=0.9)
+    assert rows == 161
+    assert ties_of([first[:rows]], [second[:rows]], truncation=0.9) is None
+
+
 def test_a_layer_without_variance_ties_with_none():
     (message,) = messages_of([*drawn(20), torch.ones(N, 20, dtype=torch.float64)])
     assert "no variance" in message

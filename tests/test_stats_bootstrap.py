@@ -11,7 +11,7 @@ from draws import MEASURED, pair
 from simcore import cka_grid, stats
 from simcore.reference.stats import resampled_cka
 from simcore.stats.bootstrap import _draws
-from simcore.stats.measures import generator
+from simcore.stats.resampled_grid import generator
 
 
 @pytest.mark.parametrize(("kernel", "estimator"), MEASURED)

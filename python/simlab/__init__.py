@@ -1,6 +1,6 @@
 """The experiment layer of simcore: from a model and a task to a table and figures.
 
-What a command of `simcore` does, a function of the same name does; options are keywords::
+Every command of `simcore` has a function of the same name here; its options are keywords::
 
     from simlab import extract, finetune, grid, plot, read_results
 
@@ -20,21 +20,21 @@ Data flows one way, and every arrow is a file on disk::
                                      |               |
                                      +--> results/*.parquet --plot--> figures/
 
-The rooms, each of which imports only from those before it:
+The rooms; a room imports only from rooms listed before it:
 
-* `errors`: the exceptions for what the user can put right.
+* `errors`: exceptions for mistakes that the user can put right.
 * `store`: files, jobs, the results table, the process and the terminal.
 * `tasks`: texts, labels, splits and metrics.
-* `models`: models found, loaded, run and evaluated, and their layers and heads.
-* `training`: fine-tuning, and what is recorded during it.
-* `representations`: the rows of every layer, extracted, on disk.
-* `similarity`: measures between stored representations, and what is read off their grids.
-* `experiments`: what becomes of models whose layers are cut off, left out, replaced or frozen.
-* `figures`: drawn from the results table alone.
+* `models`: finding, loading, running and evaluating models, their layers and heads.
+* `training`: fine-tuning, freezing, and CKA recorded during training.
+* `representations`: extracting the rows of every layer, and storing them on disk.
+* `similarity`: measures between stored representations, localization scores and blocks.
+* `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
+* `figures`: figures drawn from the results table alone.
 * `commands`: every command of `simcore`; `cli` joins them.
 
-Importing `simlab` imports nothing else: a name is looked up in its module when it is asked for, and
-each module loads heavy libraries where it uses them.
+Importing `simlab` imports no other module: `__getattr__` imports the module of a name when the name
+is first used, and each module loads heavy libraries inside the functions that use them.
 """
 
 from importlib import import_module
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from simlab.training.callbacks import CKACallback as CKACallback
     from simlab.training.finetune import finetune as finetune
 
-# The module of each name. Type checkers, which do not run `__getattr__`, read the imports above.
+# The module of each name. Type checkers do not run `__getattr__`; they read the imports above.
 _PLACES = {
     "CKACallback": "training.callbacks",
     "TaskOptions": "tasks",

@@ -1,4 +1,4 @@
-"""The ``simcore`` command: joins the commands, runs one, and turns its end into an exit code."""
+"""The ``simcore`` command: join all commands, run one, and turn its result into an exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from simlab.commands import (
 from simlab.errors import UserError
 
 USAGE_ERROR = 2
-# In the order of the help.
+# In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
     *(truncate, blocks, skip, plot, align, listing),
@@ -52,8 +52,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0, 2 for a user's mistake, 130 for Ctrl-C."""
-    # Waiting threads that spin make a two-core machine up to ten times slower as soon as anything
-    # else runs on it. Read once, when torch loads its thread pool.
+    # OpenMP threads that spin while they wait make a two-core machine up to ten times slower as
+    # soon as another process runs on it. torch reads the variable once, when it loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return app(arguments, prog_name="simcore", standalone_mode=False) or 0

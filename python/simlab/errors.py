@@ -1,12 +1,12 @@
-"""The exceptions that stand for what the user can put right."""
+"""Exceptions for mistakes that the user can put right."""
 
 
 class UserError(Exception):
-    """Something the user can put right: a name, a file, a column, a missing connection.
+    """A mistake that the user can put right: a name, a file, a column, a missing connection.
 
-    The message is a single line that names the option or file, what was wanted and what was
-    found. The command line prints it and exits with code 2; any other exception is a bug and is
-    shown as one.
+    The message is a single line that names the option or file, the wanted and the found. The
+    command line prints the message and exits with code 2. Any other exception is a bug and shows
+    its traceback.
     """
 
     def __init__(self, message: str) -> None:
@@ -14,7 +14,7 @@ class UserError(Exception):
 
 
 class WriteError(UserError):
-    """The system refused to write: no room, no permission. A resumable step keeps what it has."""
+    """The system refused to write: no room, no permission. A resumable job keeps its progress."""
 
 
 class BusyError(UserError):

@@ -40,10 +40,9 @@ class Basis:
 
     ``s`` is ``singular_values * 2**exponent``.
 
-    What `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and
-    `procrustes_grid` need of a layer.
-    A list of bases may stand wherever they take layers, so that a sweep computes and saves each
-    layer's basis once; see `bases`.
+    `cca_grid`, `svcca_grid`, `pwcca_grid`, `linreg_grid`, `mixedsim_grid` and `procrustes_grid`
+    take a list of bases wherever they take layers, so that each layer's basis is computed and saved
+    once for many grids; see `bases`.
 
     Attributes
     ----------
@@ -51,18 +50,19 @@ class Basis:
         Orthonormal left singular vectors of the centred layer; float64 for float64 layers, else
         float32.
     components : Tensor ``[k, p]``
-        Right singular vectors, one a row.
+        Right singular vectors, one in each row; dtype of ``vectors``.
     spectrum : Tensor ``[rank]``, float64
-        All singular values down to the numerical rank, over ``2**exponent``, descending; the first
-        k belong to ``vectors``.
+        All singular values down to the numerical rank, divided by ``2**exponent``, descending; the
+        first k belong to ``vectors``.
     exponent : int
-        0, unless float64 could not hold the singular values of the layer, or not all their digits:
-        where the largest difference in a column is not between 2^-900 and 2^960.
+        0, unless the largest difference within a column is below 2^-900 or above 2^960, where
+        float64 would lose singular values of the layer or some of their digits.
 
     Notes
     -----
-    The numerical rank counts singular values above ``eps * max(n, p)`` times the largest, numpy's
-    rule for matrices; ``eps`` is float64's for float64 layers and float32's for all others.
+    The numerical rank is the number of singular values above ``eps * max(n, p)`` times the largest,
+    as in `numpy.linalg.matrix_rank`; ``eps`` is float64's for float64 layers and float32's for all
+    others.
     """
 
     vectors: Tensor
@@ -72,7 +72,7 @@ class Basis:
 
     @property
     def kept(self) -> int:
-        """k, the number of components."""
+        """The number of components, k."""
         return self.vectors.shape[1]
 
     @property
@@ -82,24 +82,24 @@ class Basis:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its tensors."""
+        """The number of bytes of the three tensors."""
         return self.vectors.nbytes + self.components.nbytes + self.spectrum.nbytes
 
     @property
     def singular_values(self) -> Tensor:
-        """``[k]`` float64: those of the kept components, over ``2**exponent``."""
+        """The singular values of the kept components over ``2**exponent``, ``[k]`` float64."""
         return self.spectrum[: self.kept]
 
     @one_operator(_empty_truncated, _as_basis, name="truncated_basis")
     def truncate(self, truncation: float | int | None) -> Basis:
-        """The leading components of this basis.
+        """Return the leading components of this basis as a basis.
 
         Parameters
         ----------
         truncation : float, int or None
-            A float is a share of the variance: the fewest components whose squared singular values
-            sum to at least that share of the spectrum's. An int is the number itself. Never more
-            components than there are.
+            A float is a share of the variance: it keeps the fewest components whose squared
+            singular values sum to at least that share of the spectrum's. An int keeps that many
+            components, or all if there are fewer. None keeps all.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Basis:
         Warns
         -----
         UserWarning
-            This basis was truncated before, and to fewer components.
+            This basis was truncated to fewer components before.
 
         References
         ----------
@@ -124,16 +124,16 @@ class Basis:
         k = min(wanted, self.kept)
         if k == self.kept:
             return self
-        # Copies: a view would keep all columns in memory.
+        # Copies: views would keep all components in memory.
         vectors, components = self.vectors[:, :k].contiguous(), self.components[:k].clone()
         return replace(self, vectors=vectors, components=components)
 
     def permute(self, rows: Tensor) -> Basis:
-        """The basis of the same layer with its n rows (examples) in another order."""
+        """Return the basis of the same layer with its rows (examples) in the order ``rows``."""
         return replace(self, vectors=self.vectors[rows])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Its tensors by name, for safetensors or `torch.save`; the exponent if it is not 0."""
+        """Return the tensors by name, for safetensors or `torch.save`, without an exponent of 0."""
         state = {
             "vectors": self.vectors,
             "components": self.components,
@@ -143,12 +143,12 @@ class Basis:
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Tensor]) -> Basis:
-        """The inverse of `state_dict`.
+        """Build a basis from the tensors that `state_dict` returned.
 
         Raises
         ------
         TypeError
-            What is no tensor.
+            A value is no tensor.
         ValueError
             A name is missing or unknown, or the shapes do not fit together.
         """
@@ -170,19 +170,22 @@ class Basis:
         return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
 
 
+Basis.__module__ = "simcore.basis"  # the public module, which pickles refer to
+
+
 def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int:
     if truncation is None:
         return len(spectrum)
     if isinstance(truncation, Integral):
         return min(int(truncation), len(spectrum))
-    if truncation == 1 or not len(spectrum):  # the last sums may be equal by rounding
+    if truncation == 1 or not len(spectrum):  # rounding may make the last sums equal
         return len(spectrum)
     shares = (spectrum / spectrum[0]).square().cumsum(0)
     return int((shares < float(truncation) * shares[-1]).sum()) + 1
 
 
 def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
-    """`truncation` checked, one value a layer."""
+    """Return the checked ``truncation`` as a list of one value for each of ``count`` layers."""
     if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:
         truncation = truncation.tolist()
     if isinstance(truncation, str):

@@ -10,10 +10,10 @@ from simcore._grid.inputs import Array
 
 
 def warn_caller(message: str) -> None:
-    """Raise a UserWarning at the line that called simcore, however deep inside it this is.
+    """Issue a UserWarning at the line that called simcore, from any depth inside simcore.
 
-    Frames of torch may lie between the two, and frames of code that torch.compile wrote, which
-    belongs to no module.
+    Between that line and this function there may be frames of torch, and frames of code that
+    torch.compile wrote, which belongs to no module.
     """
     level, frame = 1, sys._getframe()
     inside = ("simcore", "torch", "")
@@ -32,9 +32,9 @@ def warn_undefined(
     function : str
         The name of the grid's function.
     undefined_x, undefined_y : Tensor ``[Lx]``, ``[Ly]``, bool
-        Which layers have no value; ``undefined_y=None`` if the layers of Y are those of X.
+        True for layers that have no value; ``undefined_y=None`` if the layers of Y are those of X.
     why : str
-        What these layers lack.
+        The reason, for the message.
     """
     layers = [f"X[{i}]" for i in undefined_x.nonzero().flatten().tolist()]
     if undefined_y is not None:
@@ -49,5 +49,5 @@ def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:
 
 
 def as_given(result: Tensor, from_numpy: bool) -> Array:
-    """Return the result as a numpy array if all arrays that came in were numpy's."""
+    """Return the result as a numpy array if ``from_numpy``, else as the tensor that it is."""
     return result.numpy() if from_numpy else result

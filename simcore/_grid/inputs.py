@@ -1,4 +1,4 @@
-"""Arrays and lists of arrays as torch tensors: every error is worded once."""
+"""Conversion of arrays to torch tensors, and the checks of their shapes, devices and entries."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ import simcore._C as _C
 
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
-BLOCK_ENTRIES = 2**16  # of a layer that are looked at, or copied, at a time
-DEVICE_BLOCK_ENTRIES = 2**22  # on a device, where every look is a launch
+BLOCK_ENTRIES = 2**16  # entries of a layer that are read or copied at a time
+DEVICE_BLOCK_ENTRIES = 2**22  # the same on a CUDA device, where every block is a kernel launch
 KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
 
 
@@ -48,10 +48,10 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
     if not layer.dtype.isnative:
         raise TypeError(f"{name}: wanted native byte order, got {layer.dtype.str}")
     if any(stride % layer.itemsize or stride < 0 for stride in layer.strides):
-        layer = layer.copy()  # torch has no negative strides; a view of record fields may be odd
+        layer = layer.copy()  # torch has no strides that are negative or no multiples of an entry
     if layer.flags.writeable:
         return torch.from_numpy(layer)
-    with warnings.catch_warnings():  # torch warns about read-only memory; we only read
+    with warnings.catch_warnings():  # torch warns that read-only memory could be written
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(layer)
 
@@ -105,7 +105,7 @@ def check_device(layer: Tensor, name: str) -> None:
 
 
 def check_on_cpu(layer: Tensor, name: str, what: str) -> None:
-    """Raise a ValueError unless ``layer`` is on the CPU, for ``what`` has no CUDA kernels."""
+    """Raise a ValueError unless ``layer`` is on the CPU, because ``what`` has no CUDA kernels."""
     if layer.device.type != "cpu":
         raise ValueError(f"{name}: wanted device cpu for {what}, got {layer.device}")
 
@@ -144,7 +144,7 @@ def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
     """Raise a ValueError that names the first layer with NaN or infinite entries."""
     finite_of_layers = [_finite_entries(layer) for layer in layers]
-    # One synchronisation with a device, not one a layer.
+    # One synchronisation with the device for all layers.
     counts = torch.stack(finite_of_layers).tolist() if layers else []
     for i, (layer, finite) in enumerate(zip(layers, counts, strict=True)):
         if finite < layer.numel():
@@ -155,9 +155,9 @@ def check_finite(layers: Sequence[Tensor], name: str) -> None:
 
 
 def check_finite_count(finite: Tensor, total: int, name: str) -> None:
-    """Raise a ValueError unless the number ``finite`` of finite entries is ``total``.
+    """Raise a ValueError unless all ``total`` entries are finite; ``finite`` is their number.
 
-    Where torch traces the program, a RuntimeError is raised when the compiled code runs.
+    Where torch traces the program, the compiled code raises a RuntimeError when it runs.
     """
     if torch.compiler.is_compiling():
         torch._assert_async(finite == total, f"{name}: wanted finite values, got NaN or infinite")

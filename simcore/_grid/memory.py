@@ -5,7 +5,7 @@ from torch import Tensor
 
 import simcore._C as _C
 
-DEFAULT_SHARE = 4  # of the free memory; csrc/cpu/base/memory.cpp for the CPU
+DEFAULT_SHARE = 4  # the default is 1 / 4 of the free memory; memory_bound in csrc/cpu is the same
 
 
 def free_memory(device: str | torch.device = "cpu") -> int:

@@ -1,13 +1,13 @@
-"""Functions whose checks, warnings or shapes depend on values: one operator wherever torch traces.
+"""A decorator that makes a whole function one operator wherever torch traces it.
 
-torch.compile, torch.export and fake tensors know shapes and dtypes, but no values. `one_operator`
-registers a public function as an operator of its name, whose kernel is the function itself: a
-traced call becomes one node, and errors and warnings come when that node runs. A call that nobody
-traces runs the function directly.
+torch.compile, torch.export and fake tensors know shapes and dtypes, but no values; the checks,
+warnings or shapes of many functions here depend on values. `one_operator` registers such a function
+as an operator of its name, whose kernel is the function itself: a traced call becomes one node, and
+errors and warnings come when that node runs. A call that is not traced runs the function directly.
 
 These functions have no derivative: their results never require a gradient. Forward-mode
-differentiation and the transforms of `torch.func` would take such a result for a constant and give
-zeros, so that there the function refuses (`refuse_derivatives`).
+differentiation and the transforms of `torch.func` would treat such a result as a constant and give
+zeros, so that these functions refuse them (`refuse_derivatives`).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SCHEMA = "(Tensor[] tensors, str call) -> Tensor[]"
-# Dataclasses of tensors and numbers that may be arguments, and the names of their fields.
+# Dataclasses that may be arguments, and the names of their fields: tensors and numbers.
 _RECORDS: dict[str, tuple[type, tuple[str, ...]]] = {}
 
 
 def tensor_record(cls: type[R]) -> type[R]:
-    """Let instances of the dataclass ``cls``, whose fields are tensors or numbers, be arguments."""
+    """Register a dataclass of tensors and numbers, so that its instances may be arguments."""
     _RECORDS[cls.__name__] = (cls, tuple(inspect.signature(cls).parameters))
     return cls
 
 
 def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list[Tensor]:
-    """One grid ``[len(X), len(Y)]``, float64."""
+    """Return one uninitialised grid ``[len(X), len(Y)]``, float64."""
     return [like.new_empty((len(X), len(X if Y is None else Y)), dtype=torch.float64)]
 
 
 def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
-    """The result of a function that gives one tensor."""
+    """Return the first output: the result of a function that returns one tensor."""
     return outputs[0]
 
 
@@ -59,18 +59,19 @@ def one_operator(
     Parameters
     ----------
     empty : function
-        ``empty(like, *args, **kwargs)`` gives uninitialised tensors of the shapes and dtypes of the
-        call's result, on the device of ``like``, in the order in which the result holds them.
+        ``empty(like, *args, **kwargs)`` returns uninitialised tensors with the shapes and dtypes of
+        the call's result, on the device of ``like``, in the order of the result.
     rebuild : function
-        ``rebuild(outputs, *args, **kwargs)`` gives the call's result from these tensors.
+        ``rebuild(outputs, *args, **kwargs)`` returns the call's result, made from these tensors.
     name : str, optional
-        Of the operator; default: the function's.
+        Name of the operator; default: the name of the function.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         label = name or function.__name__
         parameters = tuple(inspect.signature(function).parameters)
-        node = _register(label, function, empty)
+        exact = _without_autocast(function)
+        node = _register(label, exact, empty)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,7 +80,7 @@ def one_operator(
                 tensors = list(named_tensors(given))
                 if not (tensors and is_faked(tensors[0][1])):
                     refuse_derivatives(label, tensors)
-                    return function(*args, **kwargs)
+                    return exact(*args, **kwargs)
             held: list[Tensor] = []
             named = zip(parameters, args, strict=False)
             values = ", ".join([_described(v, k, held) for k, v in named])
@@ -90,6 +91,20 @@ def one_operator(
         return call
 
     return decorate
+
+
+def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function with autocast switched off: half-precision products would change values.
+
+    Threads of the CPU's operators have no autocast, so that results would differ between them too.
+    """
+
+    @functools.wraps(function)
+    def exact(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return function(*args, **kwargs)
+
+    return exact
 
 
 def _register(
@@ -112,32 +127,33 @@ def _register(
 
 
 def is_faked(tensor: Tensor) -> bool:
-    """Whether operators on ``tensor`` are being recorded or give shapes alone."""
+    """Return whether a fake mode, which computes shapes and no values, holds for ``tensor``."""
     return detect_fake_mode(tensor) is not None
 
 
 def is_traced(tensor: Tensor) -> bool:
-    """Whether the values of ``tensor`` are unknown, so that no decision can rest on them."""
+    """Return whether the values of ``tensor`` are unknown: no decision can rest on them."""
     return torch.compiler.is_compiling() or is_faked(tensor)
 
 
 def has_tangent(tensor: Tensor) -> bool:
-    """Whether forward-mode differentiation is under way with respect to ``tensor``."""
+    """Return whether ``tensor`` has a tangent: forward-mode differentiation is under way."""
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def is_followed(tensors: Iterable[Tensor]) -> bool:
-    """Whether a transform of torch.func is active, or one of ``tensors`` has a tangent."""
+    """Return whether a transform of torch.func is active or one of ``tensors`` has a tangent."""
     return torch._C._are_functorch_transforms_active() or any(map(has_tangent, tensors))
 
 
 def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> None:
-    """Refuse tensors with respect to which torch would give a derivative of zeros.
+    """Refuse tensors whose derivatives torch would take to be zero.
 
     Raises
     ------
     NotImplementedError
-        Naming the first one.
+        A tensor has a tangent, or a transform of torch.func differentiates it; the message names
+        the first such tensor.
     """
     transformed = torch._C._are_functorch_transforms_active()
     for name, tensor in tensors:
@@ -149,7 +165,7 @@ def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> 
 
 
 def named_tensors(arguments: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors among named arguments, and within lists and records of them."""
+    """Yield the tensors among named arguments, and within their lists and records, with names."""
     for name, value in arguments:
         if isinstance(value, Tensor):
             yield name, value
@@ -161,9 +177,10 @@ def named_tensors(arguments: Iterable[tuple[str, object]]) -> Iterator[tuple[str
 
 
 def _described(value: Any, name: str, held: list[Tensor]) -> str:
-    """``value`` as a literal of Python, in which numbers stand for tensors: places in ``held``.
+    """Return ``value`` as a Python literal, with the places of its tensors in ``held``.
 
-    torch.compile may let numbers vary; ``index`` and ``hex`` hold it to the one at hand.
+    The tensors are appended to ``held``. torch.compile may treat numbers as variables; ``index``
+    and ``hex`` fix their present values.
     """
     if isinstance(value, Tensor):
         held.append(value.detach())
@@ -191,7 +208,7 @@ def _arguments(call: str, tensors: list[Tensor]) -> tuple[list[Any], dict[str, A
 
 
 def _value(described: Any, tensors: list[Tensor]) -> Any:
-    """The inverse of `_described`."""
+    """Return the value that `_described` described."""
     if isinstance(described, list):
         return [_value(item, tensors) for item in described]
     if not isinstance(described, tuple):
@@ -205,7 +222,10 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 
 
 def _tensors_of(result: Any) -> list[Tensor]:
-    """The tensors of a tensor, a sequence, or a dataclass whose other fields are defaults."""
+    """Return the tensors of a tensor, a sequence or a dataclass.
+
+    Fields of the dataclass that are no tensors must have their default values.
+    """
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, list | tuple):
@@ -224,7 +244,10 @@ def _tensors_of(result: Any) -> list[Tensor]:
 
 
 def _owned(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
-    """Contiguous, none in the memory of another or of an input: the rule for operators."""
+    """Return contiguous outputs that share no memory with each other or with an input.
+
+    torch asks this of an operator.
+    """
     taken = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     owned = []
     for output in outputs:

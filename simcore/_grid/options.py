@@ -1,4 +1,4 @@
-"""Checks of options, worded once: errors name the argument, the wanted and the given value."""
+"""Checks of options; each error names the argument, the wanted and the given value."""
 
 from numbers import Integral, Real
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``, else raise a ValueError naming the argument."""
+    """Return ``value`` if it is one of ``choices``, else raise a ValueError."""
     if value not in choices:
         wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
         raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
@@ -14,7 +14,7 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
 
 
 def check_flag(value: bool, name: str) -> bool:
-    """Return ``value`` if it is True or False, else raise a TypeError naming the argument."""
+    """Return ``value`` if it is True or False, else raise a TypeError."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: wanted True or False, got {value!r}")
     return bool(value)
@@ -38,7 +38,7 @@ def check_count(value: object, name: str, least: int = 1) -> int:
 
 
 def check_max_memory(max_memory: int | None) -> int:
-    """Return ``max_memory`` in bytes as the operators take it: 0 stands for the default."""
+    """Return ``max_memory`` in bytes, and 0 for None: the operators read 0 as the default."""
     real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
     if max_memory is not None and not real:
         raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")

@@ -1,4 +1,4 @@
-"""A progress bar for long operators, without dependencies."""
+"""A progress bar for long operators."""
 
 import sys
 import time
@@ -33,7 +33,7 @@ class _Bar:
 
 
 def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray]:
-    """The items (first axis) one by one, showing on stderr how many are done, if `enabled`."""
+    """Yield the items of the first axis, and show on stderr how many are done if ``enabled``."""
     bar = _Bar(label)
     for done, item in enumerate(items, 1):
         yield item
@@ -45,11 +45,14 @@ def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray
 
 @contextmanager
 def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
-    """Show on stderr how far the operators called inside have come, if `enabled`.
+    """Show on stderr how far the operators called inside have come, if ``enabled``.
 
     Nothing is shown where torch.compile traces the operators.
 
-    Gives a function that takes the finished share, for loops around operators that do not report.
+    Yields
+    ------
+    function
+        Takes the finished share; for loops around operators that report no progress themselves.
     """
     if not enabled or torch.compiler.is_compiling():
         yield lambda share: None

@@ -1,7 +1,7 @@
-"""float64 layers whose squares, sums or differences would leave float64's range, brought near 1.
+"""Scaling of float64 layers whose squares, sums or differences would leave the range of float64.
 
-Measures do not feel a power of two, and multiplying by one is exact. float32 and half precisions
-are computed in units of the layer or in float64, and need nothing of this.
+Layers are multiplied by powers of two, which is exact and changes no measure. float32 layers and
+half precisions need no scaling: operators compute them in units of the layer or in float64.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from torch import Tensor
 
 from simcore._grid.memory import memory_bound
 
-# Of the differences within a column: sums of squares of products of two such layers are in range.
+# Limits of the differences within a column. For these, float64 holds the sums of squares of
+# products of two layers.
 SQUARED_TWICE = (1e-60, 1e60)
-# The same: singular values are normal numbers, the least that count included.
+# For these, all singular values that count are normal numbers of float64.
 SINGULAR_VALUES = (2.0**-900, 2.0**960)
-# Of an entry (a constant column's), over the largest difference: it may still be multiplied by what
-# brings that near 1.
+# Largest ratio of an entry (of a constant column) and the largest difference: the factor that
+# brings the difference near 1 does not make the entry overflow.
 LARGEST_RATIO = 1e250
-LARGEST_EXPONENT = 1000  # 2^-1000 and 2^1000 are normal numbers; what remains is 2^74 at most
+LARGEST_EXPONENT = 1000  # 2^-1000 and 2^1000 are normal; scaled sizes lie in 2^-74 to 2^24
 
 
 @dataclass(frozen=True)
 class InRange:
-    """Layers in range: ``given = layers[i] * 2**exponents[i]`` up to constants of the columns."""
+    """Scaled layers: the given ones are ``layers[i] * 2**exponents[i]`` plus constant columns."""
 
     layers: list[Tensor]
     exponents: list[int]
-    nbytes: int  # of the copies; 0: the layers are those that were given
+    nbytes: int  # bytes of the copies; 0 if no layer was copied
 
     def workspace(self, max_memory: int) -> int:
-        """What of `max_memory` (0: the default) the copies leave."""
+        """Return the bytes of ``max_memory`` (0: the default) that the copies leave."""
         if self.nbytes == 0:
             return max_memory
         return max(memory_bound(max_memory, self.layers[0]) - self.nbytes, 1)
@@ -46,7 +47,7 @@ def in_range(
     *,
     columns: bool = False,
 ) -> InRange:
-    """The layers, those copied and scaled whose largest difference in a column is not in `limits`.
+    """Return the layers, scaled where the largest difference within a column is not in ``limits``.
 
     Parameters
     ----------
@@ -54,17 +55,18 @@ def in_range(
     limits : pair of float
         `SQUARED_TWICE` or `SINGULAR_VALUES`.
     columns : bool
-        Every column has its own power of two, for measures that do not feel the scale of a single
-        neuron; the exponents that are returned mean nothing then.
+        Whether every column has its own power of two, for measures that do not depend on the scale
+        of a single neuron. The returned exponents are then meaningless.
 
     Notes
     -----
-    Constant columns of a copy are 0: one of 1e306 beside others of 1e-306 could not be multiplied
-    by what these need. Layers with NaN or infinity are left to the checks that name them.
+    Constant columns of a copy become 0: a constant of 1e306 would overflow if it were multiplied by
+    the factor that columns of 1e-306 need. Layers with NaN or infinity are returned as they are;
+    later checks name them.
     """
     found = [_sizes(layer) if layer.dtype == torch.float64 else None for layer in layers]
     facts = [_facts(*sizes) for sizes in found if sizes is not None]
-    # One synchronisation with a device, not one a layer.
+    # One synchronisation with the device for all layers.
     known = iter(torch.stack(facts).tolist() if facts else [])
     result, exponents, nbytes = list(layers), [0] * len(layers), 0
     for i, (layer, sizes) in enumerate(zip(layers, found, strict=True)):
@@ -83,14 +85,17 @@ def in_range(
 
 
 def _sizes(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Of every column the largest difference, at most float64's largest number, and entry."""
+    """Return the largest difference and the largest magnitude of every column.
+
+    Differences are at most the largest number of float64.
+    """
     low, high = torch.aminmax(layer.detach(), dim=0)
     largest = torch.finfo(layer.dtype).max
     return (high - low).clamp(max=largest), torch.maximum(low.abs(), high.abs())
 
 
 def _facts(differences: Tensor, entries: Tensor) -> Tensor:
-    """The least difference but 0, the largest one, and the largest entry."""
+    """Return the least difference above 0, the largest difference and the largest entry."""
     least = torch.where(differences > 0, differences, float("inf")).min()
     return torch.stack([least, differences.max(), entries.max()])
 
@@ -100,10 +105,10 @@ def _clamped(exponent: int) -> int:
 
 
 def _scaled(layer: Tensor, differences: Tensor, exponent: int | None) -> Tensor:
-    """``layer * 2**-exponent``, or each column so that its differences are near 1 (None)."""
+    """Return ``layer * 2**-exponent``; None brings the differences of every column near 1."""
     if exponent is None:
         own = torch.frexp(differences).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
-        # The power of two itself, from float64's exponent bits: pow may round.
+        # The exponent bits of float64 give the exact power of two; pow may round.
         scaled = layer * ((1023 - own.long()) << 52).view(torch.float64)
     else:
         scaled = layer * 2.0**-exponent

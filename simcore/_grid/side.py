@@ -1,4 +1,4 @@
-"""Both arguments of a grid, read once: what they hold, their names, their n and their device."""
+"""Both arguments of a grid, read once: their layers or bases, names, n and device."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Side:
     Attributes
     ----------
     name : str
-        What the caller calls it.
+        Name of the argument in the signature of the caller.
     layers : list of Tensor ``[n, p_i]``
-        The layers in the caller's memory; of bases their vectors. No layers: the grid compares the
-        other side with itself.
+        The layers, in the caller's memory, or the vectors of the bases. Empty where the grid
+        compares the other side with itself.
     bases : list of Basis, or None
-        The argument itself where it holds bases.
+        The bases, if the argument holds bases.
     from_numpy : bool
         Whether all layers came as numpy arrays.
     """
@@ -57,7 +57,7 @@ class Side:
 class Sides:
     """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None.
 
-    ``max_memory`` is what the operators take: 0 stands for the default.
+    ``max_memory`` is in bytes; 0 stands for the default.
     """
 
     x: Side
@@ -66,7 +66,7 @@ class Sides:
 
     @property
     def n(self) -> int:
-        """Rows of every layer."""
+        """The number of rows of every layer."""
         return len(self.x.layers[0])
 
     @property
@@ -86,7 +86,7 @@ class Sides:
 
     @property
     def bound(self) -> int:
-        """``max_memory`` in bytes, the default resolved."""
+        """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
 
     def finish(
@@ -97,25 +97,37 @@ class Sides:
         undefined_y: Tensor,
         why: str = "no variance",
     ) -> Array:
-        """Warn of undefined layers and set them to ``nan``; numpy if all layers came as numpy."""
+        """Warn of undefined layers and return the grid with ``nan`` in their rows and columns.
+
+        The grid is a numpy array if all layers came as numpy arrays.
+        """
         warn_undefined(function, undefined_x, None if self.same else undefined_y, why)
         return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
 
 
 def columns_of(basis: Basis) -> Tensor:
-    """Return the vectors, or one column of zeros: the operators take no layer without columns."""
+    """Return the vectors of a basis, or one column of zeros if it has none.
+
+    The operators take no layer without columns.
+    """
     return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 
 def _bases_among(layers: object, name: str) -> list[Basis] | None:
-    """Return the layers if they are bases and None if none is; a TypeError if only some are."""
+    """Return the layers if they are bases, and None if no layer is a basis.
+
+    Raises
+    ------
+    TypeError
+        Only some layers are bases.
+    """
     if not isinstance(layers, Sequence):
         return None
     found = [layer for layer in layers if isinstance(layer, Basis)]
     if found and len(found) < len(layers):
         i = next(i for i, layer in enumerate(layers) if not isinstance(layer, Basis))
         raise TypeError(
-            f"{name}[{i}]: wanted a Basis as others are, got {type(layers[i]).__name__}"
+            f"{name}[{i}]: wanted a Basis like the other layers, got {type(layers[i]).__name__}"
         )
     return found or None
 
@@ -129,7 +141,7 @@ def _read(layers: LayersOrBases, name: str, with_bases: bool) -> Side:
 
 
 def read_side(layers: Layers, name: str, purpose: str, least_rows: int = 2) -> Side:
-    """Read the one argument of a function that compares nothing; layers may differ in n.
+    """Read the argument of a function of one side; its layers may differ in n.
 
     Raises
     ------
@@ -154,29 +166,31 @@ def read_sides(
     with_bases: bool = False,
     names: tuple[str, str] = ("X", "Y"),
 ) -> Sides:
-    """Read both arguments of a grid; ``y=None`` gives an empty side.
+    """Read both arguments of a grid; ``y=None`` gives an empty second side.
 
     Parameters
     ----------
     x, y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Or bases, if ``with_bases``.
+        Layers; with ``with_bases`` also lists of bases.
     purpose : str
-        What needs ``least_rows`` rows, for the message.
+        The reason for ``least_rows``, for the message.
     max_memory : int, optional
         The option of the grid; default a quarter of the free memory.
     differentiable : bool
-        The layers keep their graph of derivatives.
+        Whether the layers keep their graph of derivatives; if not, they are detached.
     with_bases : bool
-        Bases may stand in for layers. Layers are checked for NaN and infinity here, because no
-        operator sees them before they are decomposed; other grids leave that to their operators.
+        Whether bases may stand for layers. Layers are then checked for NaN and infinity here,
+        because they are decomposed before an operator could check them; in other grids operators
+        check.
     names : pair of str
-        What the caller calls the two arguments.
+        Names of the two arguments in the signature of the caller.
 
     Raises
     ------
     TypeError, ValueError
-        As `as_layers`; only some bases; layers of different n or on different devices; a device
-        without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no positive number.
+        As `as_layers`; a mixture of bases and layers; layers of different n or on different
+        devices; a device without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no
+        positive number.
     """
     side_x = _read(x, names[0], with_bases)
     side_y = Side(names[1], []) if y is None else _read(y, names[1], with_bases)

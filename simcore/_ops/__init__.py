@@ -1,8 +1,10 @@
 """The operators of csrc/torch/schema.cpp by family: names, shapes of results and derivatives.
 
 A family has the same name in csrc/torch, csrc/cpu, csrc/cuda and csrc/core. Importing this package
-loads the extension and registers everything that torch has to know of its operators.
+loads the extension and registers the fake kernels and derivatives of its operators.
 """
+
+import torch  # noqa: F401 - first: it brings the libraries that the extension needs
 
 import simcore._C  # noqa: F401 - loading it registers the operators
 from simcore._ops import attention as attention

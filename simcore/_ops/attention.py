@@ -1,4 +1,4 @@
-"""Similarity of attention heads: names and shapes of results."""
+"""The operator for the similarity of attention heads: its name and the shape of its result."""
 
 from collections.abc import Sequence
 

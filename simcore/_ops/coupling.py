@@ -1,4 +1,4 @@
-"""Affine couplings: names, shapes of results, and the second derivative."""
+"""The operators of affine couplings: names, shapes of results, and the second derivative."""
 
 from typing import Any
 
@@ -40,12 +40,13 @@ def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
-    """The second derivative, in differentiable operations.
+    """Return the gradients of the first derivative, computed by differentiable operations.
 
-    The first (csrc/torch/coupling_autograd.cpp) is ``(v e, (v x e + l) w, v)``, or inverse
-    ``(v e, -(v y + l) w, -v e)``, as functions of ``v = grad_y``, ``l = grad_log_det``, what was
-    kept and ``s_raw``; ``e = exp(s)``, inverse ``exp(-s)``, and ``w = ds / ds_raw``. ``(a, b, c)``
-    are the cotangents of these three.
+    The first derivative (in csrc/torch) has three parts, the gradients of x, s_raw and t:
+    ``(v e, (v x e + l) w, v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with
+    ``v = grad_y``, ``l = grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward,
+    ``exp(-s)`` inverse; ``kept`` is x forward and y inverse. ``(a, b, c)`` are the cotangents of
+    the three parts.
     """
     v, l, kept, params = (t.to(a.dtype) for t in ctx.saved_tensors)
     b, c = grad_params.chunk(2, dim=-1)

@@ -1,4 +1,4 @@
-"""HSIC of linear and RBF kernels, and sums over Gram matrices: names, shapes of results."""
+"""The operators for HSIC and for sums over Gram matrices: names and shapes of results."""
 
 from collections.abc import Sequence
 

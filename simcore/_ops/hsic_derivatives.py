@@ -1,7 +1,7 @@
-"""The derivatives of `hsic_terms`: backward within `max_memory`, forward mode, and both again.
+"""The derivatives of `hsic_terms`: backward within `max_memory`, forward mode, second derivatives.
 
-The formulas are those of `LinearHsic`. A backward pass that nobody differentiates works on as many
-rows and columns at a time as `max_memory` allows; every other derivative takes them all at once.
+`LinearHsic` holds the formulas. A backward pass that is not differentiated again works on as many
+rows and columns at a time as `max_memory` allows; every other derivative takes all of them at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from simcore._ops.hsic import hsic_terms
 from simcore._ops.hsic_gradients import Blocks, LinearHsic, fitting_blocks
 
 Terms = tuple[Tensor, Tensor, Tensor]
-MEMORY_OPTION = 4  # its place among the options of hsic_terms
+MEMORY_OPTION = 4  # the place of max_memory among the options of hsic_terms
 
 
 class HsicTerms(torch.autograd.Function):
@@ -28,12 +28,12 @@ class HsicTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(count_x: int, options: tuple[Any, ...], *layers: Tensor) -> Terms:
-        """The operator without its derivative."""
+        """Run the operator without its derivative."""
         return _below_autograd(layers[:count_x], layers[count_x:], *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Terms) -> None:
-        """Keep the layers themselves."""
+        """Keep the layers for the derivatives."""
         ctx.count_x, ctx.options, *layers = inputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*layers)
@@ -41,7 +41,7 @@ class HsicTerms(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Gradients of the layers that need one."""
+        """Return the gradients of the layers that need one."""
         layers = list(ctx.saved_tensors)
         weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
         wanted = list(ctx.needs_input_grad[2:])
@@ -56,7 +56,7 @@ class HsicTerms(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _count: None, _options: None, *tangents: Tensor | None) -> Terms:
-        """Derivatives of the three terms along ``tangents``; None: along 0."""
+        """Return the derivatives of the three terms along ``tangents``; None is a tangent of 0."""
         layers, (kernel, estimator) = list(ctx.saved_tensors), ctx.options[:2]
         _require_linear(kernel)
         with torch.autocast(layers[0].device.type, enabled=False):
@@ -74,9 +74,9 @@ def _below_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> 
 
 
 def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
-    """`hsic_terms` with its derivatives, whoever differentiates.
+    """Run `hsic_terms` in the form that autograd, torch.func and torch.compile can differentiate.
 
-    The transforms of torch.func want an autograd.Function, torch.compile an operator.
+    The transforms of torch.func need an autograd.Function; torch.compile needs an operator.
     """
     terms: Terms = (
         hsic_terms(x, y, *options)
@@ -86,17 +86,17 @@ def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options
     return terms
 
 
-def _of_operator(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
-    """What a call of the operator does where its arguments may need derivatives."""
+def _autograd_kernel(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
+    """Run the operator with its derivatives if an argument needs them, else without."""
     if any(tensor.requires_grad or has_tangent(tensor) for tensor in (*x, *y)):
-        # Options that the caller left at their defaults are not in the list.
+        # `options` lacks the options that the caller left at their defaults.
         terms: Terms = HsicTerms.apply(len(x), options, *x, *y)
         return terms
     return _below_autograd(x, y, *options)
 
 
 _LIBRARY = torch.library.Library("simcore", "IMPL")
-_LIBRARY.impl("hsic_terms", _of_operator, "Autograd")
+_LIBRARY.impl("hsic_terms", _autograd_kernel, "Autograd")
 
 
 def _require_linear(kernel: str) -> None:
@@ -107,9 +107,9 @@ def _require_linear(kernel: str) -> None:
 
 
 def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor) -> Tensor:
-    """Symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``, float64 ``[count, count]``.
+    """Return the symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``.
 
-    ``grads`` are those of xy, xx and yy.
+    ``w`` is float64 ``[count, count]``; ``grads`` are the gradients of the loss by xy, xx and yy.
     """
     count_y = count - count_x or count
     shapes = ((count_x, count_y), (count_x,), (count_y,))
@@ -126,7 +126,7 @@ def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like
 
 
 def _partners(a: int, count: int, count_x: int) -> tuple[int, ...]:
-    """The layers b whose pair with a is in the result: the other side, and a itself."""
+    """Return the layers b whose pair with a is in the result: the other side, and a itself."""
     if count_x == count:
         return tuple(range(count))
     other = range(count_x, count) if a < count_x else range(count_x)
@@ -142,7 +142,7 @@ def _gradients(
     estimator: str,
     blocks: Blocks | None = None,
 ) -> list[Tensor]:
-    """Gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)``, of the ``wanted`` layers alone."""
+    """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by ``wanted`` layers."""
     _require_linear(kernel)
     hsic = LinearHsic(layers, estimator == "unbiased", blocks)
     count = len(layers)
@@ -164,8 +164,8 @@ def _all_outputs(outputs: list[Tensor], *_: Any) -> list[Tensor]:
     return outputs
 
 
-# torch keeps compiled backward passes on disk, which call this operator, under a key that does not
-# know its arguments: TORCHINDUCTOR_CACHE_DIR has to be cleared if they change.
+# torch caches compiled backward passes on disk. They call this operator, but the cache key does not
+# contain its signature: if the signature changes, TORCHINDUCTOR_CACHE_DIR must be cleared.
 @one_operator(_empty_gradients, _all_outputs, name="hsic_gradients")
 def _bounded_gradients(
     layers: list[Tensor],
@@ -176,9 +176,10 @@ def _bounded_gradients(
     estimator: str,
     max_memory: int,
 ) -> list[Tensor]:
-    """`_gradients` in ``max_memory`` bytes beside the result.
+    """Return `_gradients`, computed in ``max_memory`` bytes beside the result.
 
-    Where torch traces, the kernel is found to have no derivative when the backward pass runs.
+    Where torch traces, the error for a kernel without derivative is raised when the backward pass
+    runs.
     """
     count = len(layers)
     members = max(

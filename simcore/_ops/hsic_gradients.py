@@ -1,13 +1,13 @@
-"""Derivatives of the linear kernel's HSIC in operations of torch, which are differentiable in turn.
+"""Derivatives of the HSIC of linear kernels, in operations that torch can differentiate again.
 
 With respect to the centred rows ``Xa`` of layer a, HSIC(a, b) has the gradient
 
     G_ab = 2 / norm * (Xb (Xb' Xa) + diag(r_b) Xa)
 
-with ``norm = (n-1)^2`` and ``r_b = 0`` for the biased estimator. For the unbiased one (Song et al.
-2012, equation 5, of which only the squared row lengths ``l_b`` remain if rows are centred) it is
-``norm = n (n-3)`` and ``r_b = sum(l_b) / ((n-1) (n-2)) - n / (n-2) l_b``. A common shift of all
-rows changes nothing, so that the columns of a gradient sum to 0.
+with ``norm = (n-1)^2`` and ``r_b = 0`` for the biased estimator. The unbiased estimator (Song et
+al. 2012, equation 5; of its corrections only the squared row lengths ``l_b`` remain if rows are
+centred) has ``norm = n (n-3)`` and ``r_b = sum(l_b) / ((n-1) (n-2)) - n / (n-2) l_b``. A common
+shift of all rows does not change HSIC, so that the columns of a gradient sum to 0.
 """
 
 from __future__ import annotations
@@ -23,43 +23,44 @@ Blocks = tuple[list[slice], int]  # rows of every block, and columns at a time
 
 
 def compute_dtype(layers: Sequence[Tensor]) -> torch.dtype:
-    """What HSIC of these layers is computed in."""
+    """Return the dtype that HSIC of these layers is computed in."""
     double = any(layer.dtype == torch.float64 for layer in layers)
     return torch.float64 if double else torch.float32
 
 
 def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks:
-    """The largest blocks of `LinearHsic` that take ``limit`` bytes, or the smallest that there are.
+    """Return the largest blocks of `LinearHsic` that fit into ``limit`` bytes, or the smallest.
 
     Parameters
     ----------
     members : int
-        Columns of the layers that are side by side in a block.
+        Number of columns of all layers that lie side by side in a block.
     """
     n, widest = layers[0].shape[0], max(layer.shape[1] for layer in layers)
     item = compute_dtype(layers).itemsize
-    left = limit - 8 * sum(layer.shape[1] for layer in layers)  # the means
-    # A sum of products, the next one, and the sum of both.
+    left = limit - 8 * sum(layer.shape[1] for layer in layers)  # less the bytes of the means
+    # Three products: a running sum, the next summand, and the new sum.
     columns = min(max(left // (2 * 3 * item * members), 1), widest)
     left -= 3 * item * members * columns
-    # Of a row: those side by side, twice while they are put there and once from before; a layer in
-    # float64 and its squares; the lengths of all layers' rows, and what becomes of them; two
-    # summands of the gradient, their sum, and that without the shift.
+    # Bytes of a row: the layers side by side, twice while they are copied and once from the block
+    # before; a layer in float64 and its squares; row lengths and weights of all layers; two
+    # summands of the gradient, their sum, and the sum without the shift.
     row = 3 * item * members + (8 + item) * widest + 4 * item * (len(layers) + columns)
     step = min(max(left // row, 1), n)
     return [slice(start, min(start + step, n)) for start in range(0, n, step)], columns
 
 
 class LinearHsic:
-    """HSIC of pairs of ``layers`` as a function of their rows.
+    """The derivatives of the HSIC of all pairs of ``layers`` by their rows.
 
     Parameters
     ----------
     layers : sequence of ``[n, p_i]`` tensors
     unbiased : bool
+        Whether the estimator is the unbiased one.
     blocks : list of slice, and int, optional
-        Rows and number of columns that are worked on at a time; default: all at once, so that every
-        step is differentiable.
+        Slices of rows, and number of columns, that are worked on at a time. Default: all at once,
+        so that every step is differentiable.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LinearHsic:
         self._last: tuple[tuple[slice, tuple[int, ...]], Tensor] | None = None
 
     def gradient(self, a: int, weights: Tensor, members: tuple[int, ...]) -> Tensor:
-        """``sum_b weights[b] G_ab`` over the layers b of ``members``, of which a is one."""
+        """Return ``sum_b weights[b] G_ab`` over the layers b in ``members``, which include a."""
         layer, width = self.layers[a], self.widths[a]
         scaled = (2 / self.norm * weights[list(members)]).to(self.dtype)
         if len(self.rows) == 1 and self.columns >= width:
@@ -88,7 +89,7 @@ class LinearHsic:
         return gradient
 
     def slopes(self, tangents: Sequence[Tensor | None]) -> Tensor:
-        """``<G_ab, tangents[a]>`` of all pairs, float64 ``[L, L]``; None stands for zeros."""
+        """Return ``<G_ab, tangents[a]>`` of all pairs, float64 ``[L, L]``; None means zeros."""
         members = tuple(range(len(self.layers)))
         z = self._side_by_side(self.rows[0], members)
         parts = z.split(self.widths, dim=1)
@@ -97,7 +98,7 @@ class LinearHsic:
             if tangent is None:
                 slopes.append(z.new_zeros(len(members), dtype=torch.float64))
                 continue
-            # A common shift of the rows changes nothing.
+            # HSIC does not depend on a common shift of the rows.
             dx = (tangent - tangent.mean(0, dtype=torch.float64)).to(self.dtype)
             columns = ((z.T @ x) * (z.T @ dx)).sum(1, dtype=torch.float64)
             slope = torch.stack([part.sum() for part in columns.split(self.widths)])
@@ -112,7 +113,7 @@ class LinearHsic:
     def _blocks(
         self, a: int, scaled: Tensor, members: tuple[int, ...], columns: slice
     ) -> Iterator[Tensor]:
-        """Some columns of `gradient`, one block of rows after another."""
+        """Yield some columns of `gradient`, one block of rows after another."""
         before = sum(self.widths[b] for b in itertools.takewhile(lambda b: b != a, members))
         own = slice(before + columns.start, before + columns.stop)
 
@@ -136,14 +137,14 @@ class LinearHsic:
             yield gradient
 
     def _row_weights(self, z: Tensor, members: tuple[int, ...]) -> Tensor:
-        """r_b of some centred rows of the layers b side by side, ``[rows, members]``."""
+        """Return r_b for a block ``z`` of centred rows of the layers b, ``[rows, members]``."""
         n, widths = self.n, [self.widths[b] for b in members]
         lengths = torch.stack([x.square().sum(1) for x in z.split(widths, dim=1)], dim=1)
         return self._traces[list(members)] / ((n - 1.0) * (n - 2.0)) - n / (n - 2.0) * lengths
 
     @cached_property
     def _traces(self) -> Tensor:
-        """Sums of the squared row lengths of every layer, in the compute dtype."""
+        """The sum of the squared row lengths of every layer, in the compute dtype."""
 
         def trace(b: int) -> Tensor:
             return self._sum(lambda rows: self._centred(b, rows).square().sum())
@@ -154,7 +155,7 @@ class LinearHsic:
         return (self.layers[b][rows] - self.means[b]).to(self.dtype)
 
     def _side_by_side(self, rows: slice, members: tuple[int, ...]) -> Tensor:
-        """Centred rows of some layers; kept until others are asked for."""
+        """Return centred rows of some layers side by side, and keep them for the next call."""
         if self._last is None or self._last[0] != (rows, members):
             block = torch.cat([self._centred(b, rows) for b in members], dim=1)
             self._last = ((rows, members), block)
@@ -162,5 +163,5 @@ class LinearHsic:
 
 
 def _column_sums(layer: Tensor) -> Callable[[slice], Tensor]:
-    # In float64: a common offset of 1000 standard deviations leaves float32 means 3 digits.
+    # In float64: at an offset of 1000 standard deviations a float32 mean has 3 digits left.
     return lambda rows: layer[rows].sum(0, dtype=torch.float64)

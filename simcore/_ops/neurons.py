@@ -1,4 +1,4 @@
-"""Correlations of single neurons: names and shapes of results."""
+"""The operators for correlations of single neurons: names and shapes of results."""
 
 from collections.abc import Sequence
 

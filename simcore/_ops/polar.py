@@ -1,7 +1,7 @@
 """Nuclear norms of many small matrices at once, by matrix products alone.
 
-The trace of M with its polar factor is the sum of its singular values, and the factor comes from a
-short polynomial iteration, of which every step is a product for the whole batch.
+The inner product of M and its polar factor is the sum of the singular values of M. A short
+polynomial iteration gives the factor; each of its steps is a few products for the whole batch.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Of an interval: its least lower end, as a share of the upper, and what is added for rounding.
+# The least lower end of an interval as a share of its upper end; two margins for rounding.
 CUSHION, SLACK, ROUNDING = 0.05, 0.02, 1e-6
-LOWEST = 1e-8  # singular values, over the Frobenius norm, that the iteration brings to 1
+LOWEST = 1e-8  # the least singular value, over the Frobenius norm, that the iteration brings to 1
 
 
 @functools.cache
 def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float], ...], float]:
-    """Odd polynomials whose composition is 1 on [lowest, 1], up to an error that is also returned.
+    """Return odd polynomials whose composition is near 1 on [lowest, 1], and its largest error.
 
-    Each ``a x + b x^3 + c x^5`` is the best of its form (Remez) on a little more than the interval
-    [low, high] that the former ones map [lowest, 1] to, but for low below a share of high: the best
-    would come down to nearly 0 in between, from where rounding reaches the other side. It rises
-    from 0 to low, so that the composition stays within [0, 1 + error] on [0, lowest].
+    The polynomials before a step map [lowest, 1] to an interval [low, high]. The step is the
+    ``a x + b x^3 + c x^5`` with the least error (Remez) on a slightly larger interval, whose lower
+    end is at least `CUSHION` * high: a lower one would make the polynomial dip to nearly 0 within
+    the interval, where rounding could change the sign. Each polynomial rises from 0 to low, so that
+    the composition stays within [0, 1 + error] on [0, lowest].
 
-    Applied to the singular values of M by ``X <- a X + (b A + c A A) X``, ``A = X X'``, it gives
-    the polar factor P of M: ``|<P, M> - ||M||_*| <= error ||M||_* + lowest * rank`` for singular
-    values in [0, 1].
+    The step ``X <- a X + (b A + c A A) X``, ``A = X X'``, applies a polynomial to the singular
+    values of X. From X = M all steps lead to the polar factor P of M, and
+    ``|<P, M> - ||M||_*| <= error ||M||_* + lowest * rank`` for singular values in [0, 1].
 
     References
     ----------
@@ -40,8 +41,8 @@ def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float
     while error > np.finfo(np.float32).eps:
         (a, b, c), error = _best_quintic(max(low, CUSHION * high), high)
         steps.append((a, b, c))
-        # What lies at an upper end is magnified tenfold by every step, and lost once it is beyond:
-        # rounding must not get it there.
+        # Beyond the upper end an error grows tenfold with every step, until the iteration diverges:
+        # the slack keeps rounding errors within the interval.
         slack = SLACK * error + ROUNDING
         low = min(a * low + b * low**3 + c * low**5, 1 - error) * (1 - slack)
         high = 1 + error + slack
@@ -49,14 +50,14 @@ def polar_steps(lowest: float = LOWEST) -> tuple[tuple[tuple[float, float, float
 
 
 def _best_quintic(low: float, high: float) -> tuple[tuple[float, float, float], float]:
-    """The odd quintic nearest to 1 on [low, high], and its error, by Remez's exchange."""
+    """Return the odd quintic nearest to 1 on [low, high] and its error, by Remez's exchange."""
     inner = low + (high - low) * np.array([1 / 4, 3 / 4])
     signs = np.array([1.0, -1.0, 1.0, -1.0])
     for _ in range(100):
         points = np.array([low, *inner, high])
         system = np.stack([points, points**3, points**5, signs], axis=1)
         a, b, c, error = np.linalg.solve(system, np.ones(4))
-        # Its extrema: a + 3 b x^2 + 5 c x^4 = 0.
+        # The extrema solve a + 3 b x^2 + 5 c x^4 = 0.
         root = np.sqrt(max(9 * b * b - 20 * a * c, 0.0))
         extrema = np.sqrt(np.maximum(np.array([-3 * b - root, -3 * b + root]) / (10 * c), 0))
         moved = np.abs(extrema - inner).max()
@@ -67,10 +68,11 @@ def _best_quintic(low: float, high: float) -> tuple[tuple[float, float, float], 
 
 
 def nuclear_norms_of(m: Tensor) -> Tensor:
-    """Nuclear norms of matrices ``[B, k, l]``, float64.
+    """Return the nuclear norms of matrices ``[B, k, l]``, float64.
 
-    float64 matrices by their singular values; float32 ones by `polar_steps`, within
-    ``error ||M||_* + lowest rank(M) ||M||_F`` of it and what float32 products round.
+    The norms of float64 matrices are sums of singular values. The norms of float32 matrices come
+    from `polar_steps`: beside the rounding of float32 products, their error is at most
+    ``error ||M||_* + lowest rank(M) ||M||_F``.
     """
     if m.dtype == torch.float64:
         return torch.linalg.svdvals(m).sum(-1)

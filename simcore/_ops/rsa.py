@@ -1,4 +1,4 @@
-"""Representational dissimilarities: names and shapes of results."""
+"""The operators for representational dissimilarities: names and shapes of results."""
 
 from collections.abc import Sequence
 

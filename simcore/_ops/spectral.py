@@ -1,7 +1,7 @@
-"""Decompositions of layers and of their cross-products: names, shapes of results, CUDA.
+"""The operators that decompose layers and their cross-products: names, shapes of results, CUDA.
 
-On the CPU these operators are C++ (csrc/torch); on a CUDA device they are batches of torch's own
-products (`simcore._ops.spectral_batched`).
+On the CPU these operators are written in C++ (csrc/torch); on a CUDA device they are batches of
+torch's own matrix products (`simcore._ops.spectral_batched`).
 """
 
 from collections.abc import Sequence

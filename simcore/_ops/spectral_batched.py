@@ -1,8 +1,8 @@
 """The spectral operators in batches of torch's own matrix products; CUDA devices use them.
 
-The functions run on any device: the tests compare them on CPU tensors with the CPU's operators.
-What belongs to one layer is computed once a layer. Pairs are many: layers of one width lie in one
-tensor, and a batch of pairs costs the same few calls however many they are.
+The functions run on any device: tests compare them on CPU tensors with the operators of the CPU.
+The work that depends on one layer alone is done once per layer. Layers of one width lie in one
+tensor, so that a batch of pairs takes the same few calls of torch however many pairs it holds.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._ops.polar import nuclear_norms_of
 
-MOST_JACOBI = 128  # rows and columns that csrc/cuda/spectral/jacobi.cu takes
-JACOBI_STATIC = 2048  # bytes of shared memory that it takes beside two matrices, and some to spare
+MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
+JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
 MAX_BATCH = 4096  # matrices at a time
-PADDING = 16  # widths are filled up to a multiple: truncation leaves every layer another width
+PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
 
 
 @contextmanager
 def _full_float32() -> Iterator[None]:
-    """float32 products as float32, whatever the program has chosen for its own."""
+    """Compute float32 products in full float32, whatever precision the program has chosen."""
     chosen = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -47,7 +47,7 @@ def _in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def _centred(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Centred columns in float64 with entries near 1, and the power of two they were divided by."""
+    """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
     x = layer.double()
     shifted = x - x[0]  # constant columns become exactly 0
     centred = shifted - shifted.mean(0)
@@ -66,10 +66,10 @@ def _reciprocals(s: Tensor) -> Tensor:
 
 
 def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
+    """Return thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
 
-    As csrc/torch/composed/principal_components.cpp: eigenvectors of the smaller side's products for
-    what is float32 or less, whose rank rule cuts what squaring loses; else the SVD itself.
+    As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
+    smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
     """
     parts = [_centred(layer) for layer in layers]
     x = torch.stack([values for values, _ in parts])
@@ -86,7 +86,7 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     else:
         s, u = _descending(*torch.linalg.eigh(x @ x.mT))
         vt = _reciprocals(s)[:, :, None] * (u.mT @ x)
-    # Rounding would give a constant column variance again in vectors diag(s) components.
+    # Rounding errors here would give a constant column variance in vectors diag(s) components.
     vt = vt.masked_fill((x == 0).all(1)[:, None, :], 0.0)
     return u, s * powers[:, None], vt
 
@@ -94,7 +94,7 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
 def principal_components(
     x: Sequence[Tensor], standardize: bool
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """``simcore::principal_components``: layers of one shape are decomposed together."""
+    """Compute ``simcore::principal_components``; layers of one shape are decomposed together."""
     check_finite(x, "X")
     groups: dict[tuple[torch.Size, torch.dtype], list[int]] = {}
     for i, layer in enumerate(x):
@@ -111,23 +111,23 @@ def principal_components(
 
 @dataclass(frozen=True)
 class _Stack:
-    """Layers as one tensor ``[B, n, width]``; columns of zeros where a layer is narrower."""
+    """Layers as one tensor ``[B, n, width]``, filled up with columns of zeros."""
 
-    members: Tensor  # [B] which layers of their side
+    members: Tensor  # [B], the numbers of the layers in their side
     values: Tensor
-    extra: Tensor  # what else an operator needs of each: [B, ...]
+    extra: Tensor  # [B, ...], other values of each layer that an operator needs
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The layers of one side of a grid, and how some of them become a stack."""
+    """The layers of one side of a grid, and the function that stacks some of them."""
 
-    widths: list[int]  # of the stack that a layer goes to
-    bytes_each: list[int]  # of a layer in its stack
+    widths: list[int]  # width of the stack that a layer goes to
+    bytes_each: list[int]  # bytes of a layer in its stack
     stack: Callable[[list[int]], _Stack]
 
     def chunks(self, bound: int) -> list[list[list[int]]]:
-        """Layers of one stack together, as many stacks together as take `bound` bytes."""
+        """Return the layers as chunks of at most ``bound`` bytes; a chunk is a list of stacks."""
         chunks: list[list[list[int]]] = []
         room = 0
         for i in sorted(range(len(self.widths)), key=lambda i: self.widths[i]):
@@ -147,7 +147,7 @@ def _padded(width: int) -> int:
 
 
 def _fill(parts: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Matrices in the corners of zeros ``[len(parts), *shape]``."""
+    """Return zeros ``[len(parts), *shape]`` with a matrix in the corner of each."""
     filled = parts[0].new_zeros(len(parts), *shape, dtype=dtype)
     for zeros, part in zip(filled, parts, strict=True):
         zeros[: part.shape[0], : part.shape[1]] = part
@@ -155,7 +155,7 @@ def _fill(parts: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -
 
 
 def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack, _Stack]]:
-    """All pairs of stacks, or one of (a, b) and (b, a) where `y` is None, in `bound` bytes."""
+    """Yield all pairs of stacks, within ``bound`` bytes; (a, b) or (b, a) alone where y is None."""
     chunks = x.chunks(bound // 2)
     for at, rows in enumerate(chunks):
         left = [x.stack(members) for members in rows]
@@ -168,7 +168,7 @@ def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack
 
 
 def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tuple[int, int, int]]]:
-    """Pairs as runs (row, first column, end), `most` pairs at a time; those with column >= row."""
+    """Yield ``most`` pairs at a time as runs (row, first column, end); ``upper``: column >= row."""
     runs: list[tuple[int, int, int]] = []
     room = most
     for row in range(rows):
@@ -186,7 +186,7 @@ def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tupl
 
 
 def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """``a_i' b_j`` ``[B, k, l]`` of all pairs, once each where a is b, and the i and j in them."""
+    """Yield i, j and ``a_i' b_j`` ``[B, k, l]`` of all pairs; of pairs i <= j where a is b."""
     k, l = a.values.shape[2], b.values.shape[2]
     for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
         rows = torch.cat([torch.full((end - first,), row) for row, first, end in runs])
@@ -206,7 +206,7 @@ def _most_matrices(bytes_each: int, bound: int) -> int:
 
 
 def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
-    """Centred layers in `dtype`; extra: their norms and the powers of two they were divided by."""
+    """Return a side of centred layers; ``extra`` holds norms and the powers of two divided by."""
     n, device = len(layers[0]), layers[0].device
     widths = [_padded(layer.shape[1]) for layer in layers]
 
@@ -225,7 +225,7 @@ def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
 def nuclear_norms(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``simcore::nuclear_norms``: layers are centred once, or once a chunk of what fits."""
+    """Compute ``simcore::nuclear_norms``; layers are centred once if all fit into memory."""
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in (*x, *y)) else torch.float32
     check_finite(x, "X")
     check_finite(y, "Y")
@@ -248,7 +248,7 @@ def nuclear_norms(
 
 
 def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether our own kernel decomposes matrices ``[rows, columns]``, or their transposes."""
+    """Return whether ``simcore::small_svd`` takes matrices ``[rows, columns]``, or transposed."""
     if device.type != "cuda" or dtype != torch.float32 or max(rows, columns) > MOST_JACOBI:
         return False
     smaller = min(rows, columns)
@@ -258,7 +258,7 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Thin SVDs ``[B, k, l]`` as `torch.linalg.svd` gives them; small ones by our own kernel."""
+    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``."""
     if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
         return torch.linalg.svd(m, full_matrices=False)
     if m.shape[1] < m.shape[2]:
@@ -269,16 +269,16 @@ def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _weighted_means(directions: Tensor, rho: Tensor, count: Tensor, weighted: Tensor) -> Tensor:
-    """``sum(a rho) / sum(a)`` over the first `count` directions, rows of ``[B, r, k]``."""
+    """Return ``sum(a rho) / sum(a)`` over the first ``count`` directions, rows of ``[B, r, k]``."""
     a = (directions @ weighted).abs().sum(-1).double()
     a = a.masked_fill(torch.arange(a.shape[1], device=a.device) >= count[:, None], 0.0)
-    return (a * rho).sum(-1) / a.sum(-1)  # 0 / 0: no variance
+    return (a * rho).sum(-1) / a.sum(-1)  # 0 / 0 for a layer without variance
 
 
 def _basis_side(
     u: Sequence[Tensor], weighted: Sequence[Tensor], dtype: torch.dtype, pad: bool
 ) -> _Side:
-    """Bases; extra: weighted components ``[B, width, p]``, of which there may be none."""
+    """Return a side of bases; ``extra`` holds weighted components ``[B, width, p]``, if given."""
     n = len(u[0])
     widths = [_padded(basis.shape[1]) if pad else basis.shape[1] for basis in u]
     p = max((w.shape[1] for w in weighted), default=0)
@@ -297,10 +297,11 @@ def _basis_side(
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
-    """``simcore::pwcca`` by batches of singular value decompositions.
+    """Compute ``simcore::pwcca`` by batches of singular value decompositions.
 
-    LAPACK may turn vectors of the filled-up columns into others without correlation, which count;
-    our own kernel never does (columns of zeros are not rotated). So only with it widths are filled.
+    Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
+    never rotates columns of zeros. LAPACK may mix them with directions that have no correlation but
+    a weight.
     """
     everything = [*u_x, *weighted_x, *u_y]
     dtype = functools.reduce(torch.promote_types, [t.dtype for t in everything])

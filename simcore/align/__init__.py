@@ -1,4 +1,4 @@
-"""Maps from one representation to another: fitted on some rows, judged on others.
+"""Maps from one representation to another, fitted on some rows and judged on others.
 
 >>> import torch
 >>> from simcore.align import LinearAligner

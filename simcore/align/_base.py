@@ -1,4 +1,4 @@
-"""What all aligners share: parameters, checks, errors of a fit, and scikit-learn's conventions."""
+"""The base class of all aligners, the checks of their rows, and the errors of a fit."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class NotFittedError(ValueError, AttributeError):
-    """`transform` or another method that needs `fit` was called before it."""
+    """`transform`, or another method that needs a fitted map, was called before `fit`."""
 
 
 class TooFewRowsError(ValueError):
-    """A method needs more rows to fit a map, or to judge one, than there are."""
+    """There are fewer rows than a method needs to fit a map or to judge it."""
 
 
 class ConstantRowsError(ValueError):
-    """All rows of one side are the same, and the method needs rows that differ."""
+    """All rows of one side are equal, but the method needs rows that differ."""
 
 
 @dataclass(frozen=True)
 class AlignmentError:
-    """How far ``g(X)`` is from Y.
+    """The error of ``g(X)`` as an estimate of Y.
 
     Attributes
     ----------
     mse : float
         Mean squared error per entry (Ren et al. call it L2).
     relative : float
-        ``||g(X) - Y||_F / ||Y - mean(Y)||_F``: 1 is what the constant mean of Y reaches; ``nan``
-        where Y is constant.
+        ``||g(X) - Y||_F / ||Y - mean(Y)||_F``: 1 if ``g`` is the constant mean of Y; ``nan`` where
+        Y is constant.
     """
 
     mse: float
@@ -48,17 +48,18 @@ class AlignmentError:
 
 
 class Aligner(ABC):
-    """A map ``g`` fitted so that ``g(X)`` is close to Y; scikit-learn's conventions.
+    """A map ``g`` fitted so that ``g(X)`` is close to Y, with scikit-learn's conventions.
 
     A subclass takes its parameters as keyword arguments of ``__init__``, stores each under its own
-    name, and gives `_fit` and `_transform` on checked tensors. What `fit` learns ends in ``_``.
+    name, and defines `_fit` and `_transform` on checked tensors. Names of attributes that `fit`
+    sets end in ``_``.
     """
 
     n_features_in_: int
     n_features_out_: int
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of ``__init__`` and their values; ``deep`` changes nothing here."""
+        """Return the parameters of ``__init__`` and their values; ``deep`` has no effect here."""
         return {name: getattr(self, name) for name in self._parameter_names()}
 
     def set_params(self, **params: Any) -> Self:
@@ -81,12 +82,12 @@ class Aligner(ABC):
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def fit(self, X: Array, Y: Array) -> Self:
-        """Fit the map on rows that belong together.
+        """Fit the map to rows of X and the rows of Y that belong to them.
 
         Parameters
         ----------
         X, Y : array ``[n, p]``, ``[n, q]``
-            torch tensors or numpy arrays; integers of numpy are taken as float64.
+            torch tensors or numpy arrays; numpy integers are converted to float64.
 
         Returns
         -------
@@ -95,9 +96,9 @@ class Aligner(ABC):
         Raises
         ------
         TypeError, ValueError
-            Not two matrices of equal n on one device, NaN or infinity, fewer rows than the method
-            needs (`TooFewRowsError`), equal rows where the method needs different ones
-            (`ConstantRowsError`), a parameter out of range.
+            X and Y are not two matrices of equal n on one device; NaN or infinity; fewer rows than
+            the method needs (`TooFewRowsError`); equal rows where the method needs rows that differ
+            (`ConstantRowsError`); a parameter out of range.
         """
         x, y = checked_pair(X, Y)
         self._fit(x, y)
@@ -105,7 +106,7 @@ class Aligner(ABC):
         return self
 
     def transform(self, X: Array) -> Array:
-        """``g(X)``.
+        """Return ``g(X)``.
 
         Parameters
         ----------
@@ -114,32 +115,33 @@ class Aligner(ABC):
         Returns
         -------
         array ``[n, q]``
-            float64 for float64 input, else float32; numpy for numpy, on the input's device. Not
-            differentiable.
+            float64 for float64 input, else float32; a numpy array for a numpy array, else a tensor
+            on the device of X. Not differentiable.
 
         Raises
         ------
         NotFittedError
-            Before `fit`.
+            `fit` was not called before.
         TypeError, ValueError
-            Another number of columns, NaN or infinity.
+            Another number of columns than in `fit`, NaN or infinity.
         """
         return self._apply(self._transform, X, "n_features_in_")
 
     def fit_transform(self, X: Array, Y: Array) -> Array:
-        """`fit`, then `transform` of the same X."""
+        """Call `fit`, then return `transform` of the same X."""
         return self.fit(X, Y).transform(X)
 
     def score(self, X: Array, Y: Array) -> float:
-        """``1 - ||g(X) - Y||_F^2 / ||Y - mean(Y)||_F^2``: 1 is perfect, 0 the mean of Y.
+        """Return R2: ``1 - ||g(X) - Y||_F^2 / ||Y - mean(Y)||_F^2``.
 
-        It is ``1 - errors(X, Y).relative ** 2``, and scikit-learn's R2 with
+        1 is a perfect fit; the constant mean of Y has 0. The value is
+        ``1 - errors(X, Y).relative ** 2``, and scikit-learn's R2 with
         ``multioutput="variance_weighted"``.
         """
         return 1.0 - self.errors(X, Y).relative ** 2
 
     def errors(self, X: Array, Y: Array) -> AlignmentError:
-        """Mean squared and relative error of ``g(X)`` as an estimate of Y.
+        """Return the mean squared error and the relative error of ``g(X)`` as an estimate of Y.
 
         Raises
         ------
@@ -153,7 +155,7 @@ class Aligner(ABC):
         return self._errors(self._transform(x), y)
 
     def __sklearn_tags__(self) -> Tags:
-        """What scikit-learn asks about an estimator; only scikit-learn calls this."""
+        """Return the tags that describe the estimator; only scikit-learn calls this."""
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
         return Tags(
@@ -169,17 +171,17 @@ class Aligner(ABC):
 
     @abstractmethod
     def _fit(self, x: Tensor, y: Tensor) -> None:
-        """Learn from checked rows."""
+        """Fit the map to checked rows."""
 
     @abstractmethod
     def _transform(self, x: Tensor) -> Tensor:
-        """``g(x)`` of checked rows."""
+        """Return ``g(x)`` of checked rows."""
 
     def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
         return alignment_error(predicted, y)
 
     def _apply(self, function: Any, rows: Array, width: str) -> Array:
-        """`function` of checked rows, as numpy if they are."""
+        """Return ``function`` of the checked rows, as a numpy array if ``rows`` is one."""
         self._require_fitted()
         tensor = checked_rows(rows, "X")
         self._require_width(tensor, "X", width)
@@ -198,15 +200,18 @@ class Aligner(ABC):
 
 
 def checked_rows(rows: Array, name: str) -> Tensor:
-    """A finite ``[n, p]`` tensor, float64 for float64 and numpy's integers and else float32.
+    """Return rows as a finite ``[n, p]`` tensor.
+
+    float64 and numpy integers become float64, all other dtypes float32.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument, what was wanted and what came.
+        ``rows`` is no array of floating-point numbers or numpy integers, or no matrix; NaN or
+        infinity.
     """
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
-        rows = rows.astype(np.float64)  # scikit-learn's estimators take whole numbers
+        rows = rows.astype(np.float64)  # as scikit-learn's estimators
     tensor = as_tensor(rows, name)
     if not torch.compiler.is_compiling():
         refuse_derivatives("an aligner", [(name, tensor)])
@@ -220,7 +225,7 @@ def checked_rows(rows: Array, name: str) -> Tensor:
 
 
 def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tuple[Tensor, Tensor]:
-    """Both sides of a pair: equal n, one device.
+    """Return both sides of a pair as tensors of equal n on one device.
 
     Raises
     ------
@@ -241,13 +246,13 @@ def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tup
 
 
 def require_rows(rows: Tensor, name: str, least: int, reason: str) -> None:
-    """A `TooFewRowsError` where there are fewer than `least` rows."""
+    """Raise a `TooFewRowsError` if there are fewer than ``least`` rows."""
     if len(rows) < least:
         raise TooFewRowsError(f"{name}: wanted at least {least} rows for {reason}, got {len(rows)}")
 
 
 def alignment_error(predicted: Tensor, y: Tensor) -> AlignmentError:
-    """Errors of predictions ``[n, q]``, summed in float64."""
+    """Return the errors of predictions ``[n, q]`` of y, summed in float64."""
     squared = float((predicted.double() - y.double()).square().sum())
     spread = float((y.double() - y.double().mean(0)).square().sum())
     relative = (squared / spread) ** 0.5 if spread else float("nan")

@@ -1,8 +1,8 @@
 """One training loop for many independent maps: every parameter has a leading batch dimension.
 
-The pairs share the order of the rows and the optimiser's steps, and nothing else: a parameter's
-slice ``[b]`` gets its gradient from pair b alone, and Adam works entry by entry. A pair trained in
-a batch therefore ends where it would have ended alone, up to rounding.
+The pairs share the order of the rows and the optimiser's steps, and nothing else: slice ``[b]`` of
+a parameter gets its gradient from pair b alone, and Adam works entry by entry. A pair that is
+trained in a batch therefore gives the same map as if it were trained alone, up to rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; the parameters of `INNAligner` and `MLPAligner`, which explain them."""
+    """The options of training; see the parameters of `INNAligner` and `MLPAligner`."""
 
     optimizer: str
     learning_rate: float
@@ -34,7 +34,7 @@ class Recipe:
     seed: int
 
     def check(self) -> None:
-        """A TypeError or ValueError naming the first parameter that is out of range."""
+        """Raise a TypeError or ValueError that names the first parameter out of range."""
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
         for name in ("max_epochs", "batch_size", "patience", "seed"):
             value = getattr(self, name)
@@ -52,31 +52,31 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Data:
-    """Rows of B pairs, ``x [B, n, p]`` and ``y [B, n, q]``; errors weigh ``weights [B, 1, q]``."""
+    """Rows ``x [B, n, p]`` and ``y [B, n, q]`` of B pairs, and error weights ``[B, 1, q]``."""
 
     x: Tensor
     y: Tensor
     weights: Tensor
 
     def losses(self, network: nn.Module, rows: Tensor | slice = slice(None)) -> Tensor:
-        """Weighted mean squared error of every pair, ``[B]``."""
+        """Return the weighted mean squared error of every pair, ``[B]``."""
         errors = network(self.x[:, rows]) - self.y[:, rows]
         return (errors.square() * self.weights).mean((1, 2))
 
 
 @dataclass(frozen=True)
 class Log:
-    """How the training of one pair went.
+    """The course of the training of one pair.
 
     Attributes
     ----------
     train, heldout : tuple of float
-        Loss of every epoch, epoch 0 being the untrained network; ``train`` is the mean over the
-        epoch's steps and starts with epoch 1.
+        Losses by epoch. ``heldout`` starts with epoch 0, the untrained network; ``train`` holds the
+        mean over an epoch's steps and starts with epoch 1.
     best_epoch : int
-        Whose state is kept: the smallest held-out loss.
+        The epoch of the smallest held-out loss, whose state is kept.
     stopped : {"patience", "epochs", "nan"}
-        Why training ended.
+        The reason why training ended.
     """
 
     train: tuple[float, ...]
@@ -86,7 +86,7 @@ class Log:
 
 
 class _Best:
-    """The best state of every pair so far, and which pairs are still in training."""
+    """The best state of every pair so far, and the pairs that are still in training."""
 
     def __init__(self, network: nn.Module, losses: Tensor, patience: int) -> None:
         self.network, self.patience = network, patience
@@ -103,7 +103,7 @@ class _Best:
         return all(self.stopped)
 
     def update(self, epoch: int, train: Tensor, heldout: Tensor) -> None:
-        """Take the losses of one epoch, ``[B]`` each."""
+        """Record the losses of one epoch, ``[B]`` each, and the states of pairs that improved."""
         pairs = zip(train.tolist(), heldout.tolist(), strict=True)
         for pair, (train_loss, heldout_loss) in enumerate(pairs):
             if self.stopped[pair]:
@@ -120,7 +120,7 @@ class _Best:
                 self.stopped[pair] = "patience"
 
     def restore(self) -> list[Log]:
-        """Put the best states into the network."""
+        """Load the best states into the network and return the logs."""
         with torch.no_grad():
             for name, parameter in self.network.named_parameters():
                 parameter.copy_(self.state[name])
@@ -139,19 +139,19 @@ def train(
     recipe: Recipe,
     report: Callable[[float], None],
 ) -> list[Log]:
-    """Train every pair's slice of `network`, and leave in it the state of smallest held-out loss.
+    """Train every pair's slice of ``network`` to the state of its smallest held-out loss.
 
-    The learning rate rises linearly over the first `warmup` share of all steps and falls to 0 as
-    half a cosine. A pair whose loss is no longer finite stops, the others go on.
+    The learning rate rises linearly over the first ``warmup`` share of all steps and falls to 0 as
+    half a cosine. A pair stops if its loss is no longer finite; the others go on.
 
     Parameters
     ----------
     network : Module
-        Maps ``[B, n, p]`` to ``[B, n, q]``; every parameter is ``[B, ...]``.
+        A map of ``[B, n, p]`` to ``[B, n, q]`` whose parameters are all ``[B, ...]``.
     data, heldout : Data
-        What to learn from, and what decides when to stop.
+        The rows to learn from, and the rows that decide when to stop.
     report : callable
-        Told the share of epochs that are done.
+        A function that is called with the finished share of the epochs.
     """
     n = data.x.shape[1]
     size = min(recipe.batch_size, n)
@@ -184,7 +184,7 @@ def train(
 
 
 def rate(step: int, total: int, warmup: float) -> float:
-    """Share of the peak learning rate at `step` of `total`: linear warm-up, cosine decay to 0."""
+    """Return the learning rate at ``step`` over its peak: linear warm-up, cosine decay to 0."""
     first = warmup * total
     if step < first:
         return (step + 1) / (first + 1)

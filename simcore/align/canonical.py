@@ -1,4 +1,4 @@
-"""Canonical maps: from X to its canonical variates, and back from those to Y."""
+"""Canonical maps: from X to its canonical variates, and from these to Y."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ SCALES = ("one", "rho")
 
 
 class _CanonicalAligner(Aligner):
-    """``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the canonical directions that are kept.
+    """The map ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the kept canonical directions.
 
-    ``inv(W_Y)``, [c, q], takes Y's variates to the rows nearest to Y: it is ``(Yc W_Y)^T Yc``. If
-    as many directions are kept as Y has ranks it is the pseudo-inverse. If fewer are, that would
-    give the shortest rows that have these variates, in place of the nearest.
+    ``inv(W_Y) = (Yc W_Y)^T Yc``, [c, q], regresses Y on its variates: it maps them to the rows
+    nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
+    ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
+    variates instead of the nearest.
     """
 
     correlations_: Tensor
@@ -50,7 +51,7 @@ class _CanonicalAligner(Aligner):
                     f"{name}: wanted columns that vary by 2^-900 to 2^960, got {found}; divide "
                     "them by a constant"
                 )
-        # Fewer rows than this leave directions in which any two layers agree: no map to learn.
+        # With fewer rows one side spans all n - 1 dimensions: every correlation is 1.
         require_rows(x, "X", max(basis_x.kept, basis_y.kept) + 2, "the canonical directions")
         cross = basis_x.vectors.double().T @ basis_y.vectors.double()
         u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
@@ -67,7 +68,7 @@ class _CanonicalAligner(Aligner):
         return basis_x, basis_y
 
     def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
-        """Numbers of the canonical directions to keep."""
+        """Return the indices of the canonical directions to keep."""
         return torch.arange(len(rho), device=rho.device)
 
     def _scales(self) -> Tensor:
@@ -80,10 +81,10 @@ class _CanonicalAligner(Aligner):
         return (centred @ forward.to(x.device) + self.y_mean_.to(x.device)).to(x.dtype)
 
     def inverse_transform(self, Y: Array) -> Array:
-        """``Yc W_Y diag(1 / s) inv(W_X) + mean(X)``, with ``inv(W_X) = (Xc W_X)^T Xc``.
+        """Return ``Yc W_Y diag(1 / s) inv(W_X) + mean(X)``, with ``inv(W_X) = (Xc W_X)^T Xc``.
 
-        Exact where both sides have as many canonical directions as columns, the projection onto
-        the kept directions elsewhere.
+        This is the exact inverse of `transform` where both sides have as many kept canonical
+        directions as columns; elsewhere it is a projection onto the kept directions.
 
         Raises
         ------
@@ -94,14 +95,14 @@ class _CanonicalAligner(Aligner):
 
     def _inverse(self, y: Tensor) -> Tensor:
         scales = self._scales()
-        kept = scales > 0  # a direction without correlation was mapped to the mean
+        kept = scales > 0  # `transform` maps a direction without correlation to the mean
         backward = (self.y_weights_[:, kept] / scales[kept]) @ self._x_inverse[kept]
         centred = y.double() - self.y_mean_.to(y.device)
         return (centred @ backward.to(y.device) + self.x_mean_.to(y.device)).to(y.dtype)
 
 
 def _weights(basis: Basis, rotation: Tensor) -> tuple[Tensor, Tensor]:
-    """``W [p, c]`` with ``Xc W`` the canonical variates, and ``(Xc W)^T Xc``, ``[c, p]``."""
+    """Return ``W [p, c]`` and ``(Xc W)^T Xc [c, p]``; ``Xc W`` are the canonical variates."""
     s, components = basis.singular_values, basis.components.double()
     return components.T @ (rotation / s[:, None]), (rotation.T * s) @ components
 
@@ -110,13 +111,13 @@ class CCAAligner(_CanonicalAligner):
     """The canonical map: X's canonical variates take the place of Y's.
 
     ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)``, where ``inv(W_Y) = (Yc W_Y)^T Yc`` regresses Y on
-    its variates; of as many variates as Y has ranks it is the pseudo-inverse of ``W_Y``.
+    its variates. If there are as many variates as the rank of Y, ``inv`` is the pseudo-inverse.
 
     Parameters
     ----------
     scale : {"one", "rho"}
-        ``s``: 1, the bijection of Ren et al., equation 6; or the canonical correlations, which make
-        g the least-squares map.
+        Choice of ``s``: "one" is 1, the bijection of Ren et al., equation 6; "rho" is the canonical
+        correlations, which make g the least-squares map.
 
     Attributes
     ----------
@@ -124,13 +125,14 @@ class CCAAligner(_CanonicalAligner):
         Canonical correlations on the rows of `fit`, descending.
     x_weights_, y_weights_ : Tensor ``[p, c]``, ``[q, c]``
         ``W_X`` and ``W_Y``, float64; the variates ``Xc W_X`` have unit norm.
-    x_mean_, y_mean_ : Tensor ``[p]``, ``[q]``
+    x_mean_, y_mean_ : Tensor ``[p]``, ``[q]``, float64
+        Means of the columns.
 
     Raises
     ------
     ValueError
-        In `fit`: an unknown ``scale``; constant columns only; fewer rows than the rank plus 2,
-        where any two layers agree in full.
+        In `fit`: an unknown ``scale``; equal rows; fewer rows than the larger rank plus 2: one side
+        then spans all n - 1 dimensions, and every canonical correlation is 1.
 
     References
     ----------
@@ -154,16 +156,17 @@ class CCAAligner(_CanonicalAligner):
 class SVCCAAligner(_CanonicalAligner):
     """The canonical map between the leading principal components of both sides.
 
-    `transform` gives rows of Y's space, those of the kept components. `errors` and `score` compare
-    within the kept components of Y, as Ren et al. do: what the truncation of Y cut does not count.
+    `transform` returns rows in the span of the kept components of Y. `errors` and `score` compare
+    within these components, as Ren et al. do: the components of Y that were cut do not count.
 
-    Parameters, attributes and errors as `CCAAligner`, and:
+    Parameters, attributes and errors are those of `CCAAligner`, and:
 
     Parameters
     ----------
     truncation : float or int
-        Principal components kept of each side; see `simcore.svcca_grid`.
+        Principal components to keep of each side; see `simcore.svcca_grid`.
     scale : {"one", "rho"}
+        As in `CCAAligner`.
 
     References
     ----------
@@ -195,18 +198,19 @@ class SVCCAAligner(_CanonicalAligner):
 class PWCCAAligner(_CanonicalAligner):
     """The canonical map over the directions that carry most of X's projection weight.
 
-    A direction's weight is ``a_i = sum_j |<h_i, x_j>|`` over X's columns, as in
-    `simcore.pwcca_grid`; directions are kept from the heaviest on until they have
-    ``weight_share`` of the sum. With 1.0 it is `CCAAligner`, as in Ren et al., table 3: the papers
-    give the weights a place in the similarity, not in the map.
+    The weight of a direction is ``a_i = sum_j |<h_i, x_j>|`` over the columns of X, as in
+    `simcore.pwcca_grid`. The heaviest directions are kept, as many as have ``weight_share`` of all
+    weight. With 1.0 the map is that of `CCAAligner`, as in Ren et al., table 3: the papers use the
+    weights for the similarity, not for the map.
 
-    Parameters, attributes and errors as `CCAAligner`, and:
+    Parameters, attributes and errors are those of `CCAAligner`, and:
 
     Parameters
     ----------
     weight_share : float
-        In (0, 1].
+        Share of the sum of weights that the kept directions have, in (0, 1].
     scale : {"one", "rho"}
+        As in `CCAAligner`.
 
     References
     ----------
@@ -232,7 +236,7 @@ class PWCCAAligner(_CanonicalAligner):
         scaled = basis.singular_values[:, None] * basis.components.double()
         weights = (u.T @ scaled).abs().sum(1)
         order = weights.argsort(descending=True, stable=True)
-        if share == 1:  # the last sums may be equal by rounding
+        if share == 1:  # rounding may make the last sums equal
             return order.sort().values
         shares = weights[order].cumsum(0) / weights.sum()
         return order[: int((shares < share).sum()) + 1].sort().values

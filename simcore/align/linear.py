@@ -1,4 +1,4 @@
-"""Linear regression from X to Y."""
+"""Linear regression of Y on X."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from simcore.align._base import Aligner, require_rows
 
 
 class LinearAligner(Aligner):
-    """Least squares: ``g(X) = X W + b``.
+    """The linear map ``g(X) = X W + b`` of least squares.
 
     Parameters
     ----------
     ridge : float
-        Penalty ``ridge * ||W||_F^2`` beside the sum of squared errors; b is free of it. With 0 the
-        equations are solved by QR, else by the Cholesky factor of the penalised covariance; both in
-        float64.
+        Factor of the penalty ``ridge * ||W||_F^2``, which is added to the sum of squared errors; b
+        has no penalty. The equations are solved in float64: by QR for 0, else by the Cholesky
+        factor of the penalised covariance.
 
     Attributes
     ----------
-    coef_ : Tensor ``[p, q]``
-    intercept_ : Tensor ``[q]``
-        float64.
+    coef_ : Tensor ``[p, q]``, float64
+        W.
+    intercept_ : Tensor ``[q]``, float64
+        b.
 
     Raises
     ------
     ValueError
-        In `fit`: ``ridge`` below 0, or so small that columns which depend on others cannot be told
-        from them; without ridge, fewer rows than p + 1.
+        In `fit`: ``ridge`` is below 0, or so small that rounding leaves the penalised covariance
+        singular; without ridge, fewer rows than p + 1.
 
     Notes
     -----
-    Columns that depend on others linearly, as layer normalisation makes them, get the solution of
-    least norm; the numerical rank is counted as in `simcore.Basis`.
+    If columns of X depend on others linearly, as after layer normalisation, W is the solution of
+    least norm. The numerical rank is counted as in `simcore.Basis`.
 
     References
     ----------
@@ -88,7 +89,7 @@ class LinearAligner(Aligner):
         return (x.double() @ weights[0] + weights[1]).to(x.dtype)
 
     def inverse_transform(self, Y: Array) -> Array:
-        """``(Y - b) pinv(W)``: exact where W is square and invertible.
+        """Return ``(Y - b) pinv(W)``, the exact inverse where W is square and invertible.
 
         Raises
         ------
@@ -103,11 +104,11 @@ class LinearAligner(Aligner):
 
 
 def _least_squares(x: Tensor, y: Tensor, tolerance: float) -> Tensor:
-    """The W of least ``||x W - y||_F``, and of least norm among those, ``[p, q]``."""
+    """Return the W ``[p, q]`` of least ``||x W - y||_F``; of several, the W of least norm."""
     q, r = torch.linalg.qr(x)
-    spectrum = torch.linalg.svdvals(r)  # those of x
+    spectrum = torch.linalg.svdvals(r)  # the singular values of x
     if spectrum[-1] > tolerance * spectrum[0]:
         return torch.linalg.solve_triangular(r, q.T @ y, upper=True)
-    # Dependent columns, as layer normalisation makes them. Not LAPACK's pivoted QR (gelsy): torch
-    # 2.13 hands it a rank far below the true one for some matrices of this kind.
+    # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR (gelsy) is not
+    # used: torch 2.13 calls it with a rank far below the true rank of some such matrices.
     return torch.linalg.pinv(r, rtol=tolerance) @ (q.T @ y)

@@ -1,4 +1,4 @@
-"""Aligners that are trained: the invertible network, and a plain one to compare it with."""
+"""Aligners that are trained: an invertible network, and a plain one for comparison."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from simcore.align._training import Data, Log, Recipe, train
 from simcore.nn import BatchedMLP, CouplingINN
 
 MIN_ROWS = 4  # two to learn from, two to decide when to stop
-SMALLEST = 1e-3
+SMALLEST = 1e-3  # least standard deviation to divide by, as a share of the largest
 
 
 class NeuralAligner(Aligner):
-    """What `INNAligner` and `MLPAligner` share: normalisation, the split of rows, and training."""
+    """The base class of trained aligners: normalisation, the split of rows, and training."""
 
     network_: nn.Module
     log_: Log
@@ -42,7 +42,7 @@ class NeuralAligner(Aligner):
 
     @abstractmethod
     def _network(self, p: int, q: int, batch: int) -> nn.Module:
-        """An untrained network of `batch` maps from p to q columns."""
+        """Return an untrained network of ``batch`` maps from p to q columns."""
 
     def _fit(self, x: Tensor, y: Tensor) -> None:
         self.fit_many([self], [x], [y])
@@ -51,7 +51,7 @@ class NeuralAligner(Aligner):
     def fit_many(
         aligners: Sequence[NeuralAligner], xs: Sequence[Tensor], ys: Sequence[Tensor]
     ) -> None:
-        """Train aligners of equal parameters together, one a pair of equal shapes."""
+        """Train aligners of equal parameters together, one for each pair; shapes are equal."""
         first = aligners[0]
         recipe = first._recipe()
         recipe.check()
@@ -67,7 +67,7 @@ class NeuralAligner(Aligner):
             _copy_slice(network, pair, aligner.network_)
             aligner.log_, aligner._scaling = log, scaling.slice(pair)
             aligner.n_features_in_, aligner.n_features_out_ = x.shape[2], y.shape[2]
-            aligner._say_if_stopped(pair, len(aligners))
+            aligner._warn_if_diverged(pair, len(aligners))
 
     def _recipe(self) -> Recipe:
         names = ("optimizer", "learning_rate", "weight_decay", "warmup", "max_epochs")
@@ -75,7 +75,7 @@ class NeuralAligner(Aligner):
         return Recipe(**{name: getattr(self, name) for name in names})
 
     def _initial(self, p: int, q: int, batch: int) -> nn.Module:
-        """Every map of the batch starts from the same weights, those of a batch of one."""
+        """Return a network whose maps all have the initial weights of a batch of one."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             single = self._network(p, q, 1)
@@ -88,7 +88,7 @@ class NeuralAligner(Aligner):
         return network
 
     def _split(self, scaling: _Scaling, x: Tensor, y: Tensor) -> tuple[Data, Data]:
-        """Rows to learn from and rows that decide when to stop."""
+        """Return the rows to learn from and the rows that decide when to stop."""
         n = x.shape[1]
         share = self.validation_share
         if not 0 < share < 1:
@@ -102,7 +102,7 @@ class NeuralAligner(Aligner):
         )
         return learnt, heldout
 
-    def _say_if_stopped(self, pair: int, pairs: int) -> None:
+    def _warn_if_diverged(self, pair: int, pairs: int) -> None:
         if self.log_.stopped == "nan":
             which = f" of pair {pair}" if pairs > 1 else ""
             warn_caller(
@@ -121,47 +121,52 @@ class NeuralAligner(Aligner):
 class INNAligner(NeuralAligner):
     """An invertible network of affine couplings (BERT-INN): a bijection by construction.
 
-    ``g = scale_y . INN . scale_x``: columns are brought to mean 0 and variance 1 on both sides, and
-    `simcore.nn.CouplingINN`, which starts as the identity, is trained on the mean squared error of
-    Y's own units. Both sides have the same number of columns.
+    ``g = scale_y . INN . scale_x``: ``scale_x`` brings the columns of X to mean 0 and variance 1,
+    ``scale_y`` brings such columns back to the means and variances of Y. The INN is a
+    `simcore.nn.CouplingINN`, initially the identity, trained on the mean squared error in the units
+    of Y. Both sides must have the same number of columns.
 
     Parameters
     ----------
     n_blocks : int
-        Affine couplings; halves alternate from one to the next.
+        Number of affine couplings, whose halves alternate.
     hidden : int
         Width of the MLP in each coupling.
     depth : int
-        Hidden layers of that MLP.
+        Number of hidden layers of this MLP.
     mixing : {"none", "permutation"}
         Whether every coupling draws anew which columns form its halves; see `CouplingINN`.
     optimizer : {"adamw", "adam"}
+        `torch.optim.AdamW` or `torch.optim.Adam`.
     learning_rate : float
-        The peak: linear warm-up, then half a cosine down to 0.
+        Peak of the learning rate, which rises linearly and then falls to 0 as half a cosine.
     weight_decay : float
+        Weight decay of the optimiser, at least 0.
     warmup : float
         Share of all steps over which the rate rises, in [0, 1).
     max_epochs : int
+        Largest number of epochs.
     batch_size : int
-        Rows a step; the rows that do not fill a last batch wait for another epoch.
+        Rows of a step. Rows that do not fill a last batch are left out of the epoch.
     patience : int
-        Epochs without a smaller loss on the held-out rows before training stops.
+        Number of epochs without a smaller loss on the held-out rows after which training stops.
     validation_share : float
-        Rows of `fit` held out from learning to decide when to stop; the state of their smallest
-        loss is kept.
+        Share of the rows of `fit` that are held out to decide when to stop; the state of their
+        smallest loss is kept.
     normalize : bool
-        Scale the columns as above.
+        Whether ``scale_x`` and ``scale_y`` are applied.
     seed : int
-        Of initial weights, held-out rows and row order. The same seed gives the same bits on the
-        same machine.
+        Seed of initial weights, held-out rows and row order. The same seed gives the same bits on
+        the same machine.
     device : str, optional
-        Where to train; default: where X is. Results come back to where X is.
+        Device of the training; default: the device of X. Results are returned on the device of X.
     progress : bool
         Show a progress bar on stderr.
 
     Attributes
     ----------
     network_ : CouplingINN
+        The trained network.
     log_ : Log
         Losses of every epoch, the epoch whose state was kept, and why training stopped.
 
@@ -174,7 +179,7 @@ class INNAligner(NeuralAligner):
     Warns
     -----
     UserWarning
-        The loss became NaN or infinite: training stopped, the best state until then is kept.
+        The loss became NaN or infinite: training stopped, and the best state so far is kept.
 
     References
     ----------
@@ -243,7 +248,7 @@ class INNAligner(NeuralAligner):
         )
 
     def inverse_transform(self, Y: Array) -> Array:
-        """The exact inverse of `transform`.
+        """Return the exact inverse of `transform` at Y.
 
         Raises
         ------
@@ -262,10 +267,10 @@ class INNAligner(NeuralAligner):
 class MLPAligner(NeuralAligner):
     """A plain network of four linear layers with GELU between them, which is no bijection.
 
-    What an `INNAligner` gives up for its inverse shows beside it (Ren et al., table 4, "Non-Bij.
-    NN"). It has no ``inverse_transform``.
+    The comparison with `INNAligner` shows the price of invertibility (Ren et al., table 4,
+    "Non-Bij. NN"). There is no ``inverse_transform``.
 
-    Parameters as `INNAligner`, and:
+    Parameters are those of `INNAligner` except ``n_blocks``, ``depth`` and ``mixing``, and:
 
     Parameters
     ----------
@@ -321,12 +326,12 @@ class MLPAligner(NeuralAligner):
 
     @property
     def inverse_transform(self) -> NoReturn:
-        """None: a plain network is no bijection.
+        """Raise an AttributeError, because a plain network has no inverse.
 
         Raises
         ------
         AttributeError
-            Always, so that ``hasattr`` says no, as scikit-learn wants it.
+            Always, so that ``hasattr`` is False, as scikit-learn expects.
         """
         raise AttributeError(
             "MLPAligner: has no inverse_transform, it is no bijection; INNAligner has one"
@@ -334,13 +339,13 @@ class MLPAligner(NeuralAligner):
 
 
 class _Scaling:
-    """Columns of B pairs to mean 0 and standard deviation 1, and back; ``[B, 1, p]`` each.
+    """The scaling of columns of B pairs to mean 0 and standard deviation 1; ``[B, 1, p]`` each.
 
-    A column that varies less than `SMALLEST` times the most varying one is divided by that bound: a
-    constant one would otherwise have its rounding errors blown up.
+    The least divisor of a column is `SMALLEST` times the largest standard deviation, so that the
+    rounding errors of a constant column are not magnified.
 
-    Errors are weighted by the variance that a column of Y had, so that the loss is the mean squared
-    error per entry, divided by Y's mean variance.
+    Errors are weighted by the variances of the columns of Y, so that the loss is the mean squared
+    error per entry in the units of Y, divided by the mean variance of Y.
     """
 
     def __init__(self, mean_x: Tensor, std_x: Tensor, mean_y: Tensor, std_y: Tensor) -> None:
@@ -383,7 +388,7 @@ def _mean_and_std(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _copy_slice(network: nn.Module, pair: int, single: nn.Module) -> None:
-    """Pair's weights of a batched network into one of batch 1."""
+    """Copy the weights of one pair of a batched network into a network of batch 1."""
     with torch.no_grad():
         for one, all_ in zip(single.parameters(), network.parameters(), strict=True):
             one.copy_(all_[pair : pair + 1].detach())

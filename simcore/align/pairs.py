@@ -1,4 +1,4 @@
-"""Many pairs with one call: trained methods learn all pairs in one batched loop."""
+"""Maps of many pairs from one call; trained methods learn all pairs in one batched loop."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ METHODS: dict[str, type[Aligner]] = {
 
 @dataclass(frozen=True)
 class PairResult:
-    """One fitted pair.
+    """The fitted map of one pair and its errors.
 
     Attributes
     ----------
     aligner : Aligner
         The fitted map.
     train, heldout : AlignmentError
-        Its errors on the rows of the fit, and on rows it has not seen.
+        Errors of the map on the rows of the fit, and on rows that the fit has not seen.
     """
 
     aligner: Aligner
@@ -67,37 +67,38 @@ def align_pairs(
 ) -> list[PairResult]:
     """Fit a map from every ``X[i]`` to ``Y[i]`` and judge it on held-out rows.
 
-    The pairs of "inn" and "mlp" are trained in one batched loop; each ends where it would have
-    ended alone, up to rounding.
+    "inn" and "mlp" train all pairs in one batched loop; each pair gives the same map as if it were
+    trained alone, up to rounding.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p]`` and of ``[n, q]`` arrays
-        One pair each; equal shapes for "inn" and "mlp".
+        ``X[i]`` and ``Y[i]`` are a pair; "inn" and "mlp" need pairs of equal shapes.
     method : {"inn", "mlp", "linear", "cca", "svcca", "pwcca"}
+        The kind of aligner; see `METHODS`.
     X_heldout, Y_heldout : sequences of arrays, optional
         The rows to judge on; default: a share of the rows of X and Y, which the fit does not see.
     heldout : float
-        That share, in (0, 1).
+        The share of rows to hold out, in (0, 1), if `X_heldout` is not given.
     split_seed : int
-        Draws those rows, the same for pairs of equal n.
+        Seed of the held-out rows, which are the same for pairs of equal n.
     at_once : int, optional
-        Most pairs in one batched loop, to bound the memory; default: all.
+        Largest number of pairs in one batched loop, to bound the memory; default: all.
     progress : bool
         Show a progress bar on stderr.
     **params
-        Parameters of the aligner, as `INNAligner`'s.
+        Parameters of the aligner, as those of `INNAligner`.
 
     Returns
     -------
     list of PairResult
-        One a pair, in order.
+        One for each pair, in order.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the pair: different n, NaN, too few rows (`TooFewRowsError`), equal rows
-        (`ConstantRowsError`); different shapes for "inn" and "mlp"; an unknown method or
+        Different n, NaN, too few rows (`TooFewRowsError`) or equal rows (`ConstantRowsError`), with
+        the pair in the message; different shapes for "inn" and "mlp"; an unknown method or
         parameter.
 
     Examples
@@ -134,7 +135,7 @@ Pair = tuple[Tensor, Tensor]
 
 @contextmanager
 def _naming(pair: int) -> Iterator[None]:
-    """Say in the message of an aligner's ValueError which pair it was."""
+    """Add the number of the pair to the message of an aligner's ValueError."""
     try:
         yield
     except ValueError as error:

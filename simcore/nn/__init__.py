@@ -1,4 +1,4 @@
-"""Invertible networks: affine couplings, one map or a batch of independent maps at a time.
+"""Invertible networks of affine couplings, one map or a batch of independent maps at a time.
 
 >>> import torch
 >>> from simcore.nn import CouplingINN

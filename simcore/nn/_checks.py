@@ -1,4 +1,4 @@
-"""What the modules accept, worded once."""
+"""Checks of the rows that the modules take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def check_rows(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -> Tensor:
-    """``x`` as ``[batch, n, dim]``: a view, since ``[n, dim]`` will do for one map."""
+    """Return a checked view of ``x`` as ``[batch, n, dim]``; a batch of one may be ``[n, dim]``."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}: wanted a torch tensor, got {type(x).__name__}")
     if x.dtype != dtype:
@@ -24,10 +24,10 @@ def check_rows(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -
 
 
 def on_rows(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the argument of a method of a module with ``dim``, ``batch`` and a dtype.
+    """Make a method check its argument against ``dim``, ``batch`` and the dtype of its module.
 
-    The method sees ``[batch, n, dim]``; where the caller gave ``[n, dim]`` the results lose their
-    first axis again.
+    The method receives ``[batch, n, dim]``. If the caller passed ``[n, dim]``, the results lose
+    their first axis again.
     """
     (name,) = method.__code__.co_varnames[1 : method.__code__.co_argcount]
 

@@ -1,43 +1,56 @@
-"""Backward through a stack of couplings that kept no activations.
+"""The backward pass of a stack of couplings that kept no activations.
 
-A coupling layer can be undone, so the backward pass starts at the output and recomputes, layer by
-layer, what the forward pass had there: activations of one layer exist at a time.
+A coupling layer can be undone: the backward pass starts at the output and recomputes the inputs of
+one layer after the other, so that the activations of one layer exist at a time.
 
 Source: Gomez et al. 2017 (RevNet), section 3.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from simcore._ops.coupling import affine_coupling, affine_coupling_backward
-
-if TYPE_CHECKING:
-    from simcore.nn.coupling import AffineCoupling, Halves
-    from simcore.nn.inn import CouplingINN
+from simcore.nn.coupling import AffineCoupling, Halves
 
 Pull = Callable[[Tensor], tuple[Tensor, dict[int, Tensor]]]
 
 
-def run_reversibly(inn: CouplingINN, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
-    """`CouplingINN.run` that saves its output and nothing else."""
-    parameters = [p for p in inn.parameters() if p.requires_grad]
-    return _Reversible.apply(inn, inverse, x, *parameters)
+class _Layer(Protocol):
+    """A coupling, or a permutation of the columns, which has no parameters."""
+
+    def couple(self, halves: Halves, *, inverse: bool = False) -> tuple[Halves, Tensor | None]: ...
+
+
+class _Stack(Protocol):
+    """The part of `CouplingINN` that the backward pass needs."""
+
+    dim: int
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def ordered(self, inverse: bool) -> Sequence[_Layer]: ...
+    def run(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]: ...
+
+
+def run_reversibly(stack: _Stack, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
+    """Run ``stack.run(x, inverse=inverse)``, keeping its output alone for the backward pass."""
+    parameters = [p for p in stack.parameters() if p.requires_grad]
+    return _Reversible.apply(stack, inverse, x, *parameters)
 
 
 class _Reversible(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, inn: CouplingINN, inverse: bool, x: Tensor, *parameters: Tensor
+        ctx: Any, stack: _Stack, inverse: bool, x: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        y, log_det = inn.run(x, inverse=inverse)
-        ctx.inn, ctx.inverse = inn, inverse
-        # What autocast made of the perceptrons must be made of them again.
+        y, log_det = stack.run(x, inverse=inverse)
+        ctx.stack, ctx.inverse = stack, inverse
+        # The backward pass runs the perceptrons again, in the precision that autocast chose here.
         device = x.device.type
         ctx.autocast = {
             "device_type": device,
@@ -52,12 +65,12 @@ class _Reversible(torch.autograd.Function):
     def backward(ctx: Any, grad_y: Tensor, grad_log_det: Tensor) -> Any:
         y, *parameters = ctx.saved_tensors
         found: dict[int, Tensor] = {}
-        inn, split = ctx.inn, ctx.inn.dim - ctx.inn.dim // 2
+        split = ctx.stack.dim - ctx.stack.dim // 2
         halves = (y[..., :split], y[..., split:])
         grads = (grad_y[..., :split], grad_y[..., split:])
         with torch.autocast(**ctx.autocast):
-            for layer in inn.ordered(not ctx.inverse):
-                if not any(True for _ in layer.parameters()):  # a permutation
+            for layer in ctx.stack.ordered(not ctx.inverse):
+                if not isinstance(layer, AffineCoupling):  # a permutation
                     halves, _ = layer.couple(halves, inverse=not ctx.inverse)
                     grads, _ = layer.couple(grads, inverse=not ctx.inverse)
                     continue
@@ -74,7 +87,10 @@ def _retrace(
     inverse: bool,
     found: dict[int, Tensor],
 ) -> tuple[Halves, Halves]:
-    """One coupling backwards: its inputs, their gradients, and in ``found`` the parameters'."""
+    """Return the halves before one coupling and their gradients.
+
+    ``found`` receives the gradients of the coupling's parameters, by their ids.
+    """
     passive, active = halves[::-1] if layer.flip else halves
     grad_passive, grad_active = grads[::-1] if layer.flip else grads
     params, pull = _condition(layer, passive)
@@ -92,13 +108,14 @@ def _retrace(
 
 
 def _condition(layer: AffineCoupling, passive: Tensor) -> tuple[Tensor, Pull]:
-    """s_raw and t from the half that passes, and the way from their gradient back.
+    """Return s_raw and t, computed from the half that passes, and a function that pulls back.
 
-    That way ends at the gradient of ``passive``, and at those of the parameters by their ids.
+    The function takes the gradient of s_raw and t, and returns the gradient of ``passive`` and the
+    gradients of the parameters by their ids.
     """
     wanted = {n: p for n, p in layer.conditioner.named_parameters() if p.requires_grad}
     ids = [id(parameter) for parameter in wanted.values()]
-    if torch.compiler.is_compiling():  # which does not follow torch.autograd.grad
+    if torch.compiler.is_compiling():  # torch.compile does not trace torch.autograd.grad
 
         def condition(rows: Tensor, weights: dict[str, Tensor]) -> Tensor:
             rows = rows.to(layer.conditioner.head.weight.dtype)

@@ -10,13 +10,13 @@ from simcore._ops.coupling import affine_coupling
 from simcore.nn._checks import on_rows
 from simcore.nn.mlp import BatchedMLP
 
-MAX_CLAMP = 40.0  # exp(s) and its square stay within float32
+MAX_CLAMP = 40.0  # float32 holds exp(s) and its square
 
 Halves = tuple[Tensor, Tensor]
 
 
 def check_clamp(clamp: float) -> float:
-    """``clamp`` if it lies in (0, `MAX_CLAMP`], else a ValueError."""
+    """Return ``clamp`` if it lies in (0, `MAX_CLAMP`], else raise a ValueError."""
     if not 0 < clamp <= MAX_CLAMP:
         raise ValueError(f"clamp: wanted a number in (0, {MAX_CLAMP:g}], got {clamp!r}")
     return float(clamp)
@@ -26,15 +26,15 @@ class AffineCoupling(nn.Module):
     r"""One affine coupling layer, or ``batch`` independent ones.
 
     A row of ``dim`` columns is cut in two, the first half with ``dim - dim // 2`` columns. One
-    half, x1, passes unchanged and decides what happens to the other:
+    half, x1, passes unchanged and determines how the other half, x2, changes:
 
     .. math:: y_1 = x_1, \quad y_2 = x_2 \exp(s) + t, \quad
               s = c \tanh(s_\mathrm{raw} / c), \quad (s_\mathrm{raw}, t) = \mathrm{MLP}(x_1)
 
-    Both s_raw and t come from one perceptron with a shared trunk. The soft clamp keeps a layer
-    from scaling an entry by more than exp(c) either way, 2.7 for the default c = 1; near 0 it is
-    the identity. With a large c, trained maps may squeeze directions so far that float32 cannot
-    bring them back.
+    Both s_raw and t come from one perceptron with a shared trunk. The soft clamp, s as a function
+    of s_raw, is near the identity around 0 and bounds the factor exp(s) to between exp(-c) and
+    exp(c), 0.37 and 2.7 for the default c = 1. With a large c, trained maps may squeeze directions
+    so far that float32 cannot restore them.
 
     Parameters
     ----------
@@ -43,28 +43,28 @@ class AffineCoupling(nn.Module):
     hidden : int
         Width of the perceptron's hidden layers.
     depth : int
-        Number of its hidden layers.
+        Number of the perceptron's hidden layers.
     activation : {"gelu", "relu", "silu", "tanh"}
-        Behind each of them.
+        Function behind each hidden layer.
     clamp : float
-        c, in (0, 40].
+        The bound c, in (0, 40].
     flip : bool
-        Whether the second half passes and the first one changes.
+        Whether the second half passes and the first half changes.
     batch : int
         Number of independent layers.
     output_gain : float
-        Scale of the perceptron's last layer at the start; 0 starts at the identity map, 1 at a
-        random one.
+        Scale of the initial weights of the perceptron's last layer: 0 makes the initial map the
+        identity, 1 a random map.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument, what was wanted and what came.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    float32 and float64. With half-precision parameters, or under autocast, the perceptron runs in
-    half precision; rows that change are kept in float32.
+    Parameters may be float32 or float64. With half-precision parameters, or under autocast, the
+    perceptron runs in half precision; the half that changes is kept in float32.
 
     References
     ----------
@@ -102,37 +102,38 @@ class AffineCoupling(nn.Module):
 
     @on_rows
     def forward(self, x: Tensor) -> Tensor:
-        """y, of the shape of x.
+        """Return y, of the shape of x.
 
         Parameters
         ----------
         x : ``[n, dim]``, or ``[batch, n, dim]``
-            Of the parameters' dtype.
+            Rows, in the dtype of the parameters.
         """
         return torch.cat(self.couple(self.halves(x))[0], dim=-1)
 
     @on_rows
     def inverse(self, y: Tensor) -> Tensor:
-        """The x that `forward` maps to y."""
+        """Return the x that `forward` maps to y."""
         return torch.cat(self.couple(self.halves(y), inverse=True)[0], dim=-1)
 
     @on_rows
     def log_abs_det(self, x: Tensor) -> Tensor:
-        """Logarithm of the absolute determinant of the Jacobian at every row, ``[n]``."""
+        """Return the logarithm of the Jacobian's absolute determinant at every row, ``[n]``."""
         return self.couple(self.halves(x))[1]
 
     def halves(self, x: Tensor) -> Halves:
-        """Views of both halves of ``[..., dim]``."""
+        """Return views of both halves of ``[..., dim]``."""
         return x[..., : self.split], x[..., self.split :]
 
     def condition(self, passive: Tensor) -> Tensor:
-        """s_raw, then t, ``[batch, n, 2 k]``, from the half that passes."""
+        """Return s_raw and t side by side, ``[batch, n, 2 k]``, from the half that passes."""
         return self.conditioner(passive.to(self.conditioner.head.weight.dtype))
 
     def couple(self, halves: Halves, *, inverse: bool = False) -> tuple[Halves, Tensor]:
-        """`forward` or `inverse` of ``[batch, n, ...]`` halves, and the log-determinant of it.
+        """Apply the coupling, or its inverse, to halves ``[batch, n, ...]`` that are already split.
 
-        The half that passes is the very tensor that came: a stack of layers copies nothing.
+        Returns the new halves and the log-determinant of every row. The half that passes is
+        returned as the same tensor, so that a stack of layers copies nothing.
         """
         passive, active = halves[::-1] if self.flip else halves
         params = self.condition(passive)

@@ -1,4 +1,4 @@
-"""Stacks of affine coupling layers."""
+"""Invertible networks: stacks of affine coupling layers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MIXING = ("none", "permutation")
 
 
 class Permutation(nn.Module):
-    """Columns in another order, fixed; the log-determinant is 0.
+    """A fixed permutation of the columns; its log-determinant is 0.
 
     Parameters
     ----------
     order : ``[dim]``
-        Column ``order[j]`` goes to place j.
+        Column ``order[j]`` of the input is column j of the output.
     """
 
     order: Tensor
@@ -33,7 +33,7 @@ class Permutation(nn.Module):
         self.register_buffer("order", order)
 
     def couple(self, halves: Halves, *, inverse: bool = False) -> tuple[Halves, None]:
-        """What `AffineCoupling.couple` does for a coupling."""
+        """Permute the columns of both halves, or put them back if ``inverse``."""
         order = self.order.argsort() if inverse else self.order
         columns = torch.cat(halves, dim=-1).index_select(-1, order)
         split = halves[0].shape[-1]
@@ -41,7 +41,7 @@ class Permutation(nn.Module):
 
 
 def _permutations(count: int, dim: int, seed: int) -> list[Permutation]:
-    """One before each of ``count`` blocks, and one that puts all columns back."""
+    """Return a permutation for the front of each of ``count`` blocks, and one that undoes them."""
     generator = torch.Generator().manual_seed(seed)
     places = [torch.randperm(dim, generator=generator) for _ in range(count)]
     places = [torch.arange(dim), *places, torch.arange(dim)]
@@ -49,45 +49,45 @@ def _permutations(count: int, dim: int, seed: int) -> list[Permutation]:
 
 
 class CouplingINN(nn.Module):
-    """An invertible network: affine coupling layers whose halves alternate, BERT-INN.
+    """An invertible network (BERT-INN): affine coupling layers whose halves alternate.
 
     Block i is an `AffineCoupling` with ``flip = i % 2``. The exact inverse costs as much as the
-    network; the log-determinant is the sum of the blocks'. Freshly made it is the identity map.
+    forward pass; the log-determinant is the sum over the blocks. The initial map is the identity.
 
     Parameters
     ----------
     dim : int
         Columns of a row, at least 2; may be odd.
     n_blocks : int
-        Coupling layers; two of them change every column once.
+        Number of coupling layers; two successive layers change every column once.
     hidden, depth, activation, clamp, output_gain : as in `AffineCoupling`
-        ``output_gain=1`` starts at a random map instead of the identity.
+        With ``output_gain=1`` the initial map is random instead of the identity.
     batch : int
-        Train so many independent maps at once, on rows ``[batch, n, dim]``.
+        Number of independent maps, which are trained at once on rows ``[batch, n, dim]``.
     mixing : {"none", "permutation"}
-        Without mixing, entries of one half only ever meet as inputs of a perceptron. "permutation"
-        draws, for each block, which columns form its halves, and puts them back behind the
-        last block, so that the map still starts at the identity. The orders are buffers: they are
-        saved with the state.
+        "permutation" draws, for each block, which columns form its halves, and restores their order
+        behind the last block, so that the initial map still is the identity. Without mixing, two
+        columns of one half affect each other only as inputs of one perceptron. The permutations are
+        buffers: they are saved with the state.
     seed : int
-        Of the permutations.
+        Seed of the permutations.
     reversible : bool
-        Keep no activations for the backward pass, but recompute them from the output: memory
-        then does not grow with the number of blocks, for one more pass through each. Second
-        derivatives need ``reversible=False``; forward-mode differentiation and the transforms of
-        `torch.func` keep activations all the same.
+        Whether the backward pass recomputes activations from the output instead of keeping them:
+        memory then does not grow with the number of blocks, at the price of one more pass through
+        each block. Second derivatives need ``reversible=False``; forward-mode differentiation and
+        the transforms of `torch.func` keep activations in any case.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument, what was wanted and what came.
+        An argument is of another type or out of range.
 
     Notes
     -----
-    ``inverse(forward(x))`` is x up to the rounding of the rows in between, times how far the map
-    squeezes them: below 1e-5 in float32 and 1e-10 in float64 when trained towards a map that hardly
-    does, another such network. Training towards noise flattens directions, and costs more.
-    ``clamp`` bounds that factor.
+    ``inverse(forward(x))`` differs from x by rounding errors, multiplied by the factor by which the
+    map squeezes a direction. The difference stays below 1e-5 in float32 and 1e-10 in float64 for a
+    network that was trained towards another such network, which squeezes little. It is larger for a
+    network that was trained towards noise, which flattens directions. ``clamp`` bounds the factor.
 
     References
     ----------
@@ -137,37 +137,37 @@ class CouplingINN(nn.Module):
 
     @on_rows
     def forward(self, x: Tensor) -> Tensor:
-        """y, of the shape of x.
+        """Return y, of the shape of x.
 
         Parameters
         ----------
         x : ``[n, dim]``, or ``[batch, n, dim]``
-            Of the parameters' dtype.
+            Rows, in the dtype of the parameters.
         """
         return self._run(x, inverse=False)[0]
 
     @on_rows
     def inverse(self, y: Tensor) -> Tensor:
-        """The x that `forward` maps to y."""
+        """Return the x that `forward` maps to y."""
         return self._run(y, inverse=True)[0]
 
     @on_rows
     def log_abs_det(self, x: Tensor) -> Tensor:
-        """Logarithm of the absolute determinant of the Jacobian at every row, ``[n]``."""
+        """Return the logarithm of the Jacobian's absolute determinant at every row, ``[n]``."""
         return self._run(x, inverse=False)[1]
 
     @on_rows
     def forward_and_log_abs_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`forward` and `log_abs_det` for the price of one."""
+        """Return `forward` and `log_abs_det` of x, from one pass."""
         return self._run(x, inverse=False)
 
     @on_rows
     def inverse_and_log_abs_det(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """`inverse`, and the log-determinant of the inverse at ``y``: `log_abs_det` negated."""
+        """Return `inverse` of y, and the log-determinant of the inverse: minus `log_abs_det`."""
         return self._run(y, inverse=True)
 
     def unbatch(self) -> list[CouplingINN]:
-        """The maps one by one, as copies with ``batch=1``."""
+        """Return the maps one by one, as copies with ``batch=1``."""
         maps = []
         for i in range(self.batch):
             one = copy.deepcopy(self)
@@ -181,7 +181,7 @@ class CouplingINN(nn.Module):
         return maps
 
     def ordered(self, inverse: bool) -> list[AffineCoupling | Permutation]:
-        """The layers in the order in which rows meet them."""
+        """Return the layers in the order in which rows pass them."""
         layers = list(self.layers)
         return layers[::-1] if inverse else layers  # type: ignore[return-value]
 
@@ -194,7 +194,7 @@ class CouplingINN(nn.Module):
         return self.run(x, inverse=inverse)
 
     def run(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
-        """All layers in turn on ``[batch, n, dim]``: the rows, and the log-determinant of each."""
+        """Apply all layers to ``[batch, n, dim]``; return the rows and their log-determinants."""
         split = self.dim - self.dim // 2
         halves: Halves = (x[..., :split], x[..., split:])
         total: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons, a batch of independent ones at a time."""
+"""Batches of independent multi-layer perceptrons."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class BatchedLinear(nn.Module):
-    """``batch`` independent linear layers in one matrix product.
+    """A batch of independent linear layers, computed by one batched matrix product.
 
-    Weights and biases start as those of `torch.nn.Linear`, uniform in
-    ``+-gain / sqrt(in_features)``.
+    Initial weights and biases are uniform in ``+-gain / sqrt(in_features)``, as those of
+    `torch.nn.Linear`.
 
     Parameters
     ----------
     in_features, out_features : int
     batch : int
     gain : float
-        0 makes a layer that gives 0 until it is trained.
+        Scale of the initial weights and biases; with 0 the output is 0 until training.
 
     Attributes
     ----------
@@ -49,17 +49,17 @@ class BatchedLinear(nn.Module):
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
+        """Map ``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
         return torch.baddbmm(self.bias[:, None], x, self.weight)
 
     def extra_repr(self) -> str:
-        """The sizes, for ``print(module)``."""
+        """Return the sizes, for ``print(module)``."""
         batch, rows, columns = self.weight.shape
         return f"in_features={rows}, out_features={columns}, batch={batch}"
 
 
 class BatchedMLP(nn.Module):
-    """``batch`` independent perceptrons of ``depth`` hidden layers.
+    """A batch of independent perceptrons with ``depth`` hidden layers each.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class BatchedMLP(nn.Module):
     depth : int
         Number of hidden layers.
     activation : {"gelu", "relu", "silu", "tanh"}
-        Behind every hidden layer.
+        Function behind every hidden layer.
     batch : int
     output_gain : float
         ``gain`` of the last layer.
@@ -96,7 +96,7 @@ class BatchedMLP(nn.Module):
         self.head = BatchedLinear(hidden, out_features, batch=batch, gain=output_gain)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
+        """Map ``[batch, n, in_features]`` to ``[batch, n, out_features]``."""
         activation = ACTIVATIONS[self.activation]
         for layer in self.trunk:
             x = activation(layer(x))

@@ -1,7 +1,7 @@
 """The float64 twins: every measure written exactly as its definition, in numpy alone.
 
-These functions are slow on purpose. They share no code with the compiled operators and are what
-the tests compare them with. A kernel's header names its twin here.
+These functions may be slow. They share no code with the compiled operators, which the tests compare
+with them. The header comment of each kernel names its twin here.
 
 Notation: a representation ``x`` is ``[n, p]``, n examples by p neurons; ``H = I - 11'/n``.
 """

@@ -1,4 +1,4 @@
-"""Similarities of attention: heads pair by pair, layers by their best heads."""
+"""Similarity of attention: of pairs of heads, and of layers by their best heads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Attention = Sequence[ArrayLike]  # of one layer: [H, t, t] for every sentence
 
 
 def causal_rows(weights: ArrayLike) -> Array:
-    """Only the lower triangle of ``[H, t, t]`` counts; its rows are made to sum to 1 again."""
+    """Return the lower triangles of ``[H, t, t]``, their rows scaled to sum to 1 again."""
     lower = np.tril(np.asarray(weights, np.float64))
     total = lower.sum(axis=-1, keepdims=True)
     return np.divide(lower, total, out=np.zeros_like(lower), where=total > 0)
 
 
 def frobenius(a: Sequence[Array], b: Sequence[Array]) -> float:
-    """``1 - mean over sentences of ||A(s) - B(s)||_F`` of two heads, ``[t, t]`` a sentence."""
+    """Return ``1 - mean over sentences of ||A(s) - B(s)||_F`` for two heads, ``[t, t]`` each."""
     return float(1 - np.mean([np.linalg.norm(p - q) for p, q in zip(a, b, strict=True)]))
 
 
 def pearson(a: Sequence[Array], b: Sequence[Array]) -> float:
-    """Mean over all words of the correlation of the two rows; constant rows count 0."""
+    """Return the mean over all words of the correlation of two rows; constant rows count 0."""
     values = [_row_pearson(p, q) for p, q in zip(_rows(a), _rows(b), strict=True)]
     return float(np.mean(values))
 
@@ -38,7 +38,7 @@ def _row_pearson(p: Array, q: Array) -> float:
 
 
 def jensen_shannon(a: Sequence[Array], b: Sequence[Array]) -> float:
-    """``1 - mean over all words of JSD(row of a, row of b)``, natural logarithm."""
+    """Return ``1 - mean over all words of JSD(row of a, row of b)``, natural logarithm."""
     return float(1 - np.mean([_jsd(p, q) for p, q in zip(_rows(a), _rows(b), strict=True)]))
 
 
@@ -60,7 +60,7 @@ HEADS = {"frobenius": frobenius, "pearson": pearson, "js": jensen_shannon}
 
 
 def _heads(layer: Attention, causal: bool) -> list[list[Array]]:
-    """``[head][sentence]`` of one layer."""
+    """Return the weights of one layer as ``[head][sentence]``."""
     sentences = [causal_rows(s) if causal else np.asarray(s, np.float64) for s in layer]
     return [[s[h] for s in sentences] for h in range(len(sentences[0]))]
 
@@ -72,14 +72,22 @@ def attention_grid(
     measure: str = "js",
     causal: bool = False,
 ) -> Array:
-    """Mean over heads of the first layer of the max over heads of the second; asymmetric.
+    """Compute the mean over the heads h of a layer of a of ``max_g similarity(h, g)``; asymmetric.
+
+    The maximum runs over the heads g of a layer of b.
 
     Parameters
     ----------
     a, b : sequence of layers
-        A layer is a sequence of ``[H, t_s, t_s]`` arrays, one a sentence.
+        A layer is a sequence of ``[H, t_s, t_s]`` arrays, one for each sentence.
     measure : {"js", "pearson", "frobenius"}
+        Similarity of two heads.
     causal : bool
+        Whether `causal_rows` replaces the weights.
+
+    Returns
+    -------
+    ndarray, ``[len(a), len(b)]``
 
     References
     ----------
@@ -94,9 +102,9 @@ def attention_grid(
 
 
 def distributed_attention(layer: Attention, *, causal: bool = False) -> Array:
-    """All heads' weights as columns, word pairs (i, j) of all sentences as rows.
+    """Return the weights of all heads as columns, ``[sum t_s^2, H]``.
 
-    ``[sum t_s^2, H]``; for causal models pairs with j > i are left out.
+    A row is a word pair (i, j) of a sentence. Pairs with j > i are left out if ``causal``.
 
     References
     ----------

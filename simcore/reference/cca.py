@@ -1,4 +1,4 @@
-"""The canonical-correlation family, linear regression and Procrustes, by singular values."""
+"""Canonical correlations, linear regression and Procrustes similarity, by singular values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Truncation = float | int | Sequence[int] | None
 
 
 def standardize(x: ArrayLike) -> Array:
-    """Centred columns divided by their standard deviation; constant columns become zero.
+    """Divide the centred columns by their standard deviation; constant columns become zero.
 
     Parameters
     ----------
     x : array_like, ``[n, p]``
     """
-    centered = center(x)
-    deviation = centered.std(axis=0)
-    return np.divide(centered, deviation, out=np.zeros_like(centered), where=deviation > 0)
+    centred = center(x)
+    deviation = centred.std(axis=0)
+    return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
 
 
 def svd(x: ArrayLike, eps: float = np.finfo(np.float64).eps) -> tuple[Array, Array, Array]:
-    """Thin SVD of the centred columns, cut at the numerical rank.
+    """Compute the thin SVD of the centred columns, cut at the numerical rank.
 
-    Singular values above ``eps * max(n, p)`` times the largest count, numpy's rule for the rank of
-    a matrix; ``eps`` is the machine precision of the dtype that the values were given in.
+    The rank is the number of singular values above ``eps * max(n, p)`` times the largest, as in
+    `numpy.linalg.matrix_rank`; ``eps`` is the machine precision of the dtype of the given values.
 
     Parameters
     ----------
@@ -42,22 +42,23 @@ def svd(x: ArrayLike, eps: float = np.finfo(np.float64).eps) -> tuple[Array, Arr
     s : ndarray, ``[rank]``, descending
     vt : ndarray, ``[rank, p]``
     """
-    centered = center(x)
-    u, s, vt = np.linalg.svd(centered, full_matrices=False)
-    rank = int(np.sum(s > s[0] * max(centered.shape) * eps)) if s[0] > 0 else 0
+    centred = center(x)
+    u, s, vt = np.linalg.svd(centred, full_matrices=False)
+    rank = int(np.sum(s > s[0] * max(centred.shape) * eps)) if s[0] > 0 else 0
     return u[:, :rank], s[:rank], vt[:rank]
 
 
 def kept(s: Array, truncation: float | int | None) -> int:
-    """How many principal components a truncation keeps of singular values ``s``.
+    """Return the number of principal components that a truncation keeps.
 
     Parameters
     ----------
     s : ndarray, ``[rank]``, descending
+        Singular values.
     truncation : float, int or None
-        A float is a share of the variance: the smallest number of components whose squared
-        singular values sum to at least that share of the total. An int is the number itself, at
-        most the rank. ``None`` keeps all.
+        A float is a share of the variance: it keeps the smallest number of components whose squared
+        singular values sum to at least that share of the total. An int keeps that number, at most
+        the rank. ``None`` keeps all.
 
     References
     ----------
@@ -78,13 +79,13 @@ def basis(
     standardized: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """Orthonormal basis ``[n, k]`` of the (truncated) column space of the centred ``x``."""
+    """Return an orthonormal basis ``[n, k]`` of the (truncated) column space of the centred x."""
     u, s, _ = svd(standardize(x) if standardized else x, eps)
     return u[:, : kept(s, truncation)]
 
 
 def canonical_correlations(q_x: Array, q_y: Array) -> Array:
-    """Singular values of ``Q_x' Q_y``, at most 1 after rounding; ``[min(k_x, k_y)]``."""
+    """Return the singular values of ``Q_x' Q_y``, clipped to 1; ``[min(k_x, k_y)]``."""
     return np.minimum(np.linalg.svd(q_x.T @ q_y, compute_uv=False), 1.0)
 
 
@@ -116,10 +117,10 @@ def cca_grid(
     standardized: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """Mean (or mean squared) canonical correlation of all pairs, ``[len(x), len(y)]``.
+    """Compute the mean (squared) canonical correlation of all pairs, ``[len(x), len(y)]``.
 
-    ``sum(rho) / c`` or ``sum(rho^2) / c``, ``c = min(k_x, k_y)``; with ``truncation`` this is
-    SVCCA. ``nan`` where a layer has no variance.
+    ``sum(rho) / c`` or ``sum(rho^2) / c``, ``c = min(k_x, k_y)``; with ``truncation`` the measure
+    is SVCCA. ``nan`` where a layer has no variance.
 
     References
     ----------
@@ -139,15 +140,20 @@ def svcca_grid(
     standardized: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """`cca_grid` of the leading principal components; Wu et al. 2020, A.3, Ren et al. 2023, 3.3."""
+    """Compute `cca_grid` of the leading principal components.
+
+    References
+    ----------
+    Wu et al. 2020, appendix A.3; Ren et al. 2023, section 3.3.
+    """
     return cca_grid(x, y, truncation=truncation, standardized=standardized, eps=eps)
 
 
 def pwcca(q_x: Array, q_y: Array, x: ArrayLike) -> float:
-    """Projection-weighted CCA of two orthonormal bases; the weights come from ``x``.
+    """Compute the projection-weighted CCA of two orthonormal bases; the weights come from x.
 
-    Canonical variates ``h_i = Q_x u_i``, weights ``a_i = sum_j |<h_i, x_j>|`` over the centred
-    columns of x, ``sum(a_i rho_i) / sum(a_i)``.
+    ``sum(a_i rho_i) / sum(a_i)`` with canonical variates ``h_i = Q_x u_i`` and weights
+    ``a_i = sum_j |<h_i, x_j>|`` over the centred columns x_j of x.
 
     References
     ----------
@@ -166,7 +172,7 @@ def pwcca_grid(
     truncation: Truncation = None,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """`pwcca` of all pairs, ``[len(x), len(y)]``; asymmetric, the weights come from x."""
+    """Compute `pwcca` of all pairs, ``[len(x), len(y)]``; asymmetric, the weights come from x."""
     rows = _bases(x, truncation, eps=eps)
     columns = rows if y is None else _bases(y, truncation, eps=eps)
     pairs = zip(rows, x, strict=True)
@@ -179,7 +185,9 @@ def linreg_grid(
     *,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """``||Q_y' Xc||_F^2 / ||Xc||_F^2``: the share of x that a linear map of y explains.
+    """Compute the share of x's variance that the best linear map of y explains.
+
+    ``||Q_y' Xc||_F^2 / ||Xc||_F^2`` of all pairs, ``[len(x), len(y)]``.
 
     References
     ----------
@@ -189,15 +197,15 @@ def linreg_grid(
     return np.array([[_explained(center(layer), q) for q in columns] for layer in x])
 
 
-def _explained(centered: Array, q: Array) -> float:
-    total = np.square(centered).sum()
+def _explained(centred: Array, q: Array) -> float:
+    total = np.square(centred).sum()
     if total == 0 or q.shape[1] == 0:
         return float("nan")
-    return float(min(np.square(q.T @ centered).sum() / total, 1.0))
+    return float(min(np.square(q.T @ centred).sum() / total, 1.0))
 
 
 def procrustes_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
-    """``||Xc' Yc||_*`` of layers of unit Frobenius norm, ``[len(x), len(y)]``.
+    """Compute ``||Xc' Yc||_*`` of all pairs, scaled to unit Frobenius norm, ``[len(x), len(y)]``.
 
     References
     ----------
@@ -209,9 +217,9 @@ def procrustes_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None
 
 
 def _unit(layer: ArrayLike) -> Array:
-    centered = center(layer)
-    norm = np.linalg.norm(centered)
-    return centered / norm if norm > 0 else np.full_like(centered, np.nan)
+    centred = center(layer)
+    norm = np.linalg.norm(centred)
+    return centred / norm if norm > 0 else np.full_like(centred, np.nan)
 
 
 def _nuclear_norm(m: Array) -> float:

@@ -1,4 +1,4 @@
-"""Affine coupling of one half of every row."""
+"""The affine coupling, applied to the half of every row that changes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ Array = NDArray[np.float64]
 
 
 def soft_clamp(s_raw: ArrayLike, clamp: float) -> Array:
-    """``c tanh(s_raw / c)``: close to ``s_raw`` near 0, never beyond ``c``."""
+    """Return ``c tanh(s_raw / c)``: close to ``s_raw`` near 0, never beyond -c and c."""
     return clamp * np.tanh(np.asarray(s_raw, np.float64) / clamp)
 
 
 def couple(
     x: ArrayLike, params: ArrayLike, *, clamp: float, inverse: bool = False
 ) -> tuple[Array, Array]:
-    """The half that changes, and the log-determinant of every row.
+    """Apply the coupling to the half that changes; also return the log-determinant of every row.
 
-    ``y = x exp(s) + t`` with ``log|det| = sum(s)``, or ``inverse`` of it with ``-sum(s)``.
+    ``y = x exp(s) + t`` with ``log|det| = sum(s)``, or the inverse of this map with ``-sum(s)``.
 
     Parameters
     ----------
     x : ``[..., n, k]``
+        The half that changes.
     params : ``[..., n, 2 k]``
         ``s_raw``, then ``t``.
     clamp : float
-        c of `soft_clamp`.
+        The bound c of `soft_clamp`.
     inverse : bool
+        Whether to apply the inverse map.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""HSIC and CKA through whole n x n Gram matrices."""
+"""HSIC and CKA by whole n x n Gram matrices."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def center(x: ArrayLike) -> Array:
     ndarray, ``[n, p]``, float64
     """
     x = np.asarray(x, dtype=np.float64)
-    # The first row goes first: a constant column then becomes exactly zero, whatever its value,
-    # and a large common offset costs no digits in the mean.
+    # The first row is subtracted before the mean: constant columns become exactly zero, and the
+    # mean loses no digits to a large common offset.
     x = x - x[:1]
     return x - x.mean(axis=0)
 
 
 def squared_distances(x: ArrayLike) -> Array:
-    """Squared Euclidean distances between all rows of ``x`` (``[n, p]``), as ``[n, n]``."""
+    """Return the squared Euclidean distances ``[n, n]`` between all rows of ``x``, ``[n, p]``."""
     x = np.asarray(x, dtype=np.float64)
     return np.stack([np.square(x - row).sum(axis=1) for row in x])
 
 
 def rbf_width(x: ArrayLike, bandwidth: float = 1.0) -> float:
-    """Width ``s`` of the RBF kernel: ``bandwidth`` times the median distance.
+    """Return the width ``s`` of the RBF kernel: ``bandwidth`` times the median distance.
 
-    ``s = bandwidth * sqrt(median(||x_i - x_j||^2))``, the median being over all n^2 ordered
-    pairs, the diagonal included; numpy's convention for an even count (mean of the middle two).
+    ``s = bandwidth * sqrt(median(||x_i - x_j||^2))`` with the median over all n^2 ordered pairs,
+    the diagonal included. As in numpy, the median of an even count is the mean of the middle two.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def rbf_width(x: ArrayLike, bandwidth: float = 1.0) -> float:
 
 
 def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
-    """Gram matrix of one representation.
+    """Return the Gram matrix of one representation.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
         All ``nan`` for the RBF kernel where the median distance is 0: the width is undefined.
     """
     if kernel == "linear":
-        centered = center(x)
-        return centered @ centered.T
+        centred = center(x)
+        return centred @ centred.T
     if kernel != "rbf":
         raise ValueError(f"kernel: wanted 'linear' or 'rbf', got {kernel!r}")
     width = rbf_width(x, bandwidth)
@@ -85,7 +85,7 @@ def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
 
 
 def hsic_biased(k: Array, m: Array) -> float:
-    """``tr(K H L H) / (n-1)^2`` of two Gram matrices ``[n, n]``.
+    """Compute the biased HSIC ``tr(K H L H) / (n-1)^2`` of two Gram matrices ``[n, n]``.
 
     References
     ----------
@@ -96,9 +96,9 @@ def hsic_biased(k: Array, m: Array) -> float:
 
 
 def hsic_unbiased(k: Array, m: Array) -> float:
-    """Unbiased HSIC of two Gram matrices ``[n, n]``, n at least 4; it may be negative.
+    """Compute the unbiased HSIC of two Gram matrices ``[n, n]``, n >= 4; it may be negative.
 
-    With K~ and L~ the matrices with a zero diagonal::
+    K~ and L~ are the matrices with a zero diagonal::
 
         [ tr(K~L~) + (1'K~1)(1'L~1)/((n-1)(n-2)) - 2/(n-2) 1'K~L~1 ] / (n(n-3))
 
@@ -125,8 +125,8 @@ def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: 
     for index, k in enumerate(grams):
         if len(k) < _MINIMUM_N[estimator]:
             raise ValueError(
-                f"layer {index}: the {estimator} estimator wants n >= {_MINIMUM_N[estimator]}, "
-                f"got n = {len(k)}"
+                f"layer {index}: wanted n of at least {_MINIMUM_N[estimator]} for the {estimator} "
+                f"estimator, got n = {len(k)}"
             )
     return grams
 
@@ -139,7 +139,7 @@ def hsic(
     estimator: str = "biased",
     bandwidth: float = 1.0,
 ) -> float:
-    """HSIC of two representations ``[n, p]`` and ``[n, q]``.
+    """Compute the HSIC of two representations ``[n, p]`` and ``[n, q]``.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def hsic(
         Same n, same order of the rows.
     kernel : {"linear", "rbf"}
     estimator : {"biased", "unbiased"}
-        `hsic_biased` wants n >= 2, `hsic_unbiased` n >= 4.
+        `hsic_biased`, which needs n >= 2, or `hsic_unbiased`, which needs n >= 4.
     bandwidth : float
         See `rbf_width`.
 
@@ -167,7 +167,7 @@ def cka(
     estimator: str = "biased",
     bandwidth: float = 1.0,
 ) -> float:
-    """``HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))``; parameters as in `hsic`.
+    """Compute ``HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))``; parameters as in `hsic`.
 
     Unbiased CKA can be negative. ``nan`` where a self-HSIC is not positive.
 
@@ -187,20 +187,20 @@ def hsic_grid(
     estimator: str = "biased",
     bandwidth: float = 1.0,
 ) -> Array:
-    """`hsic` of all pairs (layer of x, layer of y), ``[len(x), len(y)]``; y defaults to x."""
+    """Compute `hsic` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
     rows = _grams(x, kernel, estimator, bandwidth)
     columns = rows if y is None else _grams(y, kernel, estimator, bandwidth)
     return np.array([[_ESTIMATORS[estimator](k, m) for m in columns] for k in rows])
 
 
 def _self_hsic(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> Array:
-    """HSIC of each layer with itself, ``[len(layers)]``."""
+    """Compute the HSIC of each layer with itself, ``[len(layers)]``."""
     grams = _grams(layers, kernel, estimator, bandwidth)
     return np.array([_ESTIMATORS[estimator](k, k) for k in grams])
 
 
-def _normalize(xy: Array, xx: Array, yy: Array) -> Array:
-    """``xy_ij / sqrt(xx_i yy_j)``, ``nan`` where a self-HSIC is not positive."""
+def _normalise(xy: Array, xx: Array, yy: Array) -> Array:
+    """Return ``xy_ij / sqrt(xx_i yy_j)``; ``nan`` where a self-HSIC is not positive."""
     xx = np.where(xx > 0, xx, np.nan)
     yy = np.where(yy > 0, yy, np.nan)
     # Two square roots: the product of two small self-HSICs may underflow.
@@ -215,21 +215,21 @@ def cka_grid(
     estimator: str = "biased",
     bandwidth: float = 1.0,
 ) -> Array:
-    """`cka` of all pairs (layer of x, layer of y), ``[len(x), len(y)]``; y defaults to x."""
+    """Compute `cka` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
     y = x if y is None else y
     options: dict[str, Any] = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
     xy = hsic_grid(x, y, **options)
-    return _normalize(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+    return _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
 
 
 def minibatch_cka(
     x_batches: Sequence[Sequence[ArrayLike]],
     y_batches: Sequence[Sequence[ArrayLike]] | None = None,
 ) -> Array:
-    """Minibatch CKA with the linear kernel: the ratio of averages of unbiased HSICs.
+    """Compute minibatch CKA with the linear kernel: one ratio of averages of unbiased HSICs.
 
-    The numerator and both denominators are averages over the batches, every batch counting the
-    same whatever its size, and one ratio is taken at the end.
+    The numerator and both factors of the denominator are averages over the batches. Every batch
+    counts the same, whatever its size.
 
     Parameters
     ----------
@@ -249,4 +249,4 @@ def minibatch_cka(
     xy = [hsic_grid(x, y, **options) for x, y in zip(x_batches, y_batches, strict=True)]
     xx = [_self_hsic(x, **options) for x in x_batches]
     yy = [_self_hsic(y, **options) for y in y_batches]
-    return _normalize(np.mean(xy, axis=0), np.mean(xx, axis=0), np.mean(yy, axis=0))
+    return _normalise(np.mean(xy, axis=0), np.mean(xx, axis=0), np.mean(yy, axis=0))

@@ -1,4 +1,4 @@
-"""Neuron-level and mixed measures."""
+"""Measures of single neurons."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ Array = NDArray[np.float64]
 
 
 def correlations(x: ArrayLike, y: ArrayLike) -> Array:
-    """Pearson correlations ``[p, q]`` of all neurons; ``nan`` for a neuron without variance."""
+    """Compute the correlations ``[p, q]`` of all neurons; ``nan`` for one without variance."""
     with np.errstate(invalid="ignore"):
         rows, columns = (c / np.linalg.norm(c, axis=0) for c in (center(x), center(y)))
     return np.clip(rows.T @ columns, -1.0, 1.0)
 
 
 def best_partners(x: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-    """``max_k' |pearson(x_k, y_k')|`` and its k' for every neuron k of x, both ``[p]``.
+    """Compute ``max_k' |pearson(x_k, y_k')|`` and its k' for every neuron k of x, both ``[p]``.
 
-    ``nan`` and -1 where a neuron of x, or all of y, has no variance; the first of equal partners.
+    ``nan`` and -1 where a neuron of x, or all neurons of y, have no variance. The first k' that
+    reaches the maximum is returned.
     """
     strength = np.abs(correlations(x, y))
     known = np.where(np.isnan(strength), -1.0, strength)
@@ -37,7 +38,7 @@ def _mean_known(values: Array) -> float:
 
 
 def neuronsim_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
-    """``mean_k max_k' |pearson(x_k, y_k')|`` of all pairs, ``[len(x), len(y)]``; asymmetric.
+    """Compute ``mean_k max_k' |pearson(x_k, y_k')|`` of all pairs; asymmetric.
 
     Neurons without variance are left out.
 
@@ -55,7 +56,7 @@ def mixedsim_grid(
     *,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """``mean_k ||Q_y' x_k|| / ||x_k||`` over the centred neurons of x; asymmetric.
+    """Compute ``mean_k ||Q_y' x_k|| / ||x_k||`` over the centred neurons x_k; asymmetric.
 
     Neurons without variance are left out.
 
@@ -67,18 +68,18 @@ def mixedsim_grid(
     return np.array([[_mixed(center(layer), q) for q in bases] for layer in x])
 
 
-def _mixed(centered: Array, q: Array) -> float:
-    norms = np.linalg.norm(centered, axis=0)
+def _mixed(centred: Array, q: Array) -> float:
+    norms = np.linalg.norm(centred, axis=0)
     if q.shape[1] == 0 or not norms.any():
         return float("nan")
-    multiple = np.linalg.norm(q.T @ centered, axis=0)[norms > 0] / norms[norms > 0]
+    multiple = np.linalg.norm(q.T @ centred, axis=0)[norms > 0] / norms[norms > 0]
     return float(np.minimum(multiple, 1.0).mean())
 
 
 def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = True) -> Array:
-    """Column mean of neuronsim minus column mean of svsim, ``[layers]``.
+    """Compute the column means of neuronsim minus the column means of svsim, ``[layers]``.
 
-    With ``same`` rows and columns are the same layers, and a layer's comparison with itself is
+    If ``same``, rows and columns are the same layers, and the comparison of a layer with itself is
     left out of both means.
 
     References

@@ -1,4 +1,4 @@
-"""Representational similarity analysis."""
+"""Representational similarity analysis (RSA)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 EPS = 2.0**-52
-LEAST_SPREAD = 16  # in units of what rounding gives the dissimilarities
+LEAST_SPREAD = 16  # least variance of dissimilarities, over the variance that rounding gives them
 
 
 def standardised(x: ArrayLike) -> tuple[Array, Array]:
-    """Rows ``z`` centred and of unit length, and their lengths before ``[n, 1]``.
+    """Return rows ``z``, centred and scaled to unit length, and their former lengths ``[n, 1]``.
 
-    ``nan`` for a row without variance.
+    ``z`` is ``nan`` for a row without variance.
     """
     x = np.asarray(x, np.float64)
     constant = (x == x[:, :1]).all(axis=1, keepdims=True)
@@ -26,10 +26,10 @@ def standardised(x: ArrayLike) -> tuple[Array, Array]:
 
 
 def dissimilarities(x: ArrayLike) -> Array:
-    """``1 - pearson`` between all pairs of rows, the upper triangle as a vector.
+    """Compute ``1 - pearson`` of all pairs of rows: the upper triangle as a vector.
 
-    As ``|z_i - z_j|^2 / 2`` of standardised rows, which is the same number without the rounding of
-    ``1 - r`` for r near 1. ``nan`` for a row without variance.
+    It is computed as ``|z_i - z_j|^2 / 2`` of standardised rows, which is the same number without
+    the rounding of ``1 - r`` for r near 1. ``nan`` for a row without variance.
     """
     z, _ = standardised(x)
     rows = [np.square(z[i] - z[i + 1 :]).sum(axis=1) / 2 for i in range(len(z))]
@@ -37,15 +37,16 @@ def dissimilarities(x: ArrayLike) -> Array:
 
 
 def rounding_variance(x: ArrayLike, eps: float = EPS) -> float:
-    """Variance over the pairs of rows that rounding gives their dissimilarities.
+    """Return the variance that rounding gives the dissimilarities of the pairs of rows.
 
-    The variances of the entries' errors, spread evenly over half of ``eps`` of an entry and over 2
-    eps of float64 of it once centred, are carried through ``|z_i - z_j|^2 / 2``: to first order
-    pair by pair, to second order by how far its mean differs between rows.
+    The errors of an entry are taken to be uniform: within half of ``eps`` relative to the entry,
+    and within 2 eps of float64 relative to the centred entry. Their variances are propagated
+    through ``|z_i - z_j|^2 / 2``: to first order for each pair, to second order by the variance
+    between rows of the mean error.
     """
     x = np.asarray(x, np.float64)
     z, norms = standardised(x)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a row without variance: nan
+    with np.errstate(invalid="ignore", divide="ignore"):  # nan for a row without variance
         errors = (np.square(eps / 2 * x / norms) + np.square(2 * EPS * z)) / 3
     first = np.concatenate(
         [
@@ -57,7 +58,7 @@ def rounding_variance(x: ArrayLike, eps: float = EPS) -> float:
 
 
 def ranks(values: Array) -> Array:
-    """Ranks from 1 on; equal values share the mean of their ranks. ``nan`` if a value is."""
+    """Return ranks from 1 on; equal values share their mean rank. All ``nan`` if one value is."""
     if np.isnan(values).any():
         return np.full_like(values, np.nan)
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -68,7 +69,10 @@ def ranks(values: Array) -> Array:
 def rank_moments(
     x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None
 ) -> tuple[Array, Array, Array]:
-    """Covariances ``[Lx, Ly]`` and variances of the dissimilarities' ranks over their number."""
+    """Compute covariances ``[Lx, Ly]`` and variances of the dissimilarities' relative ranks.
+
+    A relative rank is a rank divided by the number of dissimilarities.
+    """
     sides = [[dissimilarities(layer) for layer in side] for side in (x, y or x)]
     first, second = (np.array([ranks(d) / len(d) for d in side]) for side in sides)
     first, second = (r - r.mean(axis=1, keepdims=True) for r in (first, second))
@@ -83,9 +87,10 @@ def rsa_grid(
     correlation: str = "pearson",
     eps: float = EPS,
 ) -> Array:
-    """Correlation of the layers' dissimilarity matrices, ``[len(x), len(y)]``.
+    """Compute the correlation of the layers' dissimilarity matrices, ``[len(x), len(y)]``.
 
-    ``nan`` for a layer whose dissimilarities vary by no more than rounding to ``eps`` explains.
+    ``nan`` for a layer whose dissimilarities vary by less than `LEAST_SPREAD` times the variance
+    that rounding to ``eps`` gives them.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Permutations and resamples as plain loops: Gram matrices reindexed one draw at a time."""
+"""Permutations and resamples as plain loops, which reindex Gram matrices one draw at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcore.reference.hsic import _ESTIMATORS, Array, _grams, _normalize
+from simcore.reference.hsic import _ESTIMATORS, Array, _grams, _normalise
 
 
 def permuted_products(
     x: ArrayLike, y: ArrayLike, rows: ArrayLike, weights: ArrayLike | None = None
 ) -> Array:
-    """``sum_ij w_i w_j x[i, j, a] y[r_i, r_j, b]`` for every draw (r, w).
+    """Compute ``sum_ij w_i w_j x[i, j, a] y[r_i, r_j, b]`` for every draw (r, w).
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ def resampled_cka(
     estimator: str = "biased",
     bandwidth: float = 1.0,
 ) -> Array:
-    """CKA of all layer pairs for every draw of rows; kernels keep the width of all rows.
+    """Compute the CKA of all layer pairs for every draw; kernels keep the width of all rows.
 
     Parameters
     ----------
     x, y : sequence of array_like ``[n, p]``
     rows_x, rows_y : array_like, int, ``[draws, m]``
-        Which rows stand in for the examples: a permutation, or a resample with repetitions.
+        Rows of the draws: permutations, or resamples with repetitions.
 
     Returns
     -------
@@ -68,11 +68,11 @@ def resampled_cka(
         right = [k[np.ix_(s, s)] for k in grams_y]
         xy = np.array([[hsic(k, m) for m in right] for k in left])
         xx, yy = (np.array([hsic(k, k) for k in side]) for side in (left, right))
-        grids.append(_normalize(xy, xx, yy))
+        grids.append(_normalise(xy, xx, yy))
     return np.stack(grids)
 
 
 def permutation_pvalue(observed: ArrayLike, null: ArrayLike) -> Array:
-    """``(1 + k) / (1 + K)``, k of the K null values ``[K, ...]`` reaching `observed`."""
+    """Return ``(1 + k) / (1 + K)``: k of K null values ``[K, ...]`` are at least ``observed``."""
     null = np.asarray(null)
     return (1 + (null >= np.asarray(observed)).sum(axis=0)) / (1 + len(null))

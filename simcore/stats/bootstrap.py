@@ -15,7 +15,7 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
-from simcore.stats.measures import (
+from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
     check_measure,
@@ -23,20 +23,20 @@ from simcore.stats.measures import (
 )
 
 DRAWS = 16  # resamples whose row sums are held at a time
-SUM_COPIES = 8  # of row sums [DRAWS, n, layers], while estimates are formed of them
-ROWS = 64  # of the Gram matrices that row sums are formed of at a time
+SUM_COPIES = 8  # arrays of the size of the row sums [DRAWS, n, layers] that an estimate takes
+ROWS = 64  # rows of the Gram matrices that are summed at a time
 
 
 @dataclass(frozen=True)
 class BootstrapInterval:
-    """What `bootstrap_ci` finds, all ``[len(X), len(Y)]`` float64.
+    """The result of `bootstrap_ci`; all arrays are ``[len(X), len(Y)]`` float64.
 
     Attributes
     ----------
     low, high : array
         Ends of the confidence interval.
     observed : array
-        The measure of the examples themselves.
+        The value of the measure for the given examples.
     """
 
     low: Array
@@ -65,44 +65,45 @@ def bootstrap_ci(
     progress: bool = False,
     **options: Any,
 ) -> BootstrapInterval:
-    """Percentile confidence intervals of every layer pair, by resampling the examples.
+    """Compute percentile confidence intervals of every layer pair, by resampling the examples.
 
-    Rows are drawn with replacement, the same rows in all layers of X and Y. A resample holds
-    examples more than once, and two copies of a row are alike in every layer: values of resamples
-    lie above the observed one on average, most of all where similarity is low (for the unbiased
-    estimator too, which takes the copies for distinct examples). Intervals of small samples share
-    that bias.
+    Rows are drawn with replacement, the same rows in all layers of X and Y. A resample holds some
+    examples more than once, and two copies of an example are alike in every layer: values of
+    resamples lie above the observed value on average, most of all where similarity is low. This
+    holds for the unbiased estimator too, which takes the copies for distinct examples. Intervals of
+    small samples share this bias.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         As in `simcore.cka_grid`.
     measure : str or function
-        As in `permutation_test`. CKA forms every Gram matrix once and weighs its entries by how
-        often the two rows were drawn; the RBF kernel keeps the bandwidth of all examples. Every
+        As in `permutation_test`. CKA forms every Gram matrix once and weights its entries by how
+        often the two rows were drawn; the width of the RBF kernel stays that of all examples. Every
         other measure is computed anew for each resample.
     confidence : float
         Share of resamples inside the interval, between 0 and 1.
     resamples : int
+        Number of resamples.
     seed : int
-        Of the resamples. Global random states are neither read nor changed.
+        Seed of the resamples. Global random states are neither read nor changed.
     max_memory : int, optional
         As in `permutation_test`.
     progress : bool
         Show a progress bar on stderr.
     **options
-        Of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
+        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
 
     Returns
     -------
     BootstrapInterval
-        Resamples that leave a pair undefined (all rows alike) do not count; ``nan`` where the
-        observed value is undefined, with one warning.
+        A resample in which the value of a pair is undefined (all rows are alike) does not count for
+        this pair. ``nan`` where the observed value is undefined, with one warning.
 
     Raises
     ------
     TypeError, ValueError
-        As `permutation_test`; a `confidence` that is no number between 0 and 1.
+        As `permutation_test`; also for a `confidence` that is no number between 0 and 1.
 
     References
     ----------
@@ -133,14 +134,14 @@ def bootstrap_ci(
 
 
 def _draws(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
-    """``[1 + count, n]`` int32: the rows as they are, then rows drawn with replacement."""
+    """Return row indices ``[1 + count, n]`` int32: all rows in order, then resamples."""
     drawn = rng.integers(0, n, size=(count, n), dtype=np.int32)
     return np.concatenate([np.arange(n, dtype=np.int32)[None], drawn])
 
 
 def _interval(values: Tensor, confidence: float, from_numpy: bool) -> BootstrapInterval:
     ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
-    # Row by row: torch's quantile takes 2^24 values at most.
+    # Row by row, because torch's quantile takes at most 2^24 values.
     low, high = torch.stack(
         [torch.nanquantile(row, ends, dim=0) for row in values[1:].unbind(1)], 1
     )
@@ -152,7 +153,7 @@ def _interval(values: Tensor, confidence: float, from_numpy: bool) -> BootstrapI
 
 @torch.no_grad()
 def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
-    """CKA ``[draws, Lx, Ly]`` of each draw of rows."""
+    """Return the CKA ``[draws, Lx, Ly]`` of every draw of rows."""
     n, draws = measure.n, len(rows)
     counts = np.stack([np.bincount(row, minlength=n) for row in rows])
     weights = torch.from_numpy(counts).to(measure.dtype)
@@ -178,11 +179,11 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 
 
 class Resampled:
-    """HSIC of resamples in which row i of the data stands ``w_i`` times.
+    """HSIC of resamples that hold row i of the data ``w_i`` times.
 
     Sums over examples become weighted sums over rows: ``sum_ij w_i w_j K_ij L_ij`` for the trace
-    and ``r_i = sum_j w_j K_ij`` for the row sums, from which the estimators follow as always. For
-    the unbiased one an example is left out of its own row, but its copies are not.
+    and ``r_i = sum_j w_j K_ij`` for the row sums. The estimators follow from these sums as usual.
+    The unbiased estimator leaves an example out of its own row sum, but not its copies.
     """
 
     def __init__(self, weights: Tensor, estimator: str) -> None:
@@ -190,7 +191,7 @@ class Resampled:
         self.n = weights.shape[1]
 
     def hsic(self, x: GramStore, y: GramStore) -> tuple[Tensor, Tensor, Tensor]:
-        """HSIC ``[draws, Lx, Ly]`` and the self-HSICs ``[draws, Lx]`` and ``[draws, Ly]``."""
+        """Return HSIC ``[draws, Lx, Ly]`` and self-HSICs ``[draws, Lx]`` and ``[draws, Ly]``."""
         rows = torch.arange(self.n, dtype=torch.int32).expand(len(self.weights), -1)
         trace = permuted_gram_products(x.grams, y.grams, rows, self.weights)
         trace = trace[:, : x.count, : y.count]
@@ -210,7 +211,7 @@ class Resampled:
         return xy, xx, yy
 
     def _row_sums(self, store: GramStore) -> tuple[Tensor, Tensor]:
-        """``r`` ``[draws, n, L]`` and ``sum_ij w_i w_j K_ij^2`` ``[draws, L]``."""
+        """Return ``r [draws, n, L]`` and ``sum_ij w_i w_j K_ij^2 [draws, L]``."""
         sums = torch.empty(len(self.weights), self.n, store.count, dtype=torch.float64)
         squares = torch.zeros(len(self.weights), store.count, dtype=torch.float64)
         for start in range(0, self.n, ROWS):
@@ -248,5 +249,5 @@ class Resampled:
 
 
 def _diagonal(store: GramStore) -> Tensor:
-    """``K_ii`` ``[n, L]``."""
+    """Return ``K_ii`` of all layers, ``[n, L]``."""
     return store.grams.diagonal(dim1=0, dim2=1).T[:, : store.count].double()

@@ -1,4 +1,4 @@
-"""Gram matrices of many layers in memory: formed once, used by every draw."""
+"""Gram matrices of many layers, formed once, held in memory and used by every draw."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,32 +9,36 @@ import simcore._C as _C
 from simcore._grid.inputs import check_finite
 from simcore._grid.scale import in_range
 from simcore._ops.hsic import median_squared_distances
-from simcore.cka import _Options
+from simcore.cka import CkaOptions
 
-BLOCK_ROWS = 128  # of a Gram matrix that are worked on at a time
-# Layers of an entry lie together in whole registers; more would cost memory, less unaligned loads.
+BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
+# The values of an entry for all layers lie side by side, padded to a multiple of the register size.
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
-RESULT_COPIES = 8  # of [draws, Lx, Ly], while it is being normalised
-FLOAT64_BANDWIDTH = 8.0  # as core/math/rbf_math.h: all entries lie within 1 % of each other
+RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
+# As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
+FLOAT64_BANDWIDTH = 8.0
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 
 class CkaMeasure:
-    """CKA's options and what of the layers all Gram matrices need.
+    """The options of CKA, and the layers of which Gram matrices are formed.
 
     Parameters
     ----------
-    X, Y : layers, as in `simcore.cka_grid`
+    X, Y : layers as in `simcore.cka_grid`
     options : dict
         ``kernel``, ``estimator`` and ``bandwidth`` of `simcore.cka_grid`.
     max_memory : int or None
+        As in `simcore.cka_grid`.
 
     Attributes
     ----------
-    x, y : list of tensors ``[n, p_i]``; y is empty where Y is None
+    x, y : list of tensors ``[n, p_i]``
+        The layers; y is empty where Y is None.
     dtype : torch.dtype
-        What is computed in: float64 as soon as one layer is, or for a nearly constant RBF kernel.
+        Dtype of the Gram matrices: float64 if one layer is float64 or the RBF kernel is nearly
+        constant, else float32.
     """
 
     def __init__(self, X: object, Y: object, options: dict, max_memory: int | None) -> None:
@@ -43,7 +47,7 @@ class CkaMeasure:
             raise TypeError(
                 f"{unknown[0]}: wanted kernel, estimator or bandwidth as options of measure 'cka'"
             )
-        checked = _Options(
+        checked = CkaOptions(
             **{**_CKA_OPTIONS, **options},
             method="auto",
             precision="highest",
@@ -53,7 +57,7 @@ class CkaMeasure:
         self.bandwidth = checked.bandwidth
         sides = checked.read(X, Y)  # type: ignore[arg-type]
         self.n, self.from_numpy = sides.n, sides.from_numpy
-        # CKA does not feel the scale of a layer.
+        # CKA does not depend on the scale of a layer.
         scaled = in_range([t.detach() for t in sides.x.layers + sides.y.layers])
         layers = scaled.layers
         self.x, self.y = layers[: len(sides.x)], layers[len(sides.x) :]
@@ -71,15 +75,15 @@ class CkaMeasure:
 
     @property
     def first_column(self) -> int:
-        """Where the layers of the columns start among x, then y."""
+        """The number of the first layer of the columns, counted over x, then y."""
         return len(self.x) if self.y else 0
 
     def features(self, layer: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Centred columns ``[n, p]`` in the compute dtype over `scale`, and that.
+        """Return centred columns ``[n, p]`` divided by ``scale``, in the dtype of Gram matrices.
 
-        The first row goes first: a constant column then becomes exactly zero, and a large offset
-        costs no digits. CKA is blind to the scale, by default the largest entry, which keeps
-        squares of Gram entries in range.
+        The second value is ``scale``. Its default is the largest centred entry, which keeps squares
+        of Gram entries in range; CKA does not depend on it. The first row is subtracted before the
+        mean: constant columns become exactly zero, and a large offset costs no digits.
         """
         x = layer.double()
         x = x - x[:1]
@@ -91,10 +95,11 @@ class CkaMeasure:
         return x.to(self.dtype), scale
 
     def gram(self, layer: Tensor, index: int) -> Tensor:
-        """Gram matrix ``[n, n]`` of centred features, not yet centred itself; zero if undefined.
+        """Return the uncentred Gram matrix ``[n, n]`` of centred features; zeros if undefined.
 
-        `index` counts x, then y. The RBF kernel comes minus its value at the median distance, to
-        which every estimator is blind: float32 then keeps the digits of the differences.
+        ``index`` is the number of the layer, counted over x, then y. The value of the RBF kernel at
+        the median distance is subtracted from the kernel: no estimator depends on this constant,
+        and float32 then keeps the digits of differences.
         """
         if self.kernel == "linear":
             x, _ = self.features(layer)
@@ -102,7 +107,7 @@ class CkaMeasure:
         median = self.medians[index]
         if not median > 0:
             return torch.zeros(self.n, self.n, dtype=self.dtype)
-        # Distances in units of the median: any scale of the features is in range.
+        # Distances in units of the median are in range for any scale of the features.
         x, _ = self.features(layer, median.sqrt())
         lengths = x.double().square().sum(1).to(self.dtype)
         k = x @ x.T
@@ -111,16 +116,17 @@ class CkaMeasure:
         return k.mul_(-0.5 / self.bandwidth**2).exp_().sub_(shift.to(self.dtype))
 
     def centred_gram(self, layer: Tensor, index: int) -> Tensor:
-        """``H K H`` (biased) or the U-centred K (unbiased), ``[n, n]``.
+        """Return ``H K H`` (biased) or the U-centred K (unbiased), ``[n, n]``.
 
-        With either, HSIC is a plain inner product, of reordered matrices too (U-centring: Szekely
-        and Rizzo 2014, *Partial distance correlation*, definition 2).
+        HSIC is the inner product of two such matrices, up to a factor, and stays so if the rows and
+        columns of one are reordered (U-centring: Szekely and Rizzo 2014, *Partial distance
+        correlation*, definition 2).
         """
         k = self.gram(layer, index)
         n = self.n
         if self.estimator == "biased":
             if self.kernel == "linear":
-                return k  # of centred features
+                return k  # centred already, because its features are
             rows = k.mean(1, dtype=torch.float64)
             offset = rows - rows.mean() / 2
         else:
@@ -133,14 +139,14 @@ class CkaMeasure:
 
 
 class GramStore:
-    """Gram matrices of some layers, ``[n, n, layers]``: an entry's layers lie together.
+    """Gram matrices of some layers as one tensor ``[n, n, layers]``.
 
     Attributes
     ----------
     grams : Tensor ``[n, n, padded]``
-        Layers from ``count`` on are zero.
+        Gram matrices; those beyond ``count`` are zero.
     norms : Tensor ``[count]``, float64
-        ``sum_ij K_ij^2``.
+        ``sum_ij K_ij^2`` of every layer.
     """
 
     def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
@@ -151,11 +157,11 @@ class GramStore:
 
     @property
     def count(self) -> int:
-        """Layers held."""
+        """The number of layers held."""
         return len(self.norms)
 
     def load(self, layers: list[Tensor], first: int) -> None:
-        """Replace what is held; `first` counts x, then y."""
+        """Replace the layers held; ``first`` is the number of the first one over x, then y."""
         norms = torch.zeros(len(layers), dtype=torch.float64)
         self.grams[:, :, len(layers) :] = 0
         for place, layer in enumerate(layers):
@@ -167,30 +173,32 @@ class GramStore:
 
 
 def padded(count: int) -> int:
-    """`count` layers in whole registers."""
+    """Return ``count`` rounded up to a multiple of `LAYER_MULTIPLE`."""
     return -(-count // LAYER_MULTIPLE) * LAYER_MULTIPLE
 
 
 def blocks_of_stores(
     measure: CkaMeasure, *, centred: bool, extra: Callable[[int], int], advice: str
 ) -> Iterator[tuple[slice, slice, GramStore, GramStore]]:
-    """All blocks of the grid whose Gram matrices fit into memory at the same time.
+    """Yield the blocks of the grid whose Gram matrices fit into memory at the same time.
 
-    One block where everything fits. Else layers of the columns are formed once, and those of the
-    rows anew for every block of columns.
+    There is one block if all Gram matrices fit. Otherwise those of the columns are formed once, and
+    those of the rows anew for every block of columns.
 
     Parameters
     ----------
     extra : function
-        Bytes that the caller takes beside the Gram matrices, for a number of layers per block.
+        ``extra(size)`` is the number of bytes that the caller takes beside the Gram matrices, for
+        blocks of ``size`` layers.
     advice : str
-        What to do instead when not even the smallest block fits, for the message.
+        Advice in the message of the error if not even the smallest block fits.
 
     Yields
     ------
     rows, columns : slice
+        Place of the block in the grid.
     x, y : GramStore
-        Valid until the next block.
+        Gram matrices of its rows and columns, valid until the next block.
     """
     count_x, count_y = len(measure.x), len(measure.columns)
     size = _block_size(measure, extra, advice)
@@ -214,8 +222,8 @@ def blocks_of_stores(
 def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -> int:
     n, item = measure.n, measure.dtype.itemsize
     widest = max(layer.shape[1] for layer in measure.x + measure.y)
-    # Beside the stores: a layer in float64 twice and in the compute dtype, one Gram matrix, a
-    # block of its rows.
+    # Bytes beside the stores: a layer in float64, twice, and in the dtype of Gram matrices; one
+    # Gram matrix; a block of its rows.
     fixed = n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
     limit = _C.memory_bound(measure.max_memory)
     count_x, count_y = len(measure.x), len(measure.columns)
@@ -224,7 +232,7 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
         size_x, size_y = padded(min(size, count_x)), padded(min(size, count_y))
         shared = not measure.y and size >= count_x
         grams = (size_y if shared else size_x + size_y) * n * n * item
-        # Of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
+        # Bytes of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
         columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
         products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
         return fixed + grams + products + extra(size)

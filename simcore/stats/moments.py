@@ -1,19 +1,20 @@
 """Moments of the permutation distribution of ``<K, P L P'>`` in closed form.
 
 For symmetric ``K`` and ``L`` (``[n, n]``) with zero row sums and a uniformly random permutation
-``r``, ``T = sum_ij K_ij L_{r(i) r(j)}``. The m-th power of T is a sum over 2m indices. Sorted by
-which of them coincide, that is by set partitions of 2m places,
+``r``, let ``T = sum_ij K_ij L_{r(i) r(j)}``. The m-th power of T is a sum over 2m indices. Sorted
+by the indices that coincide, that is, by the set partitions of 2m places,
 
     E[T^m] = sum over partitions P of  S_P(K) S_P(L) / (n (n-1) ... (n - |P| + 1)),
 
-where ``S_P`` runs over distinct values of the blocks: a permutation sends distinct indices to any
-distinct ones with equal probability. Moebius inversion on the lattice of partitions gives ``S_P``
-by sums without that restriction, each of which is a graph: blocks are vertices, factors ``K_ij``
-edges. Zero row sums make every graph with a vertex of degree 1 vanish.
+where ``S_P`` is the sum over distinct values of the blocks: a permutation sends distinct indices to
+any other distinct indices with equal probability. Moebius inversion on the lattice of partitions
+expresses ``S_P`` by sums without that restriction. Each of these is a graph: blocks are vertices,
+factors ``K_ij`` are edges. Zero row sums make every graph with a vertex of degree 1 vanish.
 
-``K`` and ``L`` are given a zero trace first, by taking ``tr(K) / (n-1)`` times the centring matrix
-off, which changes T by a constant: the moments are then central without a difference of large
-numbers, and a lone loop vanishes too. What remains are the invariants in `SECOND` and `THIRD`.
+``K`` and ``L`` get a zero trace first: ``tr(K) / (n-1)`` times the centring matrix is subtracted,
+which changes T by a constant. The moments are then central without a difference of large numbers,
+and graphs with a lone loop vanish too. The remaining graphs are the invariants in `SECOND` and
+`THIRD`.
 
 References
 ----------
@@ -37,12 +38,13 @@ SECOND = ((2, 1), (0, 2))  # sum K_ii^2, sum K_ij^2
 THIRD = ((3, 1), (2, 2), (1, 2), (0, 2), (0, 3))
 # sum K_ii^3, sum K_ii K_ij K_jj, sum K_ii K_ij^2, sum K_ij^3, tr K^3
 
-# Below this a gamma distribution of 4 / skewness^2 degrees is a normal one to 8 digits and more.
+# For a smaller skewness the gamma distribution of shape 4 / skewness^2 is normal to 8 digits or
+# more.
 NORMAL_SKEWNESS = 1e-7
 
 
 class Invariants(NamedTuple):
-    """What the moments need to know of each layer's centred Gram matrix."""
+    """The sums over the centred Gram matrices K of all layers that determine the moments."""
 
     trace: Tensor  # [L] tr K
     norm: Tensor  # [L] sum K_ij^2
@@ -51,7 +53,7 @@ class Invariants(NamedTuple):
 
 
 def partitions(count: int) -> Iterator[tuple[int, ...]]:
-    """All set partitions of ``count`` places; each place gets the number of its block."""
+    """Yield all set partitions of ``count`` places, as the number of each place's block."""
 
     def extend(prefix: tuple[int, ...], blocks: int) -> Iterator[tuple[int, ...]]:
         if len(prefix) == count:
@@ -64,22 +66,22 @@ def partitions(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _invariant(ends: tuple[int, ...]) -> tuple[int, int] | None:
-    """(loops, vertices) of the graph whose edges join ends 0-1, 2-3, 4-5; None if it vanishes."""
+    """Return (loops, vertices) of the graph with edges 0-1, 2-3, 4-5; None if it vanishes."""
     edges = list(zip(ends[::2], ends[1::2], strict=True))
     vertices = set(ends)
     if any(ends.count(vertex) == 1 for vertex in vertices):
-        return None  # a row sum
+        return None  # a vertex of degree 1: a row sum, which is 0
     lone = [i for i, j in edges if i == j and ends.count(i) == 2]
     if lone:
-        return None  # a trace
+        return None  # a lone loop: the trace, which is 0
     return sum(i == j for i, j in edges), len(vertices)
 
 
 @cache
 def _pair_matrices(order: int, invariants: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
-    """``M_k = sum of s_P s_P'`` over partitions P of 2 order places with k blocks.
+    """Return ``M_k = sum of s_P s_P'`` over partitions P of ``2 * order`` places with k blocks.
 
-    ``s_P`` holds the coefficients of ``S_P`` in the invariants.
+    ``s_P`` holds the coefficients of ``S_P`` as a linear combination of the invariants.
     """
     matrices = [torch.zeros(len(invariants), len(invariants), dtype=torch.float64)]
     matrices *= 2 * order + 1
@@ -98,14 +100,14 @@ def _pair_matrices(order: int, invariants: tuple[tuple[int, int], ...]) -> tuple
 
 
 def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
-    """``E[T^order]``, ``[Lx, Ly]``, from the invariants ``[Lx, k]`` and ``[Ly, k]`` of each side.
+    """Return ``E[T^order]`` ``[Lx, Ly]`` from the invariants ``[Lx, k]`` and ``[Ly, k]``.
 
     Parameters
     ----------
     left, right : Tensor, float64
         `Invariants.second` for order 2, `Invariants.third` for order 3.
     n : int
-        Examples.
+        Number of examples.
     """
     invariants = SECOND if order == 2 else THIRD
     matrices = _pair_matrices(order, invariants)
@@ -117,10 +119,10 @@ def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
 
 
 def pearson3_tail(z: Tensor, skewness: Tensor) -> Tensor:
-    """P(Z >= z) for the Pearson type III variable of mean 0, variance 1 and the given skewness.
+    """Return P(Z >= z) for the Pearson type III variable of mean 0, variance 1 and this skewness.
 
-    A shifted gamma distribution with ``4 / skewness^2`` degrees, mirrored for negative skewness;
-    the normal distribution for none.
+    Z has a shifted gamma distribution of shape ``4 / skewness^2``, mirrored for negative skewness,
+    and the normal distribution for skewness 0.
     """
     normal = 0.5 * torch.special.erfc(z / math.sqrt(2))
     curved = skewness.abs() > NORMAL_SKEWNESS
@@ -137,10 +139,10 @@ def _row_blocks(rows: int) -> Iterator[slice]:
 
 
 def trace_of_cube(matrix: Tensor) -> Tensor:
-    """``tr M^3`` of a symmetric matrix in n^3 / 3 operations.
+    """Return ``tr M^3`` of a symmetric matrix in n^3 / 3 operations.
 
-    ``sum_ijk M_ij M_jk M_ki`` is the same for every order of i, j and k: blocks I <= J <= K stand
-    for the up to six orders of theirs.
+    ``M_ij M_jk M_ki`` is the same for every order of i, j and k. The sum therefore runs over blocks
+    I <= J <= K, each counted as often as it has orders: 6, 3 or 1 times.
     """
     total = torch.zeros((), dtype=torch.float64)
     for middle in _row_blocks(len(matrix)):
@@ -153,7 +155,7 @@ def trace_of_cube(matrix: Tensor) -> Tensor:
 
 
 def _symmetric_product(x: Tensor) -> Tensor:
-    """``x' x``, at half its cost."""
+    """Return ``x' x`` at half the cost of the full product."""
     product = x.new_empty(x.shape[1], x.shape[1])
     for rows in _row_blocks(x.shape[1]):
         product[rows, rows.start :] = x[:, rows].T @ x[:, rows.start :]
@@ -162,7 +164,7 @@ def _symmetric_product(x: Tensor) -> Tensor:
 
 
 def dense_invariants(gram: Tensor) -> Invariants:
-    """Invariants of one centred Gram matrix ``[n, n]``, which is overwritten."""
+    """Return the invariants of one centred Gram matrix ``[n, n]``, which is overwritten."""
     n = len(gram)
     trace = gram.diagonal().sum(dtype=torch.float64)
     shift = trace / (n - 1)
@@ -180,7 +182,7 @@ def dense_invariants(gram: Tensor) -> Invariants:
 
 
 class PowerSums(NamedTuple):
-    """Sums over one layer's Gram matrix K of centred features, all in the same units."""
+    """Sums over the Gram matrix K of one layer's centred features."""
 
     lengths: Tensor  # [n] K_ii
     squares: Tensor  # [n] sum_{j != i} K_ij^2
@@ -188,11 +190,12 @@ class PowerSums(NamedTuple):
 
 
 def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
-    """The same of ``K = x x'`` for centred features ``[n, p]``, without K where p < n.
+    """Return the invariants of ``K = x x'`` for centred features ``[n, p]``.
 
-    Both centrings of K, with the trace taken off, are ``M = H (K - D) H`` with a diagonal
-    D: ``D = tr(K) / (n-1)`` (biased), or what makes ``M_ii = 0`` (unbiased). With ``K 1 = 0``
-    that is ``K - H D H``: off the diagonal ``K_ij + a_i + a_j``.
+    K is not formed where p < n. Both centrings of K, less the trace, are ``M = H (K - D) H`` with a
+    diagonal D: the multiple ``tr(K) / (n-1)`` of the identity (biased), or the D that makes
+    ``M_ii = 0`` (unbiased). Because ``K 1 = 0``, M is ``K - H D H``, which is ``K_ij + a_i + a_j``
+    off the diagonal.
     """
     n = len(x)
     lengths = sums.lengths
@@ -225,9 +228,9 @@ def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
 
 
 def _shifted_sums(sums: PowerSums, a: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-    """Off the diagonal ``sum_j M_ij^2`` and ``sum_ij M_ij^3`` of ``M_ij = K_ij + a_i + a_j``.
+    """Return ``sum_j M_ij^2`` and ``sum_ij M_ij^3`` of ``M_ij = K_ij + a_i + a_j``, without i = j.
 
-    Multiplied out, with ``K 1 = 0`` and `product` ``K a``.
+    The powers are multiplied out and simplified by ``K 1 = 0``; ``product`` is ``K a``.
     """
     n, lengths = len(a), sums.lengths
     a1, a2, a3 = a.sum(), a.square().sum(), a.pow(3).sum()
@@ -240,7 +243,7 @@ def _shifted_sums(sums: PowerSums, a: Tensor, product: Tensor) -> tuple[Tensor, 
 def _linear_trace_of_cube(
     x: Tensor, delta: Tensor, diagonal: Tensor, squares: Tensor, product: Tensor
 ) -> Tensor:
-    """``tr M^3`` from ``tr K^3 = tr (x' x)^3 = tr (M + H D H)^3``, `product` being ``K delta``."""
+    """Return ``tr M^3`` from ``tr (x' x)^3 = tr (M + H D H)^3``; ``product`` is ``K delta``."""
     n, mean = len(x), delta.mean()
     delta2, delta3 = delta.square().sum(), delta.pow(3).sum()
     bilinear = delta @ product - delta @ (delta - mean).square()  # delta' M delta
@@ -270,5 +273,5 @@ def _invariants(
 
 
 def stack(found: list[Invariants]) -> Invariants:
-    """One layer's invariants after the other."""
+    """Return the invariants of all layers as one, with a leading layer axis."""
     return Invariants(*(torch.stack(values) for values in zip(*found, strict=True)))

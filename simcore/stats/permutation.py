@@ -16,12 +16,6 @@ from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_product
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
-from simcore.stats.measures import (
-    GridMeasure,
-    Measure,
-    check_measure,
-    generator,
-)
 from simcore.stats.moments import (
     Invariants,
     PowerSums,
@@ -31,30 +25,39 @@ from simcore.stats.moments import (
     pearson3_tail,
     stack,
 )
+from simcore.stats.resampled_grid import (
+    GridMeasure,
+    Measure,
+    check_measure,
+    generator,
+)
 
-# A permutation that changes nothing (of equal rows, say) gives the observed value in another order
-# of summation: so many units in the last place count as equal.
+# A permutation of equal rows gives the observed value up to the order of summation. Values that
+# differ by at most this many units in the last place are therefore ties.
 TIE_EPS = 64
 
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """What `permutation_test` finds, all ``[len(X), len(Y)]`` float64 unless said otherwise.
+    """The result of `permutation_test`; arrays are ``[len(X), len(Y)]`` float64 unless stated.
 
     Attributes
     ----------
     observed : array
-        The measure itself.
+        The value of the measure.
     pvalue : array
-        Probability of a value at least as large if the rows of X and Y are unrelated.
+        Probability of a value at least as large as the observed one if the rows of X and Y are
+        unrelated.
     null_mean, null_std : array
-        Of the permutation distribution; ``null_std`` divides by the number of draws.
+        Mean and standard deviation of the permutation distribution; the variance of draws divides
+        by their number.
     calibrated : array
         ``(observed - null_mean) / (1 - null_mean)``: 0 for unrelated layers, 1 for equal ones.
     null : array ``[permutations, len(X), len(Y)]`` or None
         The drawn values, with ``return_null=True``.
     null_skewness : array or None
-        With ``method="moments"``; ``nan`` where all permutations give the same value, as for n = 2.
+        Skewness of the permutation distribution, with ``method="moments"``; ``nan`` where all
+        permutations give the same value, as for n = 2.
     """
 
     observed: Array
@@ -67,7 +70,7 @@ class PermutationTest:
 
 
 def _grids(return_null: bool, method: str) -> list[str]:
-    """The attributes that hold grids, in their order; `null` holds one a draw."""
+    """Return the names of the attributes that hold grids, in order; null holds one per draw."""
     names = ["observed", "pvalue", "null_mean", "null_std", "calibrated"]
     if return_null:
         names.append("null")
@@ -125,46 +128,47 @@ def permutation_test(
         As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
     measure : str or function
         "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim" or "mixedsim", or
-        a function ``f(X, Y, **options)`` of two lists of tensors that gives a grid
-        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once and reuses it; the
-        CCA family, linreg, procrustes and mixedsim decompose every layer once.
+        a function ``f(X, Y, **options)`` of two lists of tensors that returns a grid
+        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once; the CCA family,
+        linreg, procrustes and mixedsim decompose every layer once.
     permutations : int
-        Draws K. The smallest possible p-value is ``1 / (K + 1)``.
+        Number K of draws. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}
-        ``moments`` (CKA only) draws nothing: exact mean, variance and skewness of the permutation
-        distribution, and the tail of the Pearson type III distribution that has them.
-        ``permutations`` and ``seed`` are then unused. Far in the tail the p-value is an
-        extrapolation, and can be 0.
+        ``moments`` (CKA only) draws nothing: it computes the exact mean, variance and skewness of
+        the permutation distribution, and takes the p-value from the Pearson type III distribution
+        with these moments. ``permutations`` and ``seed`` are then unused. Far in the tail this
+        p-value is an extrapolation and can be 0.
     seed : int
-        Of the permutations. Global random states are neither read nor changed.
+        Seed of the permutations. Global random states are neither read nor changed.
     return_null : bool
-        Keep the drawn values; not with ``moments``.
+        Whether to return the drawn values; not with ``moments``.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. With
-        ``permutation`` CKA holds Gram matrices: all layers' if they fit, else blocks of 8 or more
-        layers of either side, those of X being formed again for every block of Y. ``moments`` holds
-        one at most, for the linear kernel with ``p < n`` none (that one, and p x p, not bounded).
+        ``permutation`` CKA holds the Gram matrices of all layers if they fit, else of blocks of 8
+        or more layers of each side; those of X are then formed again for every block of Y.
+        ``moments`` holds at most one n x n matrix, or one p x p matrix for the linear kernel with
+        ``p < n``, which ``max_memory`` does not bound.
     progress : bool
         Show a progress bar on stderr.
     **options
-        Of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
+        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
 
     Returns
     -------
     PermutationTest
-        With ``permutation``, p-values are ``(1 + k) / (1 + K)`` for k null values that reach the
-        observed one (up to rounding). ``nan`` in row and column of a layer without variance, with
-        one warning.
+        With ``permutation``, a p-value is ``(1 + k) / (1 + K)``, where k null values are at least
+        as large as the observed value, up to rounding. ``nan`` in the row and column of a layer
+        without variance, with one warning.
 
     Raises
     ------
     TypeError
-        A measure that is neither name nor function, an option that the measure does not have, a
-        count that is no integer, or layers as in `simcore.cka_grid`.
+        The measure is neither a name nor a function; it does not have an option; a count is no
+        integer; or as `simcore.cka_grid`.
     ValueError
-        An unknown name, a count below 1, a wrong seed, layers as in `simcore.cka_grid`,
-        ``moments`` with another measure or with ``return_null``, or a `max_memory` that not even 8
-        layers' Gram matrices fit into.
+        An unknown name, a count below 1, an invalid seed, ``moments`` with another measure or with
+        ``return_null``, a `max_memory` below what the Gram matrices of 8 layers take; or as
+        `simcore.cka_grid`.
 
     References
     ----------
@@ -188,7 +192,9 @@ def permutation_test(
         if measure != "cka":
             raise ValueError(f"measure: wanted 'cka' for method 'moments', got {measure!r}")
         if return_null:
-            raise ValueError("return_null: wanted False for method 'moments', which draws nothing")
+            raise ValueError(
+                "return_null: wanted False for method 'moments', which draws nothing, got True"
+            )
         return _by_moments(CkaMeasure(X, Y, options, max_memory), progress)
     if measure == "cka":
         cka = CkaMeasure(X, Y, options, max_memory)
@@ -201,7 +207,7 @@ def permutation_test(
 
 
 def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
-    """``[1 + draws, n]`` int32: the rows as they are, then permutations of them."""
+    """Return row indices ``[1 + draws, n]`` int32: all rows in order, then permutations."""
     rows = np.tile(np.arange(n, dtype=np.int32), (1 + draws, 1))
     rng.permuted(rows[1:], axis=1, out=rows[1:])
     return rows
@@ -209,7 +215,7 @@ def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
 
 @torch.no_grad()
 def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
-    """CKA ``[draws, Lx, Ly]`` for each reordering of Y's rows."""
+    """Return the CKA ``[draws, Lx, Ly]`` of every reordering of the rows of Y."""
     draws, (count_x, count_y) = len(rows), (len(measure.x), len(measure.columns))
     values = torch.empty(draws, count_x, count_y, dtype=torch.float64)
     norms_x = torch.empty(count_x, dtype=torch.float64)
@@ -233,7 +239,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 def _summary(
     values: Tensor, dtype: torch.dtype, return_null: bool, from_numpy: bool
 ) -> PermutationTest:
-    """The observed grid is ``values[0]``, computed as the null values are."""
+    """Summarise the observed grid ``values[0]`` and the null values ``values[1:]``."""
     observed, null = values[0], values[1:]
     ties = _rounding(observed, dtype)
     reached = (null >= observed - ties).sum(0)
@@ -263,13 +269,13 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     observed = normalise(*terms, defined)
     x, y = stack(found[:count_x]), stack(found[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
-    # For n = 2 the variance is 0, and by rounding less.
+    # For n = 2 the variance is 0, or below 0 by rounding.
     std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
     skewness = moment(x.third, y.third, 3, n) / std**3
     mean = x.trace[:, None] * y.trace / (n - 1) / scale
     std = std / scale
     undefined = torch.where(observed.isnan(), float("nan"), 0.0)
-    constant = std <= _rounding(mean, measure.dtype)  # every permutation gives the observed value
+    constant = std <= _rounding(mean, measure.dtype)  # all permutations agree
     tail = pearson3_tail((observed - mean) / std, skewness)
     skewness = torch.where(constant, float("nan"), skewness)
     return _result(
@@ -283,14 +289,14 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
 
 
 def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
-    """HSIC terms, and invariants of all layers, x then y."""
+    """Return the HSIC terms, and the invariants of all layers, x then y."""
     xy, xx, yy, squares, cubes, exponents = gram_power_sums(
         measure.x, measure.y, measure.estimator, measure.max_memory
     )
     found = []
     for index, layer in enumerate(measure.x + measure.y):
         x, scale = measure.features(layer)
-        units = torch.exp2(exponents[index]) / scale  # of the operator's features in those of x
+        units = torch.exp2(exponents[index]) / scale  # a unit of the operator, in units of x
         lengths = x.double().square().sum(1)
         sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
         found.append(linear_invariants(x, sums, measure.estimator))

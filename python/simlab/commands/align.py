@@ -12,22 +12,22 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     MaxLength,
-    ModelArgument,
     Overwrite,
     SplitSeed,
     TaskArgument,
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
-    when,
+    duration,
+    explain_interrupt,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Epochs = Annotated[
-    int | None, typer.Option(help="Passes of inn and mlp over their rows (100, or until no gain).")
+    int | None,
+    typer.Option(help="Most passes of inn and mlp over the rows; default: 100."),
 ]
 
 
@@ -38,30 +38,39 @@ def register(app: typer.Typer) -> None:
 
 
 def inject(
-    a: ModelArgument,
-    b: Annotated[str, typer.Argument(help="A folder of `simcore finetune`, which goes on.")],
+    a: Annotated[
+        str,
+        typer.Argument(help="Model A: `minilm` (offline), a local folder, or a model of the hub."),
+    ],
+    b: Annotated[str, typer.Argument(help="Model B: a folder that `simcore finetune` made.")],
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
     layer: Annotated[
-        int | None, typer.Option(help="0 is the embedding output; default: the last.")
+        int | None, typer.Option(help="Layer; 0 is the embedding output; default: the last layer.")
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="`itself`, `identity`, `linear`, `cca`, `svcca`, `pwcca`, `mlp`, `inn`, "
-            "`random-embeddings` or `random-labels`, repeatable; default: all but svcca."
+            help="Method: `itself`, `identity`, `linear`, `cca`, `svcca`, `pwcca`, `mlp`, `inn`, "
+            "`random-embeddings` or `random-labels`, repeatable; default: all except svcca."
         ),
     ] = None,
     tokens: Annotated[
-        str, typer.Option(help="Replace `cls`, the classifier token, or `all` tokens.")
+        str, typer.Option(help="Tokens to replace: `cls`, the classifier token, or `all`.")
     ] = "cls",
-    fit_size: Annotated[int, typer.Option(help="Training examples that the maps learn from.")] = (
-        1600
-    ),
+    fit_size: Annotated[
+        int, typer.Option(help="Training examples that the maps are fitted on.")
+    ] = 1600,
     epochs: Epochs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of trained maps and random rows.")] = 0,
-    label_a: Annotated[str | None, typer.Option(help="A's name in results and figures.")] = None,
-    label_b: Annotated[str | None, typer.Option(help="B's name in results and figures.")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of trained maps, random states and random labels.")
+    ] = 0,
+    label_a: Annotated[
+        str | None, typer.Option(help="Name of model A in results and figures.")
+    ] = None,
+    label_b: Annotated[
+        str | None, typer.Option(help="Name of model B in results and figures.")
+    ] = None,
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
@@ -71,10 +80,10 @@ def inject(
     max_length: MaxLength = 64,
     overwrite: Overwrite = False,
 ) -> None:
-    """Let B go on from g(hidden states of A) at one layer, for several maps g, and score it.
+    """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
 
-    The maps are fitted on training examples, the metric is that of the held-out ones. A map that
-    the states do not allow has no value, and a note says why.
+    The maps are fitted on training examples, and B is scored on held-out examples. If the states
+    do not allow a map, its value is missing, and a note gives the reason.
 
     Example: `simcore inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet`
     """
@@ -86,7 +95,7 @@ def inject(
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(out):
+    with explain_interrupt(out):
         outcome = step.inject(
             a,
             b,
@@ -106,11 +115,11 @@ def inject(
         )
     for line in _describe_undefined(read_results(out)):
         console.note(line)
-    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
 
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:
-    """One line for each reason why injected methods of a results table have no value."""
+    """Return a line for each reason why methods in a results table have no value."""
     from simlab.store.results import INJECTION
 
     methods: dict[tuple[int, str], list[str]] = {}
@@ -127,40 +136,44 @@ def _describe_undefined(frame: pd.DataFrame) -> list[str]:
 def align_study(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="Representation folders of the models, of the same rows."),
+        typer.Argument(help="Representation folders, one for each model, with the same rows."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of results files to write.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results files.")],
     name: Annotated[
-        str, typer.Option(help="Of this set of models in results and figures, e.g. `fine-tuned`.")
+        str,
+        typer.Option(help="Name of this set of models in results, for example `fine-tuned`."),
     ] = "models",
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="`linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; default: inn."
+            help="Method: `linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; "
+            "default: inn."
         ),
     ] = None,
     within: Annotated[
-        bool, typer.Option("--within", help="Also every layer of a model to every other of it.")
+        bool, typer.Option("--within", help="Align also the layers of each model with each other.")
     ] = False,
     heldout_share: Annotated[
         float, typer.Option(help="Share of the examples that the maps are judged on.")
     ] = 0.5,
     rows: Annotated[
-        int, typer.Option(help="Most rows that a map learns from, and is judged on.")
+        int, typer.Option(help="Largest number of rows to fit a map on, and to judge it on.")
     ] = 20_000,
     at_once: Annotated[
-        int, typer.Option(min=1, help="Maps trained in one batched loop; bounds the memory.")
+        int, typer.Option(min=1, help="Maps trained in one batched loop; fewer take less memory.")
     ] = 16,
     epochs: Epochs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split and of trained maps.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of trained maps.")] = 0,
     causal: Annotated[
-        bool, typer.Option("--causal", help="Attention: leave out what decoders mask.")
+        bool,
+        typer.Option("--causal", help="For attention: leave out word pairs that decoders mask."),
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Alignment error from every model to every other, layer by layer, and layers' complexity.
+    """Fit maps between the layers of every two models, and measure the complexity of layers.
 
-    One file for each ordered pair and method; an interrupted study goes on where it was.
+    Writes a results file for each ordered pair and method. An interrupted study continues where it
+    was.
 
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`
@@ -168,7 +181,7 @@ def align_study(
     from simlab.experiments import align_study as step
     from simlab.store import console
 
-    with continues(out):
+    with explain_interrupt(out):
         outcomes = step.align_study(
             folders,
             out,
@@ -185,4 +198,4 @@ def align_study(
         )
     seconds = sum(outcome.seconds for outcome in outcomes)
     skipped = all(outcome.skipped for outcome in outcomes)
-    console.out.print(f"{out}: {len(outcomes)} files ({when(skipped, seconds)})")
+    console.out.print(f"{out}: {len(outcomes)} files ({duration(skipped, seconds)})")

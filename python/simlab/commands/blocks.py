@@ -1,4 +1,4 @@
-"""``simcore blocks``: clusters of consecutive layers, and how block diagonal a grid is."""
+"""``simcore blocks``: split layers into clusters, and score how block diagonal a grid is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, continues
+from simlab.commands.options import Overwrite, explain_interrupt
 
 if TYPE_CHECKING:
     from simlab.similarity.blocks import Blocks
@@ -21,20 +21,21 @@ def register(app: typer.Typer) -> None:
 
 def blocks(
     results: Annotated[
-        list[Path], typer.Argument(help="Results files with grids, or folders of them.")
+        list[Path], typer.Argument(help="Results files with grids, or folders of such files.")
     ],
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="How many clusters; default: what the grid says.")
+        int | None, typer.Option(min=1, help="Number of clusters; default: the best number.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Results file (.parquet) to write; `plot` outlines them.")
+        Path | None,
+        typer.Option(help="Results file (.parquet) for the clusters; `plot` outlines them."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Split the layers of every model-with-itself grid (FT-FT) into clusters, and score them.
+    """Split the layers of every grid of a model with itself (FT-FT) into clusters; score the split.
 
-    The score is 1 for perfect blocks, and 0 where similarity depends on distance alone. A single
-    cluster scores 0: nothing is split.
+    The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. The score of a
+    single cluster is 0.
 
     Example: `simcore blocks runs/results --out runs/results/blocks.parquet`
     """
@@ -44,9 +45,9 @@ def blocks(
     from simlab.similarity import blocks as step
     from simlab.store import console
 
-    with continues(out):
+    with explain_interrupt(out):
         found = step.blocks(results, out, clusters, overwrite=overwrite)
-    table = Table(title="How block diagonal: 1 perfect blocks, 0 no more than distance explains")
+    table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
     for name in ("score", "within", "between"):
@@ -72,7 +73,7 @@ def _number(value: float) -> str:
 
 
 def _spans(layers: Blocks) -> str:
-    """The clusters by their first and last layer; 0 is the embedding output."""
+    """Return the clusters as text, by first and last layer; 0 is the embedding output."""
     spans = (
         f"{cluster[0]}–{cluster[-1]}" if len(cluster) > 1 else f"{cluster[0]}"
         for cluster in layers.clusters

@@ -1,4 +1,4 @@
-"""``simcore demo``: the main job, every step of it."""
+"""``simcore demo``: all steps from a model to figures, offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
+    explain_interrupt,
 )
 
 
@@ -28,9 +28,11 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
-    model: Annotated[str, typer.Option(help="As for `simcore finetune`.")] = "minilm",
-    task: Annotated[str, typer.Option(help="As for `simcore finetune`.")] = "rt",
+    out: Annotated[Path, typer.Option(help="Folder for everything that the demo writes.")] = Path(
+        "runs/demo"
+    ),
+    model: Annotated[str, typer.Option(help="Model, as for `simcore finetune`.")] = "minilm",
+    task: Annotated[str, typer.Option(help="Task, as for `simcore finetune`.")] = "rt",
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
@@ -42,9 +44,9 @@ def demo(
     batch_size: BatchSize = 32,
     max_length: MaxLength = 64,
 ) -> None:
-    """Run the whole path offline: fine-tune, extract, compare, truncate, plot.
+    """Run all steps offline: fine-tune, extract, compare, truncate, plot.
 
-    Takes minutes on two cores. Interrupt it and run it again: it continues.
+    The demo takes minutes on two cores. If it is interrupted, the same command continues it.
 
     Example: `simcore demo --out runs/demo`
     """
@@ -56,5 +58,5 @@ def demo(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
-    with continues(out):
+    with explain_interrupt(out):
         run_demo(out, DemoConfig(model, task, options, recipe))

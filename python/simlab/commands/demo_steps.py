@@ -1,10 +1,11 @@
-"""The main job on real input, offline, for one encoder before and after fine-tuning.
+"""The steps of ``simcore demo``: compare an encoder before and after fine-tuning, offline.
 
-Phang et al.'s figure 1 and truncation from the CLS vectors of all held-out examples, and Wu et
-al.'s figures 1, 3 and 7 from the words and the attention of some of them.
+The demo draws figure 1 and the truncation curve of Phang et al. 2021 from the CLS vectors of all
+held-out examples, and figures 1, 3 and 7 of Wu et al. 2020 from the words and the attention of some
+held-out examples.
 
-Every step is a job of its own (`jobs.run_job`), so an interrupted demo continues where it was
-and a finished one answers at once.
+Every step is a job of its own (`jobs.run_job`), so an interrupted demo continues where it was, and
+a finished demo ends at once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from simlab.training.recipes import Recipe
 
 DEFAULT_FOLDER = Path("runs/demo")
 RANDOM_BASELINE = "random init, same recipe"
-# name of the grid: (folder of the rows, folder of the columns), below representations/
+# Name of the grid, folder of the rows, folder of the columns; folders are below representations/.
 GRIDS = (
     ("ORIG-ORIG", "orig", "orig"),
     ("FT-ORIG", "ft-1", "orig"),
@@ -50,8 +51,8 @@ GRIDS = (
     ("RANDOM-RANDOM", "random", "random"),
 )
 SEEDS = (1, 2)
-# The joint grids: all layers of these models against each other. A word is its last sub-word, as
-# in Wu et al.; 200 sentences have thousands of words.
+# The joint grids compare all layers of these models with each other. A word is represented by its
+# last sub-word, as in Wu et al. 2020; 200 sentences have thousands of words.
 MODELS = ("orig", *(f"ft-{seed}" for seed in SEEDS))
 JOINT_COMPARISON = "ORIG + FT"
 JOINT_MEASURES = ("neuronsim", "svcca", "pwcca", "mixedsim", "attention-js")
@@ -61,7 +62,7 @@ WORD_SENTENCES = 200
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """What the demo runs on; the defaults need no model hub."""
+    """The model, task and recipe of a demo; the defaults need no model hub."""
 
     model: str = "minilm"
     task: str = "rt"
@@ -71,7 +72,7 @@ class DemoConfig:
 
 @dataclass(frozen=True)
 class _Model:
-    """A model, its name in the results and the seed of its weights or fine-tuning."""
+    """A model, its name in results, and the seed of its weights or fine-tuning."""
 
     source: ModelSource
     label: str
@@ -105,7 +106,7 @@ class Run:
         write_json(self.folder / "manifest.json", self.manifest)
 
     def record(self, name: str, outcome: Outcome) -> None:
-        """Note a finished job and say so."""
+        """Note a finished job in the manifest, and print its name and time."""
         self.manifest["steps"][name] = {"key": outcome.key, "seconds": round(outcome.seconds, 1)}
         self.save()
         when = "done before" if outcome.skipped else f"{outcome.seconds:.0f} s"
@@ -114,19 +115,19 @@ class Run:
     def results(
         self, name: str, inputs: dict[str, Any], make: Callable[[], Iterable[ResultRow]]
     ) -> None:
-        """Write ``results/<name>.parquet`` unless it is there, and note it."""
+        """Write ``results/<name>.parquet`` unless it is there, and note it in the manifest."""
         path = self.folder / "results" / f"{name}.parquet"
         outcome = ensure_results(path, {"step": name, **inputs}, make, replace=True)
         self.record(f"results/{name}.parquet", outcome)
 
 
 def run_demo(folder: Path, config: DemoConfig) -> None:
-    """Run or continue the demo in `folder`; see the module for its steps.
+    """Run or continue the demo in `folder`.
 
     Raises
     ------
     UserError
-        An asset, model or task cannot be had.
+        An asset, model or task cannot be loaded.
     BusyError
         Another process is using `folder`.
     """
@@ -216,7 +217,7 @@ def _extract_words(run: Run) -> None:
 
 
 def _models(run: Run) -> dict[str, _Model]:
-    """The models of the joint grids."""
+    """Return the models of the joint grids."""
     models = {"orig": _Model(run.source, "ORIG", None)}
     for seed in SEEDS:
         source = ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
@@ -256,7 +257,7 @@ def _hashes(run: Run, names: Iterable[str]) -> dict[str, str]:
 
 def _compare_jointly(run: Run) -> None:
     folder = run.folder / "representations"
-    # Read when the first grid asks for them, and once for all of them.
+    # Representations are read when the first grid needs them, and once for all grids.
     load = cache(lambda kind: [load_representations(folder / f"{n}-{kind}") for n in MODELS])
     for measure in JOINT_MEASURES:
         kind = WORD_KIND if MEASURES[measure].takes_representations else ATTENTION
@@ -295,7 +296,7 @@ def _truncate_all(run: Run) -> None:
 def _plot_all(run: Run) -> list[Path]:
     from simlab.figures.draw import plot
 
-    # Drawing takes seconds and reads results only, so it is always done anew.
+    # Drawing takes seconds and only reads results, so figures are always drawn anew.
     files = plot(run.folder / "results", run.folder / "figures")
     out.print(f"  {len(files)} files in figures/")
     return files

@@ -1,4 +1,4 @@
-"""``simcore extract``: the representations of every layer of a model."""
+"""``simcore extract``: write the representations of every layer of a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
-    when,
+    duration,
+    explain_interrupt,
 )
 
 KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
@@ -34,18 +34,24 @@ def extract(
     model: ModelArgument,
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Representation folder to write.")],
-    split: Annotated[str, typer.Option(help="`heldout` or `train`.")] = "heldout",
-    kind: Annotated[str, typer.Option(help=f"What a row is: {KINDS_HELP}.")] = "cls",
+    split: Annotated[str, typer.Option(help="Split: `heldout` or `train`.")] = "heldout",
+    kind: Annotated[str, typer.Option(help=f"Kind of rows: {KINDS_HELP}.")] = "cls",
     words: Annotated[
-        str, typer.Option(help="Words as the `tokenizer` cuts them, or between `spaces`.")
+        str, typer.Option(help="Split texts into words by the `tokenizer` or at `spaces`.")
     ] = "tokenizer",
-    limit: Annotated[int | None, typer.Option(min=1, help="The first examples only.")] = None,
-    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of examples, from the first; default: all.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Name of the model in results and figures.")
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Fine-tuning seed to note; of the weights if random.")
+        int | None,
+        typer.Option(help="Seed to store: of the fine-tuning, or of the weights of a random twin."),
     ] = None,
     random_init: Annotated[
-        bool, typer.Option("--random-init", help="The model's random twin, drawn with --seed.")
+        bool,
+        typer.Option("--random-init", help="Draw random weights with --seed (a random twin)."),
     ] = False,
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
@@ -57,7 +63,7 @@ def extract(
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write the representations of every layer, embedding output first, with row ids.
+    """Write the representations of every layer, the embedding output first, with row ids.
 
     Example: `simcore extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1`
 
@@ -72,7 +78,7 @@ def extract(
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(out):
+    with explain_interrupt(out):
         outcome = step.extract(
             model,
             task,
@@ -90,5 +96,5 @@ def extract(
             overwrite=overwrite,
         )
     console.out.print(
-        f"{out}: {representations.describe(out)} ({when(outcome.skipped, outcome.seconds)})"
+        f"{out}: {representations.describe(out)} ({duration(outcome.skipped, outcome.seconds)})"
     )

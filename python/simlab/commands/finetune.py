@@ -1,4 +1,4 @@
-"""``simcore finetune``: one model or one for every seed, after a named recipe."""
+"""``simcore finetune``: fine-tune a model by a named recipe, with one seed or several."""
 
 from __future__ import annotations
 
@@ -18,33 +18,40 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
-    when,
+    duration,
+    explain_interrupt,
 )
 from simlab.errors import UserError
 
 if TYPE_CHECKING:
     from simlab.store.jobs import Outcome
 
-# Each None unless given: the recipe says what it is then.
+# An option that is None keeps the value of the recipe.
 RecipeName = Annotated[
-    str, typer.Option("--recipe", help="`quick`, `phang2021`, `wu2020` or `ren2023`.")
+    str, typer.Option("--recipe", help="Recipe: `quick`, `phang2021`, `wu2020` or `ren2023`.")
 ]
 Epochs = Annotated[
     float | None, typer.Option(help="Passes over the training rows; may be fractional.")
 ]
-MaxSteps = Annotated[int | None, typer.Option(help="Steps to train, in place of --epochs.")]
-LearningRate = Annotated[float | None, typer.Option(help="Peak rate; linear warm-up and decay.")]
+MaxSteps = Annotated[int | None, typer.Option(help="Training steps, in place of --epochs.")]
+LearningRate = Annotated[
+    float | None, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
+]
 BatchSize = Annotated[int | None, typer.Option(help="Examples per training step.")]
 MaxLength = Annotated[int | None, typer.Option(min=3, help="Tokens kept per example.")]
 Warmup = Annotated[
-    float | None, typer.Option(help="Steps of warm-up; below 1 a share of all steps.")
+    float | None, typer.Option(help="Warm-up steps; a value below 1 is a share of all steps.")
 ]
-WeightDecay = Annotated[float | None, typer.Option(help="Of AdamW; without it AdamW is Adam.")]
-AdamEpsilon = Annotated[float | None, typer.Option(help="Of Adam.")]
+WeightDecay = Annotated[
+    float | None, typer.Option(help="Weight decay of AdamW; with 0, AdamW is Adam.")
+]
+AdamEpsilon = Annotated[float | None, typer.Option(help="Epsilon of AdamW.")]
 GroupByLength = Annotated[
     bool | None,
-    typer.Option("--group-by-length/--random-batches", help="Batches of similar length, or not."),
+    typer.Option(
+        "--group-by-length/--random-batches",
+        help="Make batches of examples of similar length, or of random examples.",
+    ),
 ]
 
 
@@ -56,16 +63,19 @@ def register(app: typer.Typer) -> None:
 def finetune(
     model: ModelArgument,
     task: TaskArgument,
-    out: Annotated[Path, typer.Option(help="Checkpoint folder to write; of --seeds their parent.")],
+    out: Annotated[
+        Path, typer.Option(help="Checkpoint folder to write; with --seeds, a folder for all seeds.")
+    ],
     recipe_name: RecipeName = "quick",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of head, row order and dropout; default 1.")
+        int | None, typer.Option(min=0, help="Seed of head, row order and dropout; default: 1.")
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="`0..4` or `0,3,7`: a folder OUT/seed-N for each.")
+        str | None, typer.Option(help="Several seeds (`0..4`, `0,3,7`): a folder OUT/seed-N each.")
     ] = None,
     freeze: Annotated[
-        str | None, typer.Option(help="`bottom:K` (embeddings too) or `top:K` layers stay.")
+        str | None,
+        typer.Option(help="Layers not to train: `bottom:K` (with the embeddings) or `top:K`."),
     ] = None,
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
@@ -83,17 +93,21 @@ def finetune(
     adam_epsilon: AdamEpsilon = None,
     group_by_length: GroupByLength = None,
     random_init: Annotated[
-        bool, typer.Option("--random-init", help="Start from random weights instead.")
+        bool, typer.Option("--random-init", help="Start from random weights.")
     ] = False,
     cka_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Every N steps, CKA of each layer to its start: OUT/cka.parquet."),
+        typer.Option(
+            min=1,
+            help="Every N steps, record the CKA of each layer with its initial state, in "
+            "OUT/cka.parquet.",
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fine-tune a model on a task; the folder loads with plain `from_pretrained`.
+    """Fine-tune a model on a task; plain `from_pretrained` loads the checkpoint folder.
 
-    Interrupt it and run it again: it continues, and ends with the weights it would have had.
+    If the command is interrupted, the same command continues it, and ends with the same weights.
 
     Example: `simcore finetune minilm rt --seed 1 --out runs/ft-1`
 
@@ -122,12 +136,12 @@ def finetune(
         "random_init": random_init or None,
     }
     if seed is not None and seeds is not None:
-        raise UserError("--seeds: wanted this or --seed, found both")
+        raise UserError("--seeds: wanted --seeds or --seed, found both")
     folders = seed_folders(out, seed, seeds)
-    with continues(out):
+    with explain_interrupt(out):
         source = sources.resolve(model)
         loaded = splits.load_task_of([source.path], task, options)
-        for number, folder in folders.items():  # each is a step of its own and resumes alone
+        for number, folder in folders.items():  # each folder is a job of its own
             outcome = step.finetune(
                 source,
                 loaded,
@@ -138,18 +152,18 @@ def finetune(
                 overwrite=overwrite,
                 **given,
             )
-            tell_evaluation(outcome)
+            print_evaluation(outcome)
     if seeds is not None:
         _summarise(list(folders.values()))
 
 
 def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Path]:
-    """The checkpoint folder of every seed: `out` itself, or with --seeds one below it.
+    """Return the checkpoint folder of every seed: `out` itself, or with --seeds ``out/seed-N``.
 
     Raises
     ------
     UserError
-        Seeds that cannot be read, or `out` is a finished step of its own.
+        The seeds cannot be parsed, or `out` is itself a checkpoint folder.
     """
     from simlab.store.jobs import RECORD
     from simlab.training.recipes import Recipe, parse_seeds
@@ -158,21 +172,21 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
         return {Recipe().seed if seed is None else seed: out}
     if (out / RECORD).exists():
         raise UserError(
-            f"--out {out}: wanted a folder for one folder of each of --seeds, found a finished "
-            "step; choose another --out"
+            f"--out {out}: wanted a folder for a checkpoint of each of --seeds, found a folder "
+            "that is itself a checkpoint; choose another --out"
         )
     return {number: out / f"seed-{number}" for number in parse_seeds(seeds)}
 
 
-def tell_evaluation(outcome: Outcome) -> None:
-    """Say what a checkpoint reached on the held-out rows."""
+def print_evaluation(outcome: Outcome) -> None:
+    """Print the held-out metric of a checkpoint."""
     from simlab.models.evaluate import read_evaluation
     from simlab.store import console
 
     evaluation = read_evaluation(outcome.path)
     console.out.print(
         f"{outcome.path}: held-out {evaluation['metric']} {evaluation['value']:.3f} "
-        f"(n = {evaluation['n']:,}, {when(outcome.skipped, outcome.seconds)})"
+        f"(n = {evaluation['n']:,}, {duration(outcome.skipped, outcome.seconds)})"
     )
 
 

@@ -1,4 +1,4 @@
-"""``simcore freeze-study``: what freezing the bottom or the top costs and saves."""
+"""``simcore freeze-study``: compare fine-tuning with and without frozen layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simlab.commands.finetune import (
     RecipeName,
     Warmup,
     WeightDecay,
-    tell_evaluation,
+    print_evaluation,
 )
 from simlab.commands.options import (
     HeldoutSize,
@@ -30,7 +30,7 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
+    explain_interrupt,
 )
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def freeze_study(
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, results and figures.")],
     bottom: Annotated[
-        list[int] | None, typer.Option(help="Layers from the bottom, repeatable.")
+        list[int] | None,
+        typer.Option(help="Number of layers to freeze from the bottom, repeatable."),
     ] = None,
-    top: Annotated[list[int] | None, typer.Option(help="Layers from the top, repeatable.")] = None,
-    seeds: Annotated[str, typer.Option(help="`0..4` or `0,3,7`.")] = "1",
+    top: Annotated[
+        list[int] | None, typer.Option(help="Number of layers to freeze from the top, repeatable.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, such as `0..4` or `0,3,7`.")] = "1",
     recipe_name: RecipeName = "quick",
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
@@ -69,7 +72,7 @@ def freeze_study(
     group_by_length: GroupByLength = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fine-tune with nothing, the top or the bottom frozen: metric, parameters, time of a step.
+    """Fine-tune with no layers, top layers or bottom layers frozen; compare metric and time.
 
     Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
     --out runs/freezing`
@@ -96,7 +99,7 @@ def freeze_study(
         "group_by_length": group_by_length,
     }
     numbers = recipes.parse_seeds(seeds)
-    with continues(out):
+    with explain_interrupt(out):
         outcome = study.freeze_study(
             model,
             task,
@@ -107,7 +110,7 @@ def freeze_study(
             seeds=numbers,
             task_options=options,
             overwrite=overwrite,
-            tell=tell_evaluation,
+            tell=print_evaluation,
             **given,
         )
         frame = read_results(outcome.path)

@@ -1,4 +1,4 @@
-"""``simcore grid``: a measure between all layers of stored representations."""
+"""``simcore grid``: compute a measure between all layers of stored representations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, continues, when
+from simlab.commands.options import Overwrite, duration, explain_interrupt
 from simlab.similarity.catalogue import help_lines
 
 
@@ -19,29 +19,39 @@ def register(app: typer.Typer) -> None:
 def grid(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="X and Y, representation folders: the rows and the columns; or X."),
+        typer.Argument(help="Representation folders: X (rows) and Y (columns), or X alone."),
     ],
     out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
-    measure: Annotated[str, typer.Option(help="One of the names below.")] = "cka",
+    measure: Annotated[str, typer.Option(help="Name of a measure, see below.")] = "cka",
     comparison: Annotated[
-        str | None, typer.Option(help="Name of the grid, e.g. FT-ORIG; default: the labels.")
+        str | None,
+        typer.Option(help="Name of the grid, such as FT-ORIG; default: the labels of the folders."),
     ] = None,
     joint: Annotated[
-        bool, typer.Option("--joint", help="All layers of all FOLDERS in one grid.")
+        bool, typer.Option("--joint", help="Compare all layers of all FOLDERS in one grid.")
     ] = False,
-    estimator: Annotated[str | None, typer.Option(help="`biased`, `unbiased`, `both`.")] = None,
-    kernel: Annotated[str | None, typer.Option(help="`linear` or `rbf`.")] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="RBF width in medians.")] = None,
-    reduction: Annotated[str | None, typer.Option(help="`mean` or `r2`.")] = None,
+    estimator: Annotated[
+        str | None, typer.Option(help="Estimator of CKA: `biased`, `unbiased` or `both`.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel of CKA: `linear` or `rbf`.")] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="Width of the RBF kernel, in median distances.")
+    ] = None,
+    reduction: Annotated[
+        str | None, typer.Option(help="Reduction of canonical correlations: `mean` or `r2`.")
+    ] = None,
     truncation: Annotated[
-        str | None, typer.Option(help="Components kept: share of variance (0.99) or count (20).")
+        str | None,
+        typer.Option(help="Components to keep: a share of the variance (0.99) or a count (20)."),
     ] = None,
     standardize: Annotated[
-        bool, typer.Option("--standardize", help="Columns of unit variance first.")
+        bool, typer.Option("--standardize", help="Scale columns to unit variance first.")
     ] = False,
-    correlation: Annotated[str | None, typer.Option(help="`pearson` or `spearman`.")] = None,
+    correlation: Annotated[
+        str | None, typer.Option(help="Correlation of RSA: `pearson` or `spearman`.")
+    ] = None,
     causal: Annotated[
-        bool, typer.Option("--causal", help="Attention: the lower triangle alone counts.")
+        bool, typer.Option("--causal", help="For attention: use the lower triangle only.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -67,7 +77,7 @@ def grid(
         "causal": causal or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with continues(out):
+    with explain_interrupt(out):
         outcome = grids.grid(
             folders,
             out,
@@ -77,11 +87,11 @@ def grid(
             overwrite=overwrite,
             **given,
         )
-    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
 
 
 def _number(text: str | None) -> int | float | str | None:
-    """An integer is a count, another number a share; what is no number is refused further on."""
+    """Return an int (a count) or a float (a share); `grids.grid` refuses any other text."""
     if text is None or text.isdecimal():
         return None if text is None else int(text)
     try:

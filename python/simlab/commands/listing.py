@@ -1,4 +1,4 @@
-"""``simcore models`` and ``simcore tasks``: what the other commands know by name."""
+"""``simcore models`` and ``simcore tasks``: print the known architectures, models and tasks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def register(app: typer.Typer) -> None:
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Models to find, patterns as `NAME_{0..24}` among them."),
+        typer.Argument(help="Models to find; patterns such as `NAME_{0..24}` are expanded."),
     ] = None,
 ) -> None:
-    """Print the encoder families, or what is known of each of the models NAMES.
+    """Print the known architectures, or a description of each model in NAMES.
 
-    An architecture that is not in the table works if it has one list of as many modules as its
-    configuration has layers.
+    An architecture that is not in the table works if it has exactly one list with as many modules
+    as its configuration has layers.
 
     Example: `simcore models`
 
@@ -33,15 +33,15 @@ def models(
     """
     from simlab.store import console
 
-    console.print_rows(*(_found_models(names) if names else _families()))
+    console.print_rows(*(_found_models(names) if names else _architectures()))
 
 
 def tasks() -> None:
-    """Print the named tasks: texts, labels, metrics, splits and where they come from.
+    """Print the named tasks with their texts, labels, metrics, splits and sources.
 
-    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder that
-    is laid out as on the hub; FOLDER holds parquet, jsonl, json, csv or tsv files named after the
-    splits, or what `save_to_disk` wrote.
+    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
+    format of the hub: parquet, jsonl, json, csv or tsv files with the names of the splits, or the
+    output of `save_to_disk`.
 
     Example: `simcore tasks`
     """
@@ -65,27 +65,28 @@ def tasks() -> None:
     console.print_rows(names, rows)
 
 
-def _families() -> Rows:
-    from simlab.models.architectures import FAMILIES
+def _architectures() -> Rows:
+    from simlab.models.architectures import KNOWN_ARCHITECTURES
 
     rows = [
         (
-            family.name,
-            f"{family.layers_path} x {family.count}" + (" (shared)" if family.shared else ""),
-            family.token,
-            ", ".join(path.removeprefix("base_model.") for path in family.head_modules),
-            family.attention,
-            ", ".join(family.examples),
+            architecture.name,
+            f"{architecture.layers_path} x {architecture.count}"
+            + (" (shared)" if architecture.shared else ""),
+            architecture.token,
+            ", ".join(path.removeprefix("base_model.") for path in architecture.head_modules),
+            architecture.attention,
+            ", ".join(architecture.examples),
         )
-        for family in FAMILIES
+        for architecture in KNOWN_ARCHITECTURES
     ]
-    names = ("family", "layers", "classifier token", "head", "attention", "for example")
+    names = ("architecture", "layers", "classifier token", "head", "attention", "for example")
     return names, rows
 
 
 def _found_models(names: Sequence[str]) -> Rows:
-    from simlab.models.families import classifier_token
     from simlab.models.load import load_config
+    from simlab.models.recognise import classifier_token
     from simlab.models.sources import expand_names, resolve
 
     rows = []

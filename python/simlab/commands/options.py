@@ -1,4 +1,4 @@
-"""What the commands have in common: arguments and options, and how they end."""
+"""Arguments, options and messages that commands share."""
 
 from __future__ import annotations
 
@@ -14,38 +14,43 @@ import typer
 INTERRUPTED = 130
 
 ModelArgument = Annotated[
-    str, typer.Argument(help="`minilm` (offline), a local folder, or a model of the hub.")
+    str, typer.Argument(help="Model: `minilm` (offline), a local folder, or a model of the hub.")
 ]
 TaskArgument = Annotated[
     str,
     typer.Argument(
-        help="A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER "
-        "with its files, a csv/tsv/json/jsonl/parquet file, or `hub:NAME[:CONFIG]`."
+        help="Task: a name from `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), "
+        "NAME:FOLDER for a folder with its files, a csv/tsv/json/jsonl/parquet file, or "
+        "`hub:NAME[:CONFIG]`."
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
 TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
-_SPLIT_HELP = "default: as a fine-tuned model's own"
+_SPLIT_HELP = "default: as in the fine-tuning of the model, else"
 TrainSize = Annotated[
-    int | None, typer.Option(min=1, help=f"Training rows; {_SPLIT_HELP} (rt: 4000).")
+    int | None, typer.Option(min=1, help=f"Training rows; {_SPLIT_HELP} all (rt: 4000).")
 ]
 HeldoutSize = Annotated[
-    int | None, typer.Option(min=1, help=f"Held-out rows; {_SPLIT_HELP} (rt: 1000).")
+    int | None, typer.Option(min=1, help=f"Held-out rows; {_SPLIT_HELP} all or 1/5 (rt: 1000).")
 ]
 SplitSeed = Annotated[
-    int | None, typer.Option(min=0, help=f"Seed that splits the rows; {_SPLIT_HELP}, or 0.")
+    int | None, typer.Option(min=0, help=f"Seed of the split of the rows; {_SPLIT_HELP} 0.")
 ]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
-LearningRate = Annotated[float, typer.Option(help="Peak rate; linear warm-up and decay.")]
+LearningRate = Annotated[
+    float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
+]
 BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
 MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an --out of other inputs.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
+]
 
 
 @contextmanager
-def continues(*places: Path | None) -> Iterator[None]:
-    """On Ctrl-C, say what of `places` is kept and how to go on, and exit as shells expect."""
+def explain_interrupt(*places: Path | None) -> Iterator[None]:
+    """On Ctrl-C, print which `places` are kept and the command that continues; exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -61,16 +66,18 @@ def continues(*places: Path | None) -> Iterator[None]:
 
 
 def _holds_work(place: Path) -> bool:
-    """Whether a results file, a finished step or one that can be resumed is there."""
+    """Return whether `place` is or has a results file, a finished job or a resumable job."""
+    from simlab.store.files import real_output
     from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
     if place.is_file():
         return True
+    place = real_output(place)
     both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
     files = (file for folder in both for file in folder.rglob("*"))
     return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
 
 
-def when(skipped: bool, seconds: float) -> str:
-    """How long a step took, or that it had been done."""
+def duration(skipped: bool, seconds: float) -> str:
+    """Return the time that a job took, or ``done before`` if an earlier run did the job."""
     return "done before" if skipped else f"{seconds:.0f} s"

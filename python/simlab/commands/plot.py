@@ -1,4 +1,4 @@
-"""``simcore plot``: figures from results files."""
+"""``simcore plot``: draw figures from results files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ def register(app: typer.Typer) -> None:
 
 
 def plot(
-    results: Annotated[list[Path], typer.Argument(help="Results files, or folders of them.")],
+    results: Annotated[
+        list[Path], typer.Argument(help="Results files, or folders of results files.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the figures.")],
     comparison: Annotated[
-        list[str] | None, typer.Option(help="Grid to show, repeatable; default: P's four, or all.")
+        list[str] | None,
+        typer.Option(
+            help="Comparison to show, repeatable; default: the four comparisons of Phang et al. "
+            "2021 (figure 1), or all if one of them is missing."
+        ),
     ] = None,
     format: Annotated[
-        list[str] | None, typer.Option(help="png, pdf or svg, repeatable; default: png and pdf.")
+        list[str] | None,
+        typer.Option(help="Format: `png`, `pdf` or `svg`, repeatable; default: png and pdf."),
     ] = None,
 ) -> None:
-    """Draw every figure that results files have rows for; computes nothing.
+    """Draw every figure that the results files have rows for.
 
     Example: `simcore plot runs/demo/results --out runs/demo/figures --format svg`
     """

@@ -1,4 +1,4 @@
-"""``simcore skip``: the metric without every contiguous span of layers."""
+"""``simcore skip``: write the metric of a model without every contiguous span of its layers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
-    when,
+    duration,
+    explain_interrupt,
 )
 
 
@@ -28,11 +28,13 @@ def register(app: typer.Typer) -> None:
 
 
 def skip(
-    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
+    checkpoint: Annotated[Path, typer.Argument(help="A folder that `simcore finetune` made.")],
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Results file (.parquet) to write.")],
-    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Name of the model in results and figures.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning, to store.")] = None,
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
@@ -42,11 +44,15 @@ def skip(
     max_length: MaxLength = 64,
     max_memory: Annotated[
         float | None,
-        typer.Option(min=1, help="Bytes for hidden states, e.g. 1e9; default: a quarter of free."),
+        typer.Option(
+            min=1, help="Bytes for hidden states, such as 1e9; default: 1/4 of the free memory."
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Leave out every contiguous span of layers of a fine-tuned model; nothing is trained.
+    """Leave out every contiguous span of layers of a fine-tuned model, and write the metric.
+
+    Nothing is trained.
 
     Example: `simcore skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet`
     """
@@ -57,7 +63,7 @@ def skip(
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(out):
+    with explain_interrupt(out):
         outcome = step.skip(
             checkpoint,
             task,
@@ -69,4 +75,4 @@ def skip(
             task_options=options,
             overwrite=overwrite,
         )
-    console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")

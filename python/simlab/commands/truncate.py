@@ -1,4 +1,4 @@
-"""``simcore truncate``: every layer straight to a head; models of the first layers alone."""
+"""``simcore truncate``: feed every layer straight to a head; export the first layers as a model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from simlab.commands.options import (
     TextColumn,
     TextPairColumn,
     TrainSize,
-    continues,
-    when,
+    duration,
+    explain_interrupt,
 )
 
 if TYPE_CHECKING:
     from simlab.experiments.truncate import TruncationOptions
     from simlab.tasks import Task
 
-MODES_HELP = "`untuned`, `tuned` or `tuned-orig`, repeatable; default: untuned."
+MODES_HELP = "Mode: `untuned`, `tuned` or `tuned-orig`, repeatable; default: untuned."
 
 
 def register(app: typer.Typer) -> None:
@@ -34,13 +34,13 @@ def register(app: typer.Typer) -> None:
 
 
 def truncate(
-    checkpoint: Annotated[Path, typer.Argument(help="A folder of `simcore finetune`.")],
+    checkpoint: Annotated[Path, typer.Argument(help="A folder that `simcore finetune` made.")],
     task: TaskArgument,
     out: Annotated[Path | None, typer.Option(help="Results file (.parquet) to write.")] = None,
     mode: Annotated[list[str] | None, typer.Option(help=MODES_HELP)] = None,
     original: Annotated[
         str | None,
-        typer.Option(help="The model before fine-tuning; default: as the checkpoint says."),
+        typer.Option(help="Model before fine-tuning; default: as named in the checkpoint."),
     ] = None,
     export: Annotated[
         tuple[int, Path] | None,
@@ -48,10 +48,12 @@ def truncate(
     ] = None,
     advise: Annotated[
         float | None,
-        typer.Option(help="Name the fewest layers whose metric is lower by so much at most."),
+        typer.Option(help="Print the fewest layers whose metric is lower by this much at most."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Name in results and figures.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Fine-tuning seed to note.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Name of the model in results and figures.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning, to store.")] = None,
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
@@ -61,10 +63,10 @@ def truncate(
     max_length: MaxLength = 64,
     overwrite: Overwrite = False,
 ) -> None:
-    """Feed every layer of a fine-tuned model straight to a head; shorten the model.
+    """Feed every layer of a fine-tuned model straight to a head, and write the metric.
 
-    `untuned` uses the model's own head, `tuned` fine-tunes it further for each layer, and
-    `tuned-orig` trains a head for each layer of the model before fine-tuning.
+    Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further for each layer,
+    and `tuned-orig` trains a head for each layer of the model before fine-tuning.
 
     Example: `simcore truncate runs/ft-1 rt --mode untuned --mode tuned --mode tuned-orig
     --label "FT[1]" --out runs/results/truncation.parquet`
@@ -88,7 +90,7 @@ def truncate(
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    with continues(out, export and export[1]):
+    with explain_interrupt(out, export and export[1]):
         loaded = splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
             outcome = step.truncate(
@@ -103,7 +105,7 @@ def truncate(
             )
             for line in describe_advice(read_results(out)):
                 console.out.print(line)
-            console.out.print(f"{out}: written ({when(outcome.skipped, outcome.seconds)})")
+            console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
         if export is not None:
             _export(checkpoint, *export, loaded, max_length, options, overwrite)
 
@@ -117,7 +119,7 @@ def _export(
     options: TruncationOptions,
     overwrite: bool,
 ) -> None:
-    """Write the shorter model, and print it beside the whole one."""
+    """Write the shorter model, and print its size, speed and metric beside the whole model's."""
     from rich.table import Table
 
     from simlab.experiments.shorten import measure_checkpoint, shorten
@@ -138,4 +140,4 @@ def _export(
             f"{found.value:.3f}",
         )
     console.print_table(table)
-    console.out.print(f"{folder}: written ({when(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{folder}: written ({duration(outcome.skipped, outcome.seconds)})")

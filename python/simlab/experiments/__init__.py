@@ -1,15 +1,15 @@
-"""Experiments: what becomes of models whose layers are cut off, left out, replaced or frozen.
+"""Experiments: models whose layers are cut off, left out, replaced or frozen; maps between layers.
 
-Each writes its rows into the results table, under the names that `simlab.store.results` has.
+Each experiment writes its rows into the results table, under names from `simlab.store.results`.
 
-* `truncate`: `simlab.truncate`, every layer straight to a head.
-* `advice`: how many layers a task needs, from a truncation.
+* `truncate`: `simlab.truncate`, the metric with every layer fed straight to a head.
+* `advice`: the fewest layers that a task needs, from a truncation.
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
-* `inject`: `simlab.inject`, one model going on from another's hidden states.
+* `inject`: `simlab.inject`, a model that continues from the hidden states of another.
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
-* `study_files`: what `align_study` calls its files, and old ones beside them.
-* `complexity`: the nuclear norm of a layer, which `align_study` notes beside the maps.
-* `freeze_study`: `simlab.freeze_study`, what freezing layers costs and saves.
-* `baselines`: what a fine-tuned model has to beat.
+* `study_files`: the names of the files of `align_study`, and removing files of earlier versions.
+* `complexity`: the nuclear norm of a layer, which `align_study` writes beside the errors of maps.
+* `freeze_study`: `simlab.freeze_study`, the metric, parameters and time with frozen layers.
+* `baselines`: the majority class and a bag of words, for comparison with a fine-tuned model.
 """

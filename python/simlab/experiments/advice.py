@@ -1,4 +1,7 @@
-"""How many layers a task needs: chosen on one half of the held-out rows, reported on the other."""
+"""Advise on the fewest layers that a task needs.
+
+One half of the held-out rows chooses the number of layers, the other half gives the metric.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 
 HALVING_SEED = 0
 _FEWEST_ROWS = 4
-_ROUNDING = 1e-12  # of a difference of two metrics: 0.8 - 0.1 is more than 0.7
+_ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is more than 0.7
 
 
 def check_tolerance(tolerance: float, task: Task) -> None:
-    """Raise UserError for a negative tolerance or too few held-out rows to halve."""
+    """Raise UserError if the tolerance is negative or there are too few held-out rows to halve."""
     if not tolerance >= 0:
         raise UserError(f"--advise {tolerance}: wanted a tolerance of at least 0")
     if len(task.heldout) < _FEWEST_ROWS:
@@ -34,12 +37,12 @@ def check_tolerance(tolerance: float, task: Task) -> None:
 
 
 def fewest_layers(values: Sequence[float], wanted: float) -> int | None:
-    """The smallest K >= 1 whose metric is at least `wanted` up to rounding, None if there is none.
+    """Return the smallest K >= 1 with a metric of at least `wanted`, up to rounding, or None.
 
     Parameters
     ----------
     values
-        The metric after every layer, the embedding output (K = 0) first.
+        The metric of the model cut after each layer, the embedding output (K = 0) first.
     """
     return next((k for k in range(1, len(values)) if values[k] >= wanted - _ROUNDING), None)
 
@@ -54,19 +57,20 @@ def advice_rows(
     label: str,
     seed: int | None,
 ) -> list[ResultRow]:
-    """Choose the fewest layers on a seeded half of the held-out rows.
+    """Choose the fewest layers on a random half of the held-out rows.
 
     Parameters
     ----------
     logits
-        Of the model cut after every layer, ``[layers + 1, n, labels]``.
+        Logits of the model cut after every layer, ``[layers + 1, n, labels]``.
     whole
-        Of the fine-tuned model as it is, ``[n, labels]``.
+        Logits of the whole fine-tuned model, ``[n, labels]``.
 
     Returns
     -------
     list of ResultRow
-        The whole model's metric on the other half, and there the chosen one's if there is one.
+        Two metrics on the other half: of the whole model, and of the model with the fewest layers,
+        if any number of layers is within the tolerance.
     """
     order = np.random.default_rng(HALVING_SEED).permutation(len(task.heldout))
     chooses, reports = np.array_split(order, 2)
@@ -93,7 +97,7 @@ def advice_rows(
 
 
 def describe_advice(frame: pd.DataFrame) -> list[str]:
-    """One line for each advice in a results table."""
+    """Return a line of text for each piece of advice in a results table."""
     lines = []
     for whole in frame[frame["comparison"] == WHOLE].itertuples():
         options = json.loads(whole.options)

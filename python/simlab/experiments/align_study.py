@@ -1,13 +1,13 @@
 """Alignment studies (Ren et al. 2023, section 5 and appendix B.2) over stored representations.
 
-For a set of models: the error of the map from each layer of one model to the same layer of another,
-in both directions (figures 2, 4 and 5), from each layer to each other of the same model (figure 3),
-and the complexity of every layer, its nuclear norm (B.2). Maps are fitted on some examples and
-judged on others. Of attention, word pairs are rows and heads are columns
-(`simcore.distributed_attention`).
+For a set of models, a study has three parts: the error of the map from each layer of a model to the
+same layer of another model, in both directions (figures 2, 4 and 5); the error of the map from each
+layer to each other layer of the same model (figure 3); and the complexity of every layer, its
+nuclear norm (B.2). Maps are fitted on some examples and judged on others. In representations of
+attention, word pairs are rows and heads are columns (`simcore.distributed_attention`).
 
-A study is a folder of results files, one for each ordered pair of models and method, so that an
-interrupted one goes on where it was.
+A study is a folder of results files, one file for each ordered pair of models and method. So an
+interrupted study continues where it was.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.experiments.complexity import nuclear_norm, varies
-from simlab.experiments.inject import TRAINED
+from simlab.experiments.inject import TRAINED_METHODS
 from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.representations.folder import (
     MORE_ROWS,
@@ -52,26 +52,28 @@ from simlab.store.results import (
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How to align.
+    """Options of an alignment study.
 
     Attributes
     ----------
     name
-        What results call this set of models.
+        Name of this set of models in results.
     methods
-        Names of `simcore.align.METHODS`.
+        Names in `simcore.align.METHODS`.
     within
-        Also every layer of each model to every other of its layers.
+        Whether to align also every layer of each model with every other layer of that model.
     heldout_share
         Share of the examples that maps are judged on.
     rows
-        Most rows that a map learns from, and most that it is judged on.
+        Most rows that a map is fitted on, and most rows that it is judged on.
     at_once
-        Maps trained in one batched loop.
+        Number of maps that are trained in one batched loop.
     epochs
-        Passes of trained maps; None is the aligners' own default.
+        Passes over the rows for maps that are trained; None is the default of the aligners.
+    seed
+        Seed of the split and of maps that are trained.
     causal
-        Of attention, leave out the word pairs that heads of decoders mask.
+        Whether to leave out the word pairs that decoders mask; for attention only.
     """
 
     name: str = "models"
@@ -85,7 +87,7 @@ class StudyOptions:
     causal: bool = False
 
     def check(self) -> None:
-        """Raise UserError for a name or number that makes no sense."""
+        """Raise UserError if a method is unknown or a number is out of range."""
         for name in self.methods:
             if name not in FITTED:
                 raise UserError(f"--method {name}: wanted one of {', '.join(FITTED)}")
@@ -101,7 +103,7 @@ class StudyOptions:
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers of the rows to learn from and of those to judge on, of different examples."""
+    """Numbers of the rows that maps are fitted on and judged on, from different examples."""
 
     train: np.ndarray
     heldout: np.ndarray
@@ -115,31 +117,32 @@ def align_study(
     overwrite: bool = False,
     **changes: Any,
 ) -> list[Outcome]:
-    """Write the alignment error from every model to every other and the complexity of every layer.
+    """Write the errors of maps from every model to every other, and the complexity of every layer.
 
     Parameters
     ----------
     folders
-        Representation folders (`extract`), one a model, of the same rows and one kind.
+        Representation folders (`extract`), one for each model, with the same rows and kind.
     out
-        The folder of results files to write, one for each ordered pair of models and method.
+        The folder for the results files, one for each ordered pair of models and method.
     options, **changes
-        How to align; keywords are fields of `StudyOptions`, such as ``methods=("linear", "inn")``
-        or ``within=True``.
+        How to align; keywords replace fields of `StudyOptions`, such as
+        ``methods=("linear", "inn")`` or ``within=True``.
     overwrite
-        What to do with files that were made from something else, and with those that an earlier
-        version wrote for a study of this name: replace and remove them, or raise.
+        Replace results files that were made from other inputs, and remove files that an earlier
+        version wrote for a study of this name; if False, raise an error instead.
 
     Returns
     -------
     list of Outcome
-        Where the results files are, and whether they were there before; `read_results` reads all.
+        Paths of the results files, and whether they were there before; `read_results` reads them.
 
     Raises
     ------
     UserError
-        No such folders, other rows, equal labels, another number of layers, too few examples, or
-        files as above and not `overwrite`.
+        A folder has no representations, two folders differ in their rows or numbers of layers or
+        have the same label, there are too few examples, or `out` has files that `overwrite` would
+        replace or remove.
 
     Examples
     --------
@@ -182,12 +185,12 @@ _IDENTITY = ("data_sha256", "label", "seed", "task")
 
 
 def split_rows(model: Representations, options: StudyOptions) -> Split:
-    """Split the rows by example, with `options.seed`.
+    """Split the rows by example, at random with `options.seed`.
 
     Raises
     ------
     UserError
-        There are not two examples for each side.
+        There are fewer than two examples on a side of the split.
     """
     example = _examples(model, options.causal)
     count = int(example.max()) + 1
@@ -206,7 +209,7 @@ def split_rows(model: Representations, options: StudyOptions) -> Split:
 
 
 def _examples(model: Representations, causal: bool) -> np.ndarray:
-    """The number of the example that each row belongs to, int64 [n]."""
+    """Return the number of the example that each row belongs to, int64 [n]."""
     if model.is_attention:
         lengths = np.array(model.manifest["lengths"])
         pairs = lengths * (lengths + 1) // 2 if causal else lengths**2
@@ -244,7 +247,7 @@ def _check(models: list[Representations], options: StudyOptions) -> None:
 def _parts(
     models: list[Representations], options: StudyOptions
 ) -> Iterator[tuple[str, tuple[Representations, ...]]]:
-    """What is to be done, cheapest first: kind of work, and the models."""
+    """Yield the parts of a study, the cheapest first: the kind of part, and its models."""
     for model in models:
         yield COMPLEXITY, (model,)
     for pair in permutations(models, 2):
@@ -255,7 +258,7 @@ def _parts(
 
 
 class _Part:
-    """The rows of one results file."""
+    """A part of a study; calling it computes the rows of its results file."""
 
     def __init__(
         self,
@@ -287,12 +290,12 @@ class _Part:
         return rows
 
     def _cut(self, model: Representations, layer: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to learn from, and rows to judge on."""
+        """Return the rows of a layer that maps are fitted on, and the rows they are judged on."""
         matrix = self._matrix(model, layer)
         return matrix[self.split.train], matrix[self.split.heldout]
 
     def _matrix(self, model: Representations, layer: int) -> np.ndarray:
-        """Layer number `layer`, counted from the first stored one, as [rows, columns] float32."""
+        """Return stored layer number `layer`, counted from 0, as [rows, columns] float32."""
         import simcore
 
         stored = model.layers[layer]
@@ -302,7 +305,7 @@ class _Part:
         return np.asarray(simcore.distributed_attention(stored, causal=causal), np.float32)
 
     def _chunks(self, pairs: list[tuple[int, int]]) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
-        """Pairs of equal widths, `at_once` at a time, and whether their layers vary."""
+        """Yield `at_once` pairs of layers of equal widths, and whether all their layers vary."""
         groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
         for i, j in pairs:
             x, y = self.cut_x[i], self.cut_y[j]
@@ -313,7 +316,7 @@ class _Part:
                 yield defined, group[start : start + self.options.at_once]
 
     def _undefined(self, pairs: list[tuple[int, int]]) -> Iterator[ResultRow]:
-        """At the embedding output, CLS is the same vector for every example."""
+        """Yield rows with value nan for pairs with a constant layer (CLS at layer 0)."""
         for pair, (measure, part) in product(pairs, _ERRORS):
             yield self._error_row(measure, part, np.nan, pair)
 
@@ -342,7 +345,7 @@ class _Part:
                 yield self._error_row(RELATIVE, part, errors.relative, pair)
 
     def _params(self) -> dict[str, Any]:
-        if self.method not in TRAINED:
+        if self.method not in TRAINED_METHODS:
             return {}
         epochs = {} if self.options.epochs is None else {"max_epochs": self.options.epochs}
         return {"seed": self.options.seed, **epochs}

@@ -1,4 +1,4 @@
-"""What a fine-tuned encoder has to beat: the majority class and a bag of words."""
+"""Baselines for a fine-tuned encoder: the majority class and a bag of words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ INVERSE_PENALTY = 10.0
 
 
 def majority_row(task: Task) -> ResultRow | None:
-    """Held-out metric of always answering the most frequent class.
+    """Return the held-out metric of always predicting the most frequent class.
 
-    None for regression, where a constant has no rank correlation.
+    Return None for regression, because a constant has no correlation.
     """
     if task.is_regression:
         return None
@@ -27,11 +27,12 @@ def majority_row(task: Task) -> ResultRow | None:
 
 
 def tfidf_row(task: Task) -> ResultRow:
-    """Held-out metric of a linear model on TF-IDF word weights, trained on the same rows.
+    """Return the held-out metric of a linear model on TF-IDF weights, trained on the same rows.
 
-    Single words, and a weaker penalty than scikit-learn's default, which is too strong for rows
-    of unit length: on RT it costs the baseline one to two points. Of multiple choice it learns
-    which pairs of text and choice are right, and answers with the most likely one.
+    The features are single words. The penalty is weaker than scikit-learn's default, which is too
+    strong for rows of unit length: on RT the default costs the baseline one to two points. In
+    multiple choice, the model learns which pairs of text and choice are right, and predicts the
+    choice of the most likely pair.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -51,7 +52,7 @@ def tfidf_row(task: Task) -> ResultRow:
 
 
 def baseline_row(task: Task, name: str, value: float, seed: int | None = None) -> ResultRow:
-    """One row of the results table for a whole model, no layer."""
+    """Return a row of the results table for a whole model, without layers."""
     return ResultRow(
         comparison=BASELINE,
         measure=task.metric,

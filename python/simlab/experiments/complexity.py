@@ -1,4 +1,4 @@
-"""How complex a layer is: along how many directions its rows vary."""
+"""Measure the complexity of a layer: the number of directions along which its rows vary."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def nuclear_norm(rows: np.ndarray) -> float:
-    """Nuclear norm of the centred rows at unit Frobenius norm; ``nan`` if they do not vary.
+    """Return the nuclear norm of the centred rows at unit Frobenius norm; nan if they do not vary.
 
-    Between 1, for rows on a line, and the square root of the rank, where all directions vary alike
-    (Ren et al. 2023, appendix B.2).
+    The norm is between 1, for rows on a line, and the square root of the rank, if the rows vary
+    equally along all directions (Ren et al. 2023, appendix B.2).
     """
     import simcore
 
@@ -20,5 +20,5 @@ def nuclear_norm(rows: np.ndarray) -> float:
 
 
 def varies(rows: np.ndarray) -> bool:
-    """Whether there are rows, and not all the same."""
+    """Return whether there are rows, and they are not all the same."""
     return bool(len(rows)) and bool((rows != rows[0]).any())

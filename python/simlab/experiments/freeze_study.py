@@ -1,7 +1,8 @@
-"""What freezing costs and saves (Wu et al. 2020, appendix D, table 1).
+"""Compare ways of freezing layers (Wu et al. 2020, appendix D, table 1).
 
-Every way of freezing is fine-tuned with every seed, each as a step of its own; the results table
-gets its held-out metric, its trained parameters and the median time of a training step.
+A model is fine-tuned with every way of freezing and every seed, each time as a job of its own. The
+results table gets the held-out metric, the number of trained parameters and the median time of a
+training step.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ CSV = Path("results") / f"{FREEZING}.csv"
 
 
 def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
-    """No freezing, then each count from the top and from the bottom, as table 1 orders them.
+    """Return the ways of freezing in the order of table 1: none, then top:K and bottom:K by K.
 
     Raises
     ------
     UserError
-        A count below 1.
+        A count is below 1.
     """
     counts = list(dict.fromkeys([*sorted(top), *sorted(bottom)]))
     pairs = [(side, k) for k in sorted(counts) for side in (TOP, BOTTOM)]
@@ -61,34 +62,35 @@ def freeze_study(
     tell: Callable[[Outcome], None] = lambda _: None,
     **changes: Any,
 ) -> Outcome:
-    """Fine-tune with nothing frozen, and with layers frozen from either end, with every seed.
+    """Fine-tune without freezing and with layers frozen from either end, with every seed.
 
     Parameters
     ----------
     model, task, recipe, task_options, **changes
         As for `finetune`.
     out
-        A folder that gets ``checkpoints/``, ``results/freezing.parquet`` and
+        The folder to write, with ``checkpoints/``, ``results/freezing.parquet`` and
         ``results/freezing.csv``. An interrupted study continues where it was.
     bottom, top
-        How many layers to freeze: each count is a way of its own.
+        Numbers of layers to freeze; each number is a way of freezing.
     seeds
-        Every way is fine-tuned with each of them.
+        Seeds to fine-tune every way of freezing with.
     overwrite
-        Make checkpoints anew that were made from other inputs, or raise.
+        Make checkpoints anew that were made from other inputs; if False, raise an error instead.
     tell
-        Is called with every checkpoint as soon as it is there.
+        Function that is called with the outcome of every checkpoint as soon as it is made.
 
     Returns
     -------
     Outcome
-        Of the results file; `simlab.experiments.freeze_study.summary` has a row for each way.
+        Path of the results file; `simlab.experiments.freeze_study.summary` makes a table of its
+        rows, with a row for each way of freezing.
 
     Raises
     ------
     UserError
-        More layers to freeze than there are, layers that share their weights, or what `finetune`
-        refuses.
+        The model has fewer layers than are to be frozen, its layers share their weights, or
+        `finetune` raises an error.
 
     Examples
     --------
@@ -102,13 +104,13 @@ def freeze_study(
         raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
     freezes = ways(bottom, top)
     if not seeds:
-        raise UserError("--seeds: wanted at least one, found none")
+        raise UserError("--seeds: wanted at least one seed, found none")
     out, source = Path(out), resolve(model)
     task = load_task_of([source.path], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     require_freezable(source, task, freezes)
     found = {}
-    for seed in seeds:  # by seed first: an unfinished study compares all ways on fewer seeds
+    for seed in seeds:  # seeds outside: an unfinished study then compares all ways on fewer seeds
         for freeze in freezes:
             place = out / CHECKPOINTS / f"{freeze.replace(':', '-')}-seed-{seed}"
             found[freeze, seed] = finetune(
@@ -121,7 +123,7 @@ def freeze_study(
         for (freeze, seed), outcome in found.items():
             yield from _rows(freeze, seed, outcome.path, task)
 
-    # Times are measured anew with a checkpoint, and then its key does not tell: always rewrite.
+    # The key of a checkpoint that was made anew may be the same while its times differ: replace.
     outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
     with atomic_file(out / CSV) as partial:
         summary(read_results(outcome.path)).to_csv(partial, index=False)
@@ -129,14 +131,15 @@ def freeze_study(
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per way of freezing, over its seeds.
+    """Summarise the results of a freezing study over its seeds.
 
     Returns
     -------
     DataFrame
-        Columns ``freeze``, ``seeds``, ``metric``, ``mean``, ``standard_deviation`` (nan of one
-        seed), ``trained_parameters``, ``seconds_per_step`` (mean over the seeds' medians) and
-        ``time_saved`` (share of the time of a step without freezing).
+        A row for each way of freezing, with columns ``freeze``, ``seeds``, ``metric``, ``mean``,
+        ``standard_deviation`` (nan for one seed), ``trained_parameters``, ``seconds_per_step``
+        (mean over the medians of the seeds) and ``time_saved`` (as a share of the time of a step
+        without freezing).
     """
     import pandas as pd
 

@@ -1,8 +1,8 @@
-"""Layer injection (Ren et al. 2023, section 4.5): one model goes on from another's hidden states.
+"""Layer injection (Ren et al. 2023, section 4.5): a model continues from another's hidden states.
 
-At layer l the hidden states of model B are replaced by ``g(hidden states of A)``, at the classifier
-token or at all tokens; the rest of B runs unchanged and is scored on the held-out examples. The
-maps g are fitted on training examples alone.
+At layer l, ``g(hidden states of A)`` replaces the hidden states of model B, at the classifier token
+or at all tokens. The rest of B runs unchanged, and its predictions are scored on the held-out
+examples. The maps g are fitted on training examples only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states, replaced_states
 from simlab.store.console import err, progress, warnings_as_notes
@@ -47,32 +47,36 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Examples, Task, TaskOptions
 
-# The rows of R's table 5; SVCCA only where it is asked for.
+# The methods of table 5 of Ren et al. 2023, which are the default.
 TABLE_5 = tuple(name for name in METHODS if name != "svcca")
 SAME_WIDTH = (IDENTITY, "inn")
-TRAINED = ("mlp", "inn")
+TRAINED_METHODS = ("mlp", "inn")
 CLASSIFIER, ALL = "cls", "all"
 TOKENS = (CLASSIFIER, ALL)
-FIT_SIZE = 1600  # examples, as many as R's tables use
+FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
 
 @dataclass(frozen=True)
 class InjectOptions:
-    """Where to inject what.
+    """Options of an injection: the layer and tokens to replace, and the maps.
 
     Attributes
     ----------
     layer
-        0 is the embedding output; None the last.
+        Number of the layer; 0 is the embedding output, None the last layer.
     methods
-        Names of `METHODS`; None is `TABLE_5`, of models of different widths without the two maps
-        that keep the width.
+        Names in `METHODS`. None is `TABLE_5`, without the two methods in `SAME_WIDTH` if the models
+        have different widths.
     tokens
-        Replace the classifier token alone, or all of them.
+        The tokens to replace: ``cls``, the classifier token, or ``all``.
     fit_size
-        Training examples that the maps are fitted on.
+        Number of training examples that the maps are fitted on.
+    max_length
+        Tokens kept per example.
     epochs
-        Passes of the maps that are trained; None is the aligners' own default.
+        Passes over the rows for maps that are trained; None is the default of the aligners.
+    seed
+        Seed of maps that are trained, and of random states and labels.
     """
 
     layer: int | None = None
@@ -84,7 +88,7 @@ class InjectOptions:
     seed: int = 0
 
     def check(self) -> None:
-        """Raise UserError for a name or number that makes no sense."""
+        """Raise UserError if a method or the tokens are unknown, or a number is out of range."""
         for name in self.methods or ():
             if name not in METHODS:
                 raise UserError(f"--method {name}: wanted one of {', '.join(METHODS)}")
@@ -111,13 +115,13 @@ def inject(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Let model B go on from g(hidden states of A) at one layer, for several maps g, and score it.
+    """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
 
-    The results file has the held-out metric of B, a row for each method.
+    The results file has a row for each method, with the held-out metric of B.
 
-    A method that the states do not allow has the value nan and the reason in ``options``, under
-    ``undefined``: canonical maps need rows that differ, and at the embedding output the classifier
-    token is the same vector in every text.
+    If the states do not allow a method, its value is nan, and its ``options`` give the reason under
+    ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
+    the classifier token is the same vector in every text.
 
     Parameters
     ----------
@@ -130,25 +134,26 @@ def inject(
     out
         The results file (.parquet) to write.
     options, **changes
-        Where to inject what; keywords are fields of `InjectOptions`, such as ``layer=6`` or
+        Layer, tokens and maps; keywords replace fields of `InjectOptions`, such as ``layer=6`` or
         ``methods=("itself", "linear")``.
     label_a, label_b
-        How results and figures name the models.
+        Names of the models in results and figures.
     task_options
-        Columns and split of the task; what they leave open of the split is B's own.
+        Columns and split of the task; the default split is the split of B's fine-tuning.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the results file is, and whether it was there before; `read_results` reads it.
+        Path of the results file, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        An unknown method, a layer that a model has not, a B without a head for the task, models
-        that cut the texts into other tokens (all tokens), too few examples, or another `out`.
+        A method is unknown, a model does not have the layer, B has no head for the task, the models
+        split the texts into different tokens (with all tokens), there are too few examples, or
+        `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -183,16 +188,18 @@ def inject(
 
 
 class InjectionPair:
-    """Both models, loaded, and what they make of the examples.
+    """Models A and B, loaded, for injections of states of A into B.
 
     Attributes
     ----------
-    a : the encoder whose states are taken
-    b : the fine-tuned model that goes on from them
+    a
+        The encoder that gives the states.
+    b
+        The fine-tuned model that continues from the states.
     layer : int
-        Where.
+        Number of the layer.
     undefined : dict of str
-        Why methods have no value, by method; filled when the maps are fitted.
+        For each method without a value, the reason; filled when the maps are fitted.
     """
 
     def __init__(
@@ -211,7 +218,7 @@ class InjectionPair:
         self.undefined: dict[str, str] = {}
 
     def rows(self, label_a: str, label_b: str) -> list[ResultRow]:
-        """The metric of every method, in the order of the methods."""
+        """Return the rows of the results table, with the metric of every method."""
         task = self.task
         aligners, spread = self._fit()
         labels = task.heldout.labels
@@ -241,7 +248,7 @@ class InjectionPair:
         return json.dumps({"method": method, **reason})
 
     def _chosen_layer(self) -> int:
-        counts = [len(family_of(model).layers(model)) for model in (self.a, self.b)]
+        counts = [len(architecture_of(model).layers(model)) for model in (self.a, self.b)]
         layer = min(counts) if self.options.layer is None else self.options.layer
         for name, most in zip(self.names, counts, strict=True):
             if not 0 <= layer <= most:
@@ -260,7 +267,7 @@ class InjectionPair:
         return wanted or tuple(name for name in TABLE_5 if name not in SAME_WIDTH)
 
     def _fit(self) -> tuple[dict[str, Aligner], tuple[torch.Tensor, torch.Tensor]]:
-        """The fitted maps by method, and mean and standard deviation of B's training states."""
+        """Return the fitted maps by method, and mean and spread of B's states in training rows."""
         import torch
 
         fitted = [name for name in self.methods if name in FITTED]
@@ -280,12 +287,12 @@ class InjectionPair:
         return found, (side_y.mean(0), side_y.std(0))
 
     def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
-        """The map from `x` to `y`; None, and an entry in `undefined`, if these rows allow none."""
+        """Return the fitted map from `x` to `y`; if it is undefined, note why and return None."""
         from simcore.align import METHODS as ALIGNERS
         from simcore.align import ConstantRowsError, TooFewRowsError
 
         params: dict[str, Any] = {}
-        if method in TRAINED:
+        if method in TRAINED_METHODS:
             params = {"seed": self.options.seed, "progress": err.is_terminal}
             if self.options.epochs is not None:
                 params["max_epochs"] = self.options.epochs
@@ -293,7 +300,7 @@ class InjectionPair:
             with warnings_as_notes():
                 return ALIGNERS[method](**params).fit(x, y)
         except ConstantRowsError as error:
-            self.undefined[method] = f"{error} (X is states of A, Y of B)"
+            self.undefined[method] = f"{error} (X: states of A, Y: states of B)"
             return None
         except TooFewRowsError as error:
             option, size = self._limit()
@@ -302,7 +309,7 @@ class InjectionPair:
             raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
 
     def _limit(self) -> tuple[str, int]:
-        """The option that bounds the examples of the fit, and their number."""
+        """Return the option that limits the number of examples of the fit, and this number."""
         sizes = {"--fit-size": self.options.fit_size, "--train-size": len(self.task.train)}
         return min(sizes.items(), key=lambda size: size[1])
 
@@ -333,7 +340,7 @@ class InjectionPair:
     def _logits(
         self, method: str, states: torch.Tensor, batch: dict[str, torch.Tensor]
     ) -> torch.Tensor:
-        """Logits of B with `states` in place of its own; of B itself for `ITSELF`."""
+        """Return the logits of B with `states` in place of its own; for `ITSELF`, of B alone."""
         if method == ITSELF:
             return self.b(**batch).logits
 
@@ -348,7 +355,7 @@ class InjectionPair:
     def _batches(
         self, examples: Examples, description: str
     ) -> Iterator[tuple[np.ndarray, dict[str, Any], dict[str, Any], torch.Tensor]]:
-        """Row numbers, the batch for A and for B, and A's states that are to be mapped."""
+        """Yield row numbers, the batch for A, the batch for B, and the states of A to map."""
         length = self.options.max_length
         encoded_a, encoded_b = (encode(t, examples, length) for t in self.tokenizers)
         if self.options.tokens == ALL:
@@ -367,13 +374,13 @@ class InjectionPair:
         return states[self._places(model, batch)]
 
     def _places(self, model: PreTrainedModel, batch: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Index into states [b, t, p] of the rows that are mapped."""
+        """Return the index, into states [b, t, p], of the tokens that are mapped."""
         import torch
 
-        mask = batch["attention_mask"].flatten(0, -2)  # of multiple choice, b counts all choices
+        mask = batch["attention_mask"].flatten(0, -2)  # in multiple choice, b counts all choices
         if self.options.tokens == ALL:
             return tuple(mask.nonzero(as_tuple=True))
-        index = family_of(model).token_index(mask)
+        index = architecture_of(model).token_index(mask)
         return torch.arange(len(mask), device=mask.device), index
 
     def _require_same_tokens(
@@ -382,11 +389,11 @@ class InjectionPair:
         for example, a, b in zip(examples.ids, encoded_a, encoded_b, strict=True):
             if a["input_ids"] != b["input_ids"]:
                 raise UserError(
-                    f"--tokens {ALL}: wanted models that cut texts into the same tokens, found "
-                    f"{self.names[0]} and {self.names[1]} to differ in example {example}"
+                    f"--tokens {ALL}: wanted models that split texts into the same tokens, found "
+                    f"different tokens of {self.names[0]} and {self.names[1]} in example {example}"
                 )
 
 
 def _flat(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Without the axis of choices, which an encoder has no notion of."""
+    """Return `batch` with all choices of all examples in one axis, as an encoder takes it."""
     return {name: tensor.flatten(0, -2) for name, tensor in batch.items()}

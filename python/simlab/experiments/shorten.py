@@ -1,4 +1,4 @@
-"""Shorter models: the first layers and a head as a checkpoint that ``from_pretrained`` loads."""
+"""Shorten models: write the first layers and a head as a checkpoint for ``from_pretrained``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from simlab.models.evaluate import (
     predictions_of,
     require_classifier,
 )
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
@@ -39,7 +39,10 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Measured:
-    """A checkpoint's layers, parameters, megabytes (10^6) of files, speed and held-out metric."""
+    """The size of a checkpoint, its speed, and its held-out metric (`value`).
+
+    `megabytes` (10^6 bytes) counts the weight files.
+    """
 
     layers: int
     parameters: int
@@ -49,28 +52,28 @@ class Measured:
 
 
 def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
-    """A model like `model` of the layers numbered `kept` (from 0) alone, with the same weights.
+    """Return a copy of `model` with only the layers `kept`, counted from 0, and the same weights.
 
     Raises
     ------
     UserError
-        The layers share their weights in a way that the shorter configuration cannot express.
+        The layers share their weights in a way that a shorter configuration cannot express.
     """
-    family = family_of(model)
-    groups = len(set(map(id, family.layers(model))))
-    if family.shared and groups > 1:
+    architecture = architecture_of(model)
+    groups = len(set(map(id, architecture.layers(model))))
+    if architecture.shared and groups > 1:
         raise UserError(
             f"model of type {model.config.model_type!r}: wanted layers that all share one set of "
-            f"weights, found {groups} groups, which a shorter configuration would divide otherwise"
+            f"weights, found {groups} groups of layers, which a shorter model would group otherwise"
         )
     shorter = deepcopy(model)
-    if not family.shared:
-        path, _, name = family.layers_path.rpartition(".")
+    if not architecture.shared:
+        path, _, name = architecture.layers_path.rpartition(".")
         holder = shorter.base_model.get_submodule(path)
         layers = getattr(holder, name)
         setattr(holder, name, type(layers)([layers[layer] for layer in kept]))
-    config = family.keep_layers(model.config, kept)
-    for module in shorter.modules():  # many hold the configuration
+    config = architecture.keep_layers(model.config, kept)
+    for module in shorter.modules():  # many modules hold the configuration
         if hasattr(module, "config"):
             module.config = config
     return shorter
@@ -88,7 +91,7 @@ def shorten(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Write the first layers of a fine-tuned model and its head, as ``truncate --export`` does.
+    """Write the first layers of a fine-tuned model and a head, as ``truncate --export`` does.
 
     Parameters
     ----------
@@ -97,29 +100,30 @@ def shorten(
     task
         A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
     layers
-        How many layers to keep.
+        Number of layers to keep.
     out
         The checkpoint folder to make; plain ``from_pretrained`` loads it.
     options, **changes
-        The one mode says whose head: the fine-tuned model's own (``untuned``, the default) or the
-        one trained for that layer; keywords are fields of `TruncationOptions`.
+        Options with a single mode, which chooses the head: the fine-tuned model's own head
+        (``untuned``, the default), or a head trained for the last kept layer; keywords replace
+        fields of `TruncationOptions`.
     max_length
         Tokens kept per example.
     task_options
-        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+        Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the folder is, and whether it was there before.
+        Path of the folder, and whether it was there before.
 
     Raises
     ------
     UserError
-        More than one mode, `layers` is not between 1 and the model's, or `out` holds something
-        else.
+        There is more than one mode, `layers` is not between 1 and the number of layers, or `out`
+        has other content and `overwrite` is False.
 
     Examples
     --------
@@ -138,7 +142,7 @@ def shorten(
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     whole = load_classifier(source)
-    count = len(family_of(whole).layers(whole))
+    count = len(architecture_of(whole).layers(whole))
     if not 1 <= layers <= count:
         raise UserError(f"--export {layers}: wanted 1 to {count} layers, found {layers}")
     inputs = {
@@ -173,7 +177,7 @@ def shorten(
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
-    """The first `layers` layers, and the head that was trained for them if one was."""
+    """Return a model of the first `layers` layers, with the head trained for them, if any."""
     import torch
 
     model = keep_layers(truncated.model, range(layers))
@@ -186,9 +190,9 @@ def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
 
 
 def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
-    """Load a checkpoint folder, run the held-out rows through it and time the model alone.
+    """Load a checkpoint folder, run the held-out rows through its model, and time the model.
 
-    Tokenising and padding come before: they take as long for a shorter model.
+    The time excludes tokenising and padding, which take as long for a shorter model.
     """
     source = ModelSource(str(folder), folder)
     model, tokenizer = load_classifier(source), load_tokenizer(source)
@@ -196,12 +200,12 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     model.to(device).eval()
     encoded = encode(tokenizer, task.heldout, max_length)
     fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device))
-    batch_logits(model, fed[:1], len(encoded))  # the longest texts, which warm up the most
+    batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
     started = time.perf_counter()
     logits = batch_logits(model, fed, len(encoded))
     seconds = time.perf_counter() - started
     return Measured(
-        layers=len(family_of(model).layers(model)),
+        layers=len(architecture_of(model).layers(model)),
         parameters=sum(p.numel() for p in model.parameters()),
         megabytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")) / _MB,
         ms_per_example=1000 * seconds / len(task.heldout),

@@ -1,22 +1,23 @@
-"""Skipping layers (Phang et al. 2021, section 4.1): every contiguous span, without retraining.
+"""Skip layers (Phang et al. 2021, section 4.1): leave out every contiguous span, without training.
 
-Span [i, j) leaves out layers i + 1 to j: the output of layer i (0 is the embedding output) goes to
-where the output of layer j would go. A model of L layers has L (L + 1) / 2 spans, and the empty
-one, which is the model itself.
+Span [i, j) leaves out layers i + 1 to j: the output of layer i (0 is the embedding output) takes
+the place of the output of layer j. A model of L layers has L (L + 1) / 2 spans besides the empty
+span, which stands for the whole model.
 
-One forward pass per span calls layers
+A forward pass for each span would run
 
     L + sum over lengths k = 1..L of (L + 1 - k) (L - k)  =  L + (L - 1) L (L + 1) / 3
 
-times. But span [i, j) shares everything before layer i with the model itself, so its own way begins
-at layer j, with a state that is known. Layer l (from 0) has to run on the model's own state and on
-those of the l (l + 1) / 2 spans that end at or before it, which are one batch:
+layers. But up to layer i, a model without span [i, j) has the states of the whole model, so only
+the layers after layer j have to run. In one sweep, layer l (from 0) runs on the state of the whole
+model and on the states of the l (l + 1) / 2 spans that end at or before this layer. This is
 
     sum over l = 0..L-1 of 1 + l (l + 1) / 2  =  L + (L - 1) L (L + 1) / 6
 
-layers in the size of the original batch: 41 instead of 76 for 6 layers, 298 instead of 584 for 12.
-The model's own way is its own forward pass, so the empty span is the model bit for bit; the other
-spans differ from a model without their layers by the rounding of products with more rows.
+runs of a layer on a batch: 41 instead of 76 for 6 layers, 298 instead of 584 for 12. The model's
+own forward pass gives the logits of the empty span, so they are those of the model bit for bit. The
+logits of other spans differ from those of a model without the layers by rounding alone, because
+their matrix products have more rows.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
@@ -50,44 +51,45 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 EMPTY: Span = (0, 0)
 
-# Beyond so many rows a matrix product is not faster, and the temporaries outgrow the caches (on a
-# CPU: the pages that they are given anew in every call cost a quarter of the time).
+# With more rows a matrix product is not faster, and the temporaries outgrow the caches (on a CPU,
+# the fresh pages that every call touches would cost a quarter of the time).
 TOKENS_PER_CALL = {"cpu": 4096, "cuda": 65536}
-# What a layer needs while it runs, in hidden states of its input: four times the width before and
-# after the activation (six with a gate), queries, keys, values, their products, residuals.
+# Memory of a layer while it runs, as a multiple of its input: four times the width before and after
+# the activation (six with a gate), queries, keys, values, their products, residuals.
 _LAYER_STATES = 24
 _FLOAT32_BYTES = 4
 
 
 def spans(layers: int) -> list[Span]:
-    """The empty span and all spans [i, j) with 0 <= i < j <= `layers`."""
+    """Return the empty span and all spans [i, j) with 0 <= i < j <= `layers`."""
     return [EMPTY, *((i, j) for i in range(layers) for j in range(i + 1, layers + 1))]
 
 
 def sweep_evaluations(layers: int) -> int:
-    """Layers that `skip_logits` runs per batch, in units of that batch (module docstring)."""
+    """Return how many runs of a layer on a batch `skip_logits` takes (see module docstring)."""
     return layers + (layers - 1) * layers * (layers + 1) // 6
 
 
 def loop_evaluations(layers: int) -> int:
-    """Layers that one forward pass for every span, and for the model itself, would run."""
+    """Return how many runs of a layer a forward pass for every span would take."""
     return layers + (layers - 1) * layers * (layers + 1) // 3
 
 
 def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
-    """Logits of the model without each span, in one sweep over its layers.
+    """Compute the logits of a model without each span, in one sweep over its layers.
 
     Parameters
     ----------
     chain
         The layers of a model on one batch.
     states_per_call
-        How many copies of the batch a layer takes at once.
+        Most states, each of the size of the batch, that a layer takes in one call.
 
     Returns
     -------
     dict
-        For each of `spans`, logits ``[b, labels]``. Those of the empty span are the model's own.
+        For each of `spans`, logits ``[b, labels]``. The logits of the empty span are the model's
+        own.
     """
     layers = len(chain.layers)
     running: dict[Span, torch.Tensor] = {}
@@ -105,7 +107,7 @@ def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Ten
 
 @dataclass(frozen=True)
 class SkipPlan:
-    """How much runs at once: examples in a sweep, and their states in a call of a layer."""
+    """The number of examples in a sweep, and of their states in one call of a layer."""
 
     examples: int
     states: int
@@ -114,19 +116,19 @@ class SkipPlan:
 def plan_skip(
     model: PreTrainedModel, layers: int, batch: Mapping[str, torch.Tensor], max_memory: int
 ) -> SkipPlan:
-    """The largest sweep whose states and temporaries fit into `max_memory` bytes.
+    """Return the largest sweep whose states and temporaries fit into `max_memory` bytes.
 
     Raises
     ------
     UserError
-        Not even one example, one state at a time, fits.
+        A sweep of one example with one state per call does not fit.
     """
     ids = batch["input_ids"]
     tokens = ids[0].numel()
     config = model.config
     state = tokens * config.hidden_size * _FLOAT32_BYTES
     scores = ids.shape[-1] * tokens * config.num_attention_heads * _FLOAT32_BYTES
-    # What the spans have and the model's own pass left; a quarter for the allocator's gaps.
+    # States of the spans and of the whole model, and a quarter more for gaps of the allocator.
     kept = (layers * (layers + 1) // 2 + layers + 1) * state * 5 // 4
     per_call = (_LAYER_STATES * state) + 3 * scores
     if kept + per_call > max_memory:
@@ -149,7 +151,7 @@ def all_skip_logits(
     batch_size: int = EVALUATION_BATCH,
     description: str = "skipping",
 ) -> dict[Span, np.ndarray]:
-    """Logits of every held-out example without each span of layers.
+    """Compute the logits of every held-out example without each span of layers.
 
     Parameters
     ----------
@@ -157,17 +159,17 @@ def all_skip_logits(
         A fine-tuned checkpoint.
     max_memory
         Bytes for hidden states and temporaries; None is a quarter of `simcore.free_memory`.
-        Results do not depend on it beyond rounding.
+        Results do not depend on `max_memory`, except for rounding.
 
     Returns
     -------
     dict
-        For each of `spans`, ``[n, labels]`` float32.
+        For each of `spans`, logits ``[n, labels]``, float32.
 
     Raises
     ------
     UserError
-        Layers that cannot be skipped, a head that does not fit the task, too little memory.
+        The layers cannot be skipped, the head does not fit the task, or there is too little memory.
     """
     import torch
 
@@ -177,9 +179,9 @@ def all_skip_logits(
     require_head(model, source, task)
     device = best_device()
     model.to(device)
-    layers = len(family_of(model).layers(model))
+    layers = len(architecture_of(model).layers(model))
     encoded = encode(tokenizer, task.heldout, max_length)
-    shape = (len(encoded), model.config.num_labels)  # of multiple choice, the choices
+    shape = (len(encoded), model.config.num_labels)  # for multiple choice, the number of choices
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     limit = free_memory(device) // 4 if max_memory is None else max_memory
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
@@ -204,7 +206,7 @@ def skip_rows(
     seed: int | None,
     max_memory: int | None = None,
 ) -> list[ResultRow]:
-    """Held-out metric of the fine-tuned model `source` without each span of its layers.
+    """Return the held-out metric of fine-tuned model `source` without each span of its layers.
 
     Returns
     -------
@@ -242,7 +244,7 @@ def skip(
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
-    """Leave out every contiguous span of layers of a fine-tuned model, and write what that scores.
+    """Leave out every contiguous span of layers of a fine-tuned model, and write the metric.
 
     The results file has the held-out metric without each span (`skip_rows`); nothing is trained.
 
@@ -257,23 +259,24 @@ def skip(
     max_length
         Tokens kept per example.
     label, seed
-        How results and figures name the model, and the seed of its fine-tuning.
+        Name of the model in results and figures, and the seed of its fine-tuning.
     max_memory
-        Bytes for hidden states and temporaries; None is a quarter of what is free.
+        Bytes for hidden states and temporaries; None is a quarter of the free memory.
     task_options
-        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+        Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the results file is, and whether it was there before; `read_results` reads it.
+        Path of the results file, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        Not a fine-tuned checkpoint, a head that does not fit, too little memory, another `out`.
+        `checkpoint` is not a fine-tuned checkpoint, its head does not fit the task, there is too
+        little memory, or `out` has other content and `overwrite` is False.
 
     Examples
     --------

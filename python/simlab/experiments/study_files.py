@@ -1,4 +1,4 @@
-"""Names of the results files of an alignment study, and old results beside them."""
+"""Names of the results files of an alignment study, and removal of files of earlier versions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json, writing
+from simlab.store.ownership import owned
 from simlab.store.results import ALIGNMENT, COMPLEXITY, NUCLEAR, WITHIN, read_results
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ _HASH_LETTERS = 8
 
 
 def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[str]) -> str:
-    """The file of one part of a study: readable names, and a hash that keeps them apart.
+    """Return the name of the file of a part of a study: readable words, and a hash.
 
-    Without the hash `FT[1]` and `FT-1` would share a file.
+    Without the hash, the labels `FT[1]` and `FT-1` would give the same name.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[st
     rows
         The kind of representation, such as ``cls``.
     labels
-        Of the models: from which and to which, or the only one.
+        Labels of the models: two labels (from, to), or the label of the only model.
     """
     parts = [kind, study, method, rows, *labels]
     readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
@@ -38,17 +39,20 @@ def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[st
 
 
 def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
-    """Remove files in `folder` with rows of the study that `file_name` would put elsewhere.
+    """Remove files in `folder` that have rows of study `study` and a name not from `file_name`.
 
-    Versions that fitted each pair in one direction named files without a hash. A figure that read
-    such a file beside new ones would count that direction twice.
+    Earlier versions, which fitted each pair in one direction only, named files without a hash. A
+    figure of such a file and new files would count that direction twice.
 
     Raises
     ------
     UserError
-        There are such files and not `replace`, or a file in `folder` is no results file.
+        There are such files and `replace` is False, or a file in `folder` is not a results file.
+    BusyError
+        Another process is making such a file.
     """
-    files = sorted(folder.glob("*.parquet"))
+    # Hidden ones are being written, or are what a killed process has left.
+    files = sorted(file for file in folder.glob("*.parquet") if not file.name.startswith("."))
     old = [file for file in files if _is_old(read_results(file), file, study)]
     if old and not replace:
         raise UserError(
@@ -57,8 +61,11 @@ def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
             "pass --overwrite to remove them"
         )
     for file in old:
-        with writing(file):
-            file.unlink()
+        with owned(file):
+            # Its last owner may have removed it meanwhile, or written it anew.
+            if file.exists() and _is_old(read_results(file), file, study):
+                with writing(file):
+                    file.unlink()
 
 
 def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
@@ -71,7 +78,7 @@ def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
 
 
 def _name_of(row: pd.Series, study: str) -> str:
-    """The name of the file that a row belongs into."""
+    """Return the name of the file that `row` belongs to."""
     kind = row["comparison"].removesuffix(f": {study}")
     labels = [row["model_x"], row["model_y"]] if kind == ALIGNMENT else [row["model_x"]]
     method = NUCLEAR if kind == COMPLEXITY else json.loads(row["options"])["method"]

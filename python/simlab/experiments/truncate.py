@@ -1,14 +1,14 @@
-"""Truncation (Phang et al. 2021, section 4): an intermediate layer goes straight to a head.
+"""Truncate models (Phang et al. 2021, section 4): feed each layer straight to a head.
 
-Three modes, for every layer, the embedding output first:
+There are three modes:
 
-* ``untuned``: the fine-tuned model's own head; nothing is trained. At the last layer this is the
-  fine-tuned model itself, logit for logit.
-* ``tuned``: its layers stay as they are, and its head is fine-tuned further for each layer.
-* ``tuned-orig``: the layers of the model before fine-tuning, and a fresh head for each of them.
+* ``untuned``: the fine-tuned model's own head; nothing is trained. At the last layer, the logits
+  are those of the fine-tuned model, bit for bit.
+* ``tuned``: the layers of the fine-tuned model, with its head fine-tuned further for each layer.
+* ``tuned-orig``: the layers of the model before fine-tuning, with a new head for each layer.
 
-An encoder runs once over the examples; the heads of all layers are trained together on the vectors
-it gave (`heads`).
+The encoder runs once over the examples, and `simlab.models.heads` trains the heads of all layers
+together on the cached vectors.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ class Truncated:
     Attributes
     ----------
     model
-        The whole one; of ``tuned-orig`` the one before fine-tuning, with a fresh head.
+        The whole fine-tuned model; for ``tuned-orig`` the model before fine-tuning, with a new
+        head.
     tokenizer
-        Its own.
+        The tokenizer of the model.
     logits
-        Held-out logits ``[layers + 1, n, labels]``, float32.
+        Held-out logits ``[layers + 1, n, labels]``, float32, the embedding output first.
     heads
-        The trained heads' parameters, ``[layers + 1, ...]`` by name; None for ``untuned``.
+        Parameters of the trained heads by name, ``[layers + 1, ...]`` each; None for ``untuned``.
     """
 
     model: PreTrainedModel
@@ -76,16 +77,19 @@ class Truncated:
 
 @dataclass(frozen=True)
 class TruncationOptions:
-    """What to do besides cutting.
+    """Options of a truncation.
 
     Attributes
     ----------
     modes
-        Of `MODES`.
+        Names in `MODES`.
     original
-        The model before fine-tuning; None is the one that the checkpoint names.
+        The model before fine-tuning; None is the model that the checkpoint names.
     tolerance
-        Advise on the number of layers within this tolerance (`advice`); None does not.
+        Advise on the fewest layers whose metric is lower by this much at most (`advice`); None
+        gives no advice.
+    recipe
+        How heads are trained.
     """
 
     modes: tuple[str, ...] = (UNTUNED,)
@@ -94,7 +98,7 @@ class TruncationOptions:
     recipe: HeadRecipe = field(default_factory=HeadRecipe)
 
     def check(self) -> None:
-        """Raise UserError where a mode is not known or comes twice."""
+        """Raise UserError if a mode is unknown or comes twice."""
         for mode in self.modes:
             if mode not in MODES:
                 raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
@@ -110,7 +114,7 @@ def cut_model(
     Raises
     ------
     UserError
-        The head does not fit the task, or the model before fine-tuning cannot be had.
+        The head does not fit the task, or the model before fine-tuning cannot be found.
     """
     name = f"{mode}, {source.name}"
     if mode == UNTUNED:
@@ -140,13 +144,13 @@ def truncation_rows(
     label: str,
     seed: int | None,
 ) -> list[ResultRow]:
-    """Held-out metric of the fine-tuned model `source` cut after every layer, in all modes chosen.
+    """Return the held-out metric of fine-tuned model `source` cut after every layer, in all modes.
 
     Returns
     -------
     list of ResultRow
-        One row per mode and layer, embedding output first; `layer_x` is the layer fed to the head.
-        After each mode its advice, if `options` have a tolerance.
+        A row for each mode and layer, the embedding output first; `layer_x` is the layer fed to the
+        head. If `options` have a tolerance, advice follows the rows of each mode.
 
     Raises
     ------
@@ -202,10 +206,10 @@ def truncate(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Feed every layer of a fine-tuned model straight to a head, and write what that scores.
+    """Feed every layer of a fine-tuned model straight to a head, and write the metric.
 
-    The results file has the held-out metric for each mode and layer (`truncation_rows`), and that
-    of always answering the most frequent class.
+    The results file has the held-out metric for each mode and layer (`truncation_rows`), and the
+    metric of always predicting the most frequent class.
 
     Parameters
     ----------
@@ -216,26 +220,27 @@ def truncate(
     out
         The results file (.parquet) to write.
     options, **changes
-        What to do; keywords are fields of `TruncationOptions`, such as
+        Heads and advice; keywords replace fields of `TruncationOptions`, such as
         ``modes=("untuned", "tuned")`` or ``tolerance=0.01``.
     max_length
         Tokens kept per example.
     label, seed
-        How results and figures name the model, and the seed of its fine-tuning.
+        Name of the model in results and figures, and the seed of its fine-tuning.
     task_options
-        Columns and split of the task; what they leave open of the split is the checkpoint's own.
+        Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the results file is, and whether it was there before; `read_results` reads it.
+        Path of the results file, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        Not a fine-tuned checkpoint, a head that does not fit, an unknown mode, or another `out`.
+        `checkpoint` is not a fine-tuned checkpoint, its head does not fit the task, a mode is
+        unknown, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -268,14 +273,14 @@ def truncate(
 
     def make() -> list[ResultRow]:
         rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
-        majority = majority_row(task)  # the line that the curves' figure shows
+        majority = majority_row(task)  # the figure shows it as a line
         return rows if majority is None else [*rows, majority]
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
 def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -> dict[str, Any]:
-    """What the trained heads depend on beyond the fine-tuned model, as a job's inputs."""
+    """Return the inputs of a job that trained heads depend on, besides the fine-tuned model."""
     inputs: dict[str, Any] = {}
     if set(options.modes) - {UNTUNED}:
         inputs |= {"train": task.train.fingerprint, "recipe": asdict(options.recipe)}
@@ -286,12 +291,12 @@ def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -
 
 
 def original_of(checkpoint: Path) -> str:
-    """The name of the model that checkpoint folder `checkpoint` was fine-tuned from.
+    """Return the name of the model that folder `checkpoint` was fine-tuned from.
 
     Raises
     ------
     UserError
-        The folder does not say, or it was trained from random weights, which no folder holds.
+        The folder does not name the model, or it was trained from random weights.
     """
     try:
         evaluation = read_evaluation(checkpoint)
@@ -299,12 +304,12 @@ def original_of(checkpoint: Path) -> str:
     except (OSError, KeyError) as error:
         raise UserError(
             f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
-            "it, found nothing"
+            "that model, found no --original"
         ) from error
     if evaluation.get("recipe", {}).get("random_init"):
         raise UserError(
             f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
-            f"from random weights and not from those of {name}, found nothing"
+            f"from random weights and not from the weights of {name}, found no --original"
         )
     return name
 
@@ -333,7 +338,7 @@ def _tuned(
     recipe: HeadRecipe,
     description: str,
 ) -> Truncated:
-    """Vectors of both splits, heads trained on one and tried on the other."""
+    """Train the heads of all layers on the training rows, and compute held-out logits."""
     import torch
 
     def vectors(batch: dict[str, Any]) -> torch.Tensor:

@@ -1,12 +1,12 @@
-"""Figures: drawn from the results table alone; nothing is computed here.
+"""Figures drawn from the results table alone; this room computes no results.
 
-* `draw`: `simlab.plot`, every figure that a table has rows for, written to files.
-* `style`: how figures look and how they word things.
-* `grids`: one measure, a heatmap for every comparison, with the outlines of `blocks`.
+* `draw`: `simlab.plot`, which writes every figure that a table has rows for.
+* `style`: colours, curves, ticks and labels that all figures share.
+* `grids`: heatmaps of one measure, one for every comparison, with outlines drawn by `blocks`.
 * `joint`: several models in one heatmap for every measure, and their localization scores.
-* `truncation`: the metric when layer l goes straight to a head.
+* `truncation`: the metric with layer l fed straight to a head.
 * `skipping`: the metric without every span of layers.
 * `freezing`: metric, parameters and time of a step for each way of freezing.
-* `training`: how far every layer moves in training, as `CKACallback` recorded it.
+* `training`: CKA of every layer with its state before training, recorded by `CKACallback`.
 * `alignment`: errors of maps per layer and method, injection, complexity.
 """

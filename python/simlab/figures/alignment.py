@@ -1,7 +1,7 @@
 """Figures of alignment: errors per layer and method, layers within a model, injection.
 
-They follow Ren et al. 2023: `plot_boxes` figures 2, 4 and 5, `plot_within` figure 3, `plot_methods`
-table 4, `plot_injection` table 5, `plot_complexity` appendix B.2.
+The figures follow Ren et al. 2023: `plot_boxes` figures 2, 4 and 5, `plot_within` figure 3,
+`plot_methods` table 4, `plot_injection` table 5, `plot_complexity` appendix B.2.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ERROR_LABEL = "relative error, held-out rows"
 
 
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Every figure that the table has rows for, by file name without suffix."""
+    """Return all alignment figures that `frame` has rows for, by file name without suffix."""
     import matplotlib as mpl
 
     frame = frame[is_alignment(frame)]
@@ -70,7 +70,7 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
 
 
 def plot_boxes(rows: pd.DataFrame) -> Figure:
-    """Held-out error of all pairs of models, a box a layer, a panel a set of models."""
+    """Draw the held-out errors of all pairs of models: a box per layer, a panel per study."""
     studies = list(rows.groupby("study", sort=False))
     figure, axes = _panels(len(studies))
     top = float(rows["value"].max()) * 1.05
@@ -88,7 +88,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
 
 
 def plot_within(rows: pd.DataFrame) -> Figure:
-    """Error of the map from each layer (side) to each (below), a panel a model."""
+    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
     models = list(rows.groupby(["study", "model_x"], sort=False))
     figure, axes = _panels(len(models))
     for axis, ((_, model), some) in zip(axes, models, strict=True):
@@ -111,16 +111,17 @@ def plot_within(rows: pd.DataFrame) -> Figure:
 
 
 def plot_complexity(rows: pd.DataFrame) -> Figure:
-    """Nuclear norm per layer, a line a model."""
+    """Draw the nuclear norm of each layer: a line per model."""
     figure, (axis,) = _panels(1)
-    draw_curves(axis, rows.drop_duplicates(["model_x", "layer_x"]))  # a model of two studies
+    # A model may be in two studies.
+    draw_curves(axis, rows.drop_duplicates(["model_x", "layer_x"]))
     _finish(axis, "", "layer", "nuclear norm at unit Frobenius norm")
     axis.legend(frameon=False, fontsize=7)
     return _titled(figure, rows, "Complexity of layers")
 
 
 def plot_methods(rows: pd.DataFrame) -> Figure:
-    """Train and held-out error of every method, mean and spread over pairs and layers."""
+    """Draw training and held-out errors of every method: mean and spread over pairs and layers."""
     studies = list(rows.groupby("study", sort=False))
     figure, axes = _panels(len(studies))
     for axis, (study, some) in zip(axes, studies, strict=True):
@@ -137,7 +138,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
 
 
 def plot_injection(rows: pd.DataFrame) -> Figure:
-    """The metric with injected states for every method, a panel a layer and kind of tokens."""
+    """Draw the metric with injected states for every method: a panel per layer and tokens."""
     panels = list(rows.groupby(["layer_x", "kind"], sort=True))
     figure, axes = _panels(len(panels))
     for axis, ((layer, kind), some) in zip(axes, panels, strict=True):
@@ -156,11 +157,14 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
         _finish(axis, f"layer {layer}, {what}", f"held-out {some.iloc[0]['measure']}", "")
-    return _titled(figure, rows, "B going on from A's states")
+    return _titled(figure, rows, "B continuing from A's states")
 
 
 def _with_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with what `comparison` and `options` hold in columns of their own."""
+    """Return the table with columns ``work``, ``study``, ``method`` and ``rows`` added.
+
+    The values come from the columns `comparison` and `options`.
+    """
     options = [json.loads(text) if isinstance(text, str) else {} for text in frame["options"]]
     parts = frame["comparison"].str.partition(":")
     return frame.assign(

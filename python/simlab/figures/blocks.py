@@ -1,4 +1,4 @@
-"""Outlines of blocks on a heatmap, from the rows of `simcore blocks`."""
+"""Outline blocks of layers on a heatmap, from the rows of `simcore blocks`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 def outline_blocks(
     axis: Axes, grid: pd.DataFrame, layers: Sequence[int], blocks: pd.DataFrame
 ) -> None:
-    """Draw a frame around each cluster of a grid of a model with itself, if `blocks` has it.
+    """Draw a frame around each cluster that `blocks` has for a grid of a model with itself.
 
-    The score goes to the title.
+    The score is added to the title.
 
     Parameters
     ----------
     grid
-        Rows of the grid that `axis` shows; those of another comparison have no outlines.
+        Rows of the grid that `axis` shows. A grid of two models gets no outlines.
     layers
-        Numbers of the layers along both sides.
+        Numbers of the layers along both axes.
     blocks
         Rows of the results table whose comparison is `results.BLOCKS` or `results.BLOCK_SCORE`.
     """

@@ -1,4 +1,4 @@
-"""Every figure that a results table has rows for, written to files: nothing is computed here."""
+"""Draw every figure that a results table has rows for, and write the figures to files."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ def plot(
     Parameters
     ----------
     results
-        Results files or folders of them, or the table that `read_results` made of them.
+        Results files, folders of results files, or a table that `read_results` made.
     out
         Folder for the figures.
     formats
         ``png``, ``pdf`` or ``svg``.
     comparisons
-        Which grids to show, in order; by default the four of P's figure 1 if a measure has all of
-        them, else all it has, and every joint grid.
+        Names of the grids to show, in order. By default, all joint grids, and for each measure the
+        four comparisons of Phang et al. 2021, figure 1, or all comparisons if one of the four is
+        missing.
 
     Returns
     -------
@@ -69,7 +70,7 @@ def plot(
     Raises
     ------
     UserError
-        Unknown format, a comparison that the table lacks, or nothing to draw.
+        A format is unknown, the table does not have a comparison, or there is nothing to draw.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def _save_pairs(
     formats: Sequence[str],
     comparisons: Sequence[str],
 ) -> list[Path]:
-    """A figure for every measure, with a panel for every comparison."""
+    """Write a figure for every measure, with a panel for every comparison; return the files."""
     files: list[Path] = []
     for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False, sort=False):
         first = rows.iloc[0]
@@ -136,7 +137,10 @@ def _save_pairs(
 def _save_models(
     grids: pd.DataFrame, scores: pd.DataFrame, folder: Path, formats: Sequence[str]
 ) -> list[Path]:
-    """A figure for every joint comparison, with a panel for every measure and for the scores."""
+    """Write a figure for every joint comparison, and return the files.
+
+    A figure has a panel for every measure, and a panel for the localization scores.
+    """
     files: list[Path] = []
     for task in dict.fromkeys([*grids["task"], *scores["task"]]):
         mine = scores[scores["task"] == task]
@@ -153,11 +157,11 @@ def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> Non
     missing = [name for name in comparisons if name not in found]
     if missing:
         names = ", ".join(found) or "none"
-        raise UserError(f"--comparison {missing[0]}: wanted one that is in the results ({names})")
+        raise UserError(f"--comparison {missing[0]}: wanted a comparison in the results ({names})")
 
 
 def _ordered(rows: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
-    """Keep the wanted comparisons of one measure in the wanted order, as an ordered categorical."""
+    """Return the rows of the wanted comparisons, with `comparison` as an ordered categorical."""
     import pandas as pd
 
     wanted = list(comparisons)
@@ -169,7 +173,7 @@ def _ordered(rows: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
 
 
 def _file_name(first: pd.Series) -> str:
-    """Measure, and what distinguishes it: kind, kernel, estimator and options if not the usual."""
+    """Return the measure, and its kind, kernel, estimator and options where they are not usual."""
     usual = (CLS, "linear")
     parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
     options = unusual_options(first["measure"], first["options"])
@@ -187,7 +191,7 @@ def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
     with mpl.rc_context(STYLE):
         for file, name in zip(files, formats, strict=True):
-            # Into memory first: on a full disk matplotlib's writers end in errors of their own.
+            # Into memory first: on a full disk matplotlib would raise errors of other types.
             drawn = BytesIO()
             figure.savefig(drawn, format=name, dpi=PNG_DPI)
             write_bytes(file, drawn.getvalue())

@@ -1,4 +1,4 @@
-"""What freezing costs and saves, drawn from the results table."""
+"""Draw the metric, trained parameters and time of a step with frozen layers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COLOUR, _POINT = "#0072B2", "0.25"
 
 
 def plot_freezing(rows: pd.DataFrame) -> Figure:
-    """Three panels over the ways of freezing: metric, trained parameters, time of a step.
+    """Draw three panels: metric, trained parameters and time of a step for each way of freezing.
 
-    Points are seeds, lines and bars their means.
+    Points are seeds; lines and bars are means over seeds.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def _draw_measure(
 ) -> None:
     means = rows.groupby("model_x", sort=False)["value"].mean()
     at = [places[freeze] for freeze in means.index]
-    if is_metric:  # varies little beside its distance from 0: bars would hide it
+    if is_metric:  # bars from 0 would hide the small differences of a metric
         low, high = ([place + half for place in at] for half in (-0.35, 0.35))
         axis.vlines(means, low, high, color=_COLOUR, linewidth=2.5)
     else:

@@ -1,4 +1,4 @@
-"""Heatmaps of one measure, a panel for every comparison: Phang et al. 2021, figure 1."""
+"""Draw heatmaps of one measure, a panel for every comparison (Phang et al. 2021, figure 1)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_UNDEFINED_NOTE = "Grey: undefined, the layer does not vary over the examples"
+_UNDEFINED_NOTE = "Grey: undefined, because the layer does not vary over the examples"
 _CLS_NOTE = " (at the embedding output, “emb”, CLS is always the same vector)"
-# A panel is wide enough for two digits in every cell; beyond so many layers they would be noise.
+# A panel has room for two digits in every cell. With more layers than this, no digits are shown.
 _CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One heatmap: `values` is [layers of x, layers of y]; x goes up the side, as in P."""
+    """A heatmap: `values` is [layers of x, layers of y], with x upwards as in Phang et al. 2021."""
 
     title: str
     side: str
@@ -43,9 +43,9 @@ class Panel:
 
 
 def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure:
-    """Heatmaps of all comparisons in `rows` (one measure, one estimator) on one colour scale.
+    """Draw heatmaps of all comparisons in `rows` (one measure, one estimator), on one colour scale.
 
-    Clusters of layers that `blocks` (rows of `simcore blocks`) has for them are outlined.
+    If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure
 
 
 def _panels(rows: pd.DataFrame) -> list[Panel]:
-    """One panel per comparison; of several restarts the first is shown."""
+    """Return a panel for each comparison; of several pairs of models, the first is shown."""
     panels = []
     for comparison, grid in rows.groupby("comparison", observed=True):
         first = grid.iloc[0]

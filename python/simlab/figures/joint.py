@@ -1,7 +1,7 @@
-"""Several models in one heatmap per measure, and their localization scores.
+"""Draw several models in one heatmap per measure, and their localization scores.
 
-`plot_models` follows Wu et al. 2020, figures 1 and 4 (all layers of all models on both sides,
-lines between the models) and 3 and 7 (localization score per layer, before and after).
+`plot_models` follows Wu et al. 2020: figures 1 and 4 (all layers of all models on both axes, with
+lines between models), figures 3 and 7 (localization score per layer, before and after fine-tuning).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _PANEL_INCHES = 4.0
 _MOST_COLUMNS = 3
 _MOST_TICKS = 24
-_NOTE = "At the side X, below Y. White lines part the models."
-_UNDEFINED_NOTE = " Grey: undefined, the layer does not vary over the rows."
+_NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
+_UNDEFINED_NOTE = " Grey: undefined, because the layer does not vary over the rows."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
 MEASURE_COLUMNS = ("measure", "kind", "kernel", "estimator", "options")
 
 
 def plot_models(rows: pd.DataFrame, localization: pd.DataFrame) -> Figure:
-    """A heatmap for every measure in `rows`, and the curves of `localization` if it has any.
+    """Draw a heatmap for every measure in `rows`, and a panel of `localization` scores, if any.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def plot_models(rows: pd.DataFrame, localization: pd.DataFrame) -> Figure:
 
 
 def _draw_grid(axis: Axes, rows: pd.DataFrame) -> bool:
-    """Draw one heatmap; returns whether it has undefined values."""
+    """Draw a heatmap, and return whether it has undefined values."""
     layers, values = joint_table(rows)
     first = rows.iloc[0]
     low = lowest_colour(first["measure"], values)
@@ -90,7 +90,7 @@ def _draw_grid(axis: Axes, rows: pd.DataFrame) -> bool:
 
 
 def _label_layers(axis: Axes, layers: Sequence[Layer]) -> None:
-    """Tick every layer (or some), name every model outside the ticks, and part the models."""
+    """Label every layer (or some of many) and every model, and draw lines between models."""
     blocks = [(model, list(group)) for model, group in groupby(layers, lambda l: l.model)]
     step = -(-len(layers) // _MOST_TICKS)
     ticks, names, centres, edges = [], [], [], []

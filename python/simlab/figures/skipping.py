@@ -1,4 +1,4 @@
-"""The metric without every contiguous span of layers: Phang et al. 2021, figure 4."""
+"""Draw the metric without every contiguous span of layers (Phang et al. 2021, figure 4)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES, _MOST_COLUMNS = 0.36, 2
 
 
 def plot_skipping(rows: pd.DataFrame) -> Figure:
-    """A triangle for every model in `rows`, on one colour scale.
+    """Draw a triangle for every model in `rows`, on one colour scale.
 
     Parameters
     ----------
     rows
-        Rows of comparison ``skipping``, of one task: span [i, j) as `layer_x` and `layer_y`, and
-        the whole model as 0, 0.
+        Rows of one task with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span
+        [i, j); both are 0 for the whole model.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
 def _draw_triangle(
     axis: Axes, model: str, rows: pd.DataFrame, low: float, high: float
 ) -> AxesImage:
-    """First skipped layer up the side, last below; the rest of the square is empty."""
+    """Draw the first skipped layer upwards and the last to the right; half the square is empty."""
     layers = int(rows["layer_y"].max())
     values = np.full((layers, layers), np.nan)
     skipped = rows[rows["layer_y"] > rows["layer_x"]]

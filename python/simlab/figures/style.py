@@ -1,4 +1,4 @@
-"""How figures look and how they word things: shared by all of them."""
+"""Colours, curves, ticks and labels that all figures share."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def heat_colours() -> Colormap:
-    """The colours of every heatmap; what is undefined is grey."""
+    """Return the colour map of every heatmap; undefined values are grey."""
     import matplotlib as mpl
 
     return mpl.colormaps["viridis"].with_extremes(bad="0.90")
 
 
 def draw_curves(axis: Axes, rows: pd.DataFrame) -> None:
-    """One line per model, value against layer."""
+    """Draw a line for each model: value against layer."""
     for index, (model, curve) in enumerate(rows.groupby("model_x", sort=False)):
         curve = curve.sort_values("layer_x")
         axis.plot(
@@ -55,12 +55,12 @@ def draw_curves(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_modes(axis: Axes, rows: pd.DataFrame, names: Mapping[str, str]) -> None:
-    """One bold line per comparison, the mean of its models, which are drawn thin if several.
+    """Draw a bold line for each comparison, the mean of its models; single models are thin lines.
 
     Parameters
     ----------
     names
-        What the legend calls each comparison, in the order of drawing.
+        Name of each comparison in the legend, in the order of drawing.
     """
     for index, (comparison, name) in enumerate(names.items()):
         curves = rows[rows["comparison"] == comparison]
@@ -94,32 +94,32 @@ def _finish_curves(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def layer_names(layers: Sequence[int]) -> list[str]:
-    """Numbers of layers as tick labels; layer 0 is the embedding output."""
+    """Return the numbers of layers as tick labels; layer 0, the embedding output, is ``emb``."""
     return ["emb" if layer == 0 else str(layer) for layer in layers]
 
 
 def short(value: float) -> str:
-    """Two decimals without the leading zero, as P's figures: 0.93 is .93."""
+    """Return `value` with two decimals and no leading zero, as in Phang et al. 2021: .93."""
     if np.isnan(value):
         return ""
     return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 
 def lowest_colour(measure: str, values: np.ndarray) -> float:
-    """Where the colour scale begins: at 0, or where the measure's values do."""
+    """Return the start of the colour scale: 0, or the lowest value if it is below 0."""
     low = float(np.nanmin(values, initial=0.0))
     return max(MEASURES[measure].lowest, low) if measure in MEASURES else low
 
 
 def unusual_options(measure: str, options: str | None) -> dict[str, Any]:
-    """Those of the stored `options` (JSON) that are not the measure's default."""
+    """Return the stored `options` (JSON) that differ from the defaults of the measure."""
     defaults = MEASURES[measure].options if measure in MEASURES else {}
     stored = json.loads(options) if isinstance(options, str) else {}
     return {name: value for name, value in stored.items() if value != defaults.get(name)}
 
 
 def measure_name(rows: pd.DataFrame) -> str:
-    """The measure of `rows`, all of one kind, with what distinguishes it."""
+    """Return the name of the measure of `rows` with its kernel, estimator and unusual options."""
     first = rows.iloc[0]
     name = str(first["measure"])
     kernel = {"linear": "linear ", "rbf": "RBF "}.get(first["kernel"], "")

@@ -1,4 +1,4 @@
-"""How far every layer moves in training: the record of `CKACallback`, drawn."""
+"""Draw the record of `CKACallback`: CKA of every layer with its state before training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_MARKED = 30  # steps with a point on the curve
 
 
 def plot_training(rows: pd.DataFrame) -> Figure:
-    """CKA of every layer with its state before training, against the step; a panel for each run.
+    """Draw the CKA of every layer with its state before training, by step; a panel for each run.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def plot_training(rows: pd.DataFrame) -> Figure:
 
 
 def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Values of every run by its name, a row for each step and a column for each layer.
+    """Return the values of every run by its name: a row for each step, a column for each layer.
 
-    A run records rising steps, so where the step of a layer does not rise, the rows of another run
-    begin. Without this, two runs of one label would be one curve that goes back.
+    The steps of a run rise, so where the step of a layer does not rise, the rows of another run
+    begin. Two runs with the same label are thus two curves.
     """
     rows = rows.assign(step=[json.loads(options)["step"] for options in rows["options"]])
     steps = rows.groupby(["model_x", "layer_x"])["step"]
@@ -92,7 +92,7 @@ def _draw_run(axis: Axes, name: str, table: pd.DataFrame) -> None:
 
 
 def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
-    """Name the layers, or some of many, the top one first, as the curves usually lie."""
+    """Add a legend of the layers (or some of many), the top layer first, in order of the curves."""
     from matplotlib.lines import Line2D
 
     layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
@@ -110,13 +110,13 @@ def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
 
 
 def _colours(last: int) -> np.ndarray:
-    """A colour for each layer from 0 to `last`, dark at the bottom of the model."""
+    """Return a colour for each layer from 0 to `last`, dark for the first layers."""
     import matplotlib as mpl
 
     return mpl.colormaps["viridis"](np.linspace(0, 0.92, int(last) + 1))
 
 
 def _undefined(rows: pd.DataFrame) -> list[int]:
-    """Layers without a value at any step."""
+    """Return the layers without a value at any step."""
     values = rows.groupby("layer_x")["value"].count()
     return [int(layer) for layer in values.index[values == 0]]

@@ -1,4 +1,4 @@
-"""The metric when layer l goes straight to the head: Phang et al. 2021, figure 3."""
+"""Draw the metric with layer l fed straight to the head (Phang et al. 2021, figure 3)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """The held-out metric against the layer fed to the head, with the majority-class line.
+    """Draw the held-out metric against the layer fed to the head, with the majority-class line.
 
-    A line for each model, or where `rows` have several modes a line for each mode.
+    There is a line for each model, or for each mode if `rows` have several modes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -1,12 +1,12 @@
-"""Models: from a name to a model that is loaded, run and evaluated, layer by layer if need be.
+"""Models: find, load, run and evaluate a model, layer by layer where an experiment needs it.
 
-* `sources`: where a model is: the offline one, a local folder, the hub; patterns of names.
-* `architectures`: the table of encoder families: layers, head, classifier token, as data.
-* `families`: which family a model is of, also one that nobody stated.
+* `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
+* `architectures`: the table of known architectures: layers, head, classifier token, as data.
+* `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
-* `batches`: from texts to padded batches.
-* `states`: the hidden states of every layer, and the model's own head on any of them.
-* `chain`: the layers one by one, on any hidden states.
-* `heads`: one head for every layer, trained at once on cached vectors.
-* `evaluate`: what a classifier answers on examples, and what the answers score.
+* `batches`: padded batches of tokenised texts.
+* `states`: the hidden states of every layer, and the model's own head on the states of any layer.
+* `chain`: running single layers on any hidden states.
+* `heads`: a head for every layer, all trained together on cached vectors.
+* `evaluate`: the predictions of a classifier on examples, and their metric.
 """

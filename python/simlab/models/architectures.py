@@ -1,4 +1,4 @@
-"""The table of encoder families: what an experiment must know of an architecture, as data."""
+"""The table of known architectures: places of layers and heads, and other differences, as data."""
 
 from __future__ import annotations
 
@@ -21,42 +21,44 @@ COUNT = "num_hidden_layers"
 
 
 @dataclass(frozen=True)
-class Family:
-    """One architecture.
+class Architecture:
+    """What simlab must know of an architecture.
 
     Attributes
     ----------
     name
-        How tables call it.
+        Name in tables.
     model_types
-        ``config.model_type`` of its members.
+        Values of ``config.model_type`` that belong to the architecture.
     layers_path
-        The list of layers, below ``base_model``.
+        Path of the list of layers, below ``base_model``.
     head_modules
-        What a classifier or regressor has after the layers, in order, as attribute paths of the
-        model: with or without a pooler.
+        Modules of a classifier or regressor after the layers, in order, as attribute paths of the
+        model; a pooler is listed and may be missing in a model.
     choice_modules
-        The same of a multiple-choice model where it is not the same.
+        The same for a multiple-choice model; None if the modules are those of `head_modules`.
     token
-        The position the head reads: `FIRST` token of the text, its `LAST` token, or the `FINAL`
-        position whatever is there, which is the last token if padding is on the left.
+        The position that the head reads: the `FIRST` token of the text, its `LAST` token, or the
+        `FINAL` position, which is the last token if padding is on the left.
     count
-        What the configuration calls the number of layers; ``num_hidden_layers`` always works too.
+        Name of the number of layers in the configuration; ``num_hidden_layers`` works too.
     shared
-        The listed modules stand for consecutive layers that share their weights (ALBERT).
+        Whether each listed module stands for several consecutive layers that share its weights
+        (ALBERT).
     returns_tuple
-        A layer answers with a tuple that begins with its states, and not with the states alone.
+        Whether a layer returns a tuple that begins with its states, and not the states alone.
     time_first
-        Layers take and give [t, b, p] and not [b, t, p].
+        Whether layers take and return states [t, b, p] and not [b, t, p].
     after_first
-        A module, below ``base_model``, that changes the first layer's output (DeBERTa's
-        convolution).
+        Path, below ``base_model``, of a module that changes the output of the first layer
+        (the convolution of DeBERTa); None if there is none.
     positions_after_padding
-        Positions are numbered from the padding token's number on (RoBERTa), which leaves fewer.
+        Whether positions are counted from the padding token's number on (RoBERTa), so that fewer
+        positions are left for tokens.
     attention
-        `EAGER` if weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
+        `EAGER` if attention weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
     examples
-        Names on the hub.
+        Names of models on the hub.
     """
 
     name: str
@@ -75,10 +77,7 @@ class Family:
     examples: tuple[str, ...] = ()
 
     def layers(self, model: PreTrainedModel) -> list[nn.Module]:
-        """The layers in the order of their evaluation, one entry for each evaluation.
-
-        Modules that several layers share are repeated.
-        """
+        """Return the layers of `model` in order; a module that several layers share is repeated."""
         modules = list(model.base_model.get_submodule(self.layers_path))
         if not self.shared:
             return modules
@@ -86,7 +85,10 @@ class Family:
         return [modules[layer * len(modules) // count] for layer in range(count)]
 
     def token_index(self, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Position of the classifier token, int64 [b], for a mask [b, t] that is 0 at padding."""
+        """Return the position of the classifier token, int64 [b].
+
+        `attention_mask` is [b, t], 0 at padding.
+        """
         import torch
 
         width = attention_mask.shape[-1]
@@ -98,7 +100,7 @@ class Family:
         return width - 1 - seen.flip(-1).argmax(-1)
 
     def head(self, model: PreTrainedModel) -> dict[str, nn.Module]:
-        """The modules of the head by their path in `model`, in order.
+        """Return the modules of the head of `model` by their paths, in order.
 
         Raises
         ------
@@ -117,27 +119,27 @@ class Family:
         return present
 
     def states_of(self, answer: Any) -> torch.Tensor:
-        """States [b, t, p] of what a layer answered."""
+        """Return the states [b, t, p] in `answer`, the return value of a layer."""
         states = answer[0] if isinstance(answer, list | tuple) else answer
         return states.transpose(0, 1) if self.time_first else states
 
     def answer_with(self, states: torch.Tensor) -> Any:
-        """What a layer would answer if its states were `states`, [b, t, p]."""
+        """Return the value that a layer whose states are `states`, [b, t, p], would return."""
         states = states.transpose(0, 1) if self.time_first else states
         return (states, None) if self.returns_tuple else states
 
     def keep_layers(self, config: PreTrainedConfig, kept: Sequence[int]) -> PreTrainedConfig:
-        """A copy of `config` for a model of the layers numbered `kept` (from 0) alone."""
+        """Return a copy of `config` for a model with only the layers `kept`, counted from 0."""
         smaller = deepcopy(config)
         smaller.num_hidden_layers = len(kept)
-        kinds = getattr(config, "layer_types", None)  # ModernBERT: which layers attend to all
+        kinds = getattr(config, "layer_types", None)  # ModernBERT: full or local attention
         if kinds is not None:
             smaller.layer_types = [kinds[layer] for layer in kept]
         return smaller
 
 
 def lookup(model: nn.Module, path: str) -> nn.Module | None:
-    """The module at an attribute path, None if there is none."""
+    """Return the module of `model` at an attribute path, or None if there is no such module."""
     try:
         return attrgetter(path)(model)
     except AttributeError:
@@ -147,15 +149,15 @@ def lookup(model: nn.Module, path: str) -> nn.Module | None:
 _ENCODER = "encoder.layer"
 POOLER = "base_model.pooler"
 _POOLED = (POOLER, "dropout", "classifier")
-FAMILIES = (
-    Family(
+KNOWN_ARCHITECTURES = (
+    Architecture(
         "BERT",
         ("bert",),
         _ENCODER,
         _POOLED,
         examples=("bert-base-uncased", "google/multiberts-seed_{0..24}"),
     ),
-    Family(
+    Architecture(
         "RoBERTa",
         ("roberta",),
         _ENCODER,
@@ -164,7 +166,7 @@ FAMILIES = (
         positions_after_padding=True,
         examples=("roberta-base",),
     ),
-    Family(
+    Architecture(
         "ALBERT",
         ("albert",),
         "encoder.albert_layer_groups",
@@ -172,7 +174,7 @@ FAMILIES = (
         shared=True,
         examples=("albert-base-v2",),
     ),
-    Family(
+    Architecture(
         "ELECTRA",
         ("electra",),
         _ENCODER,
@@ -180,7 +182,7 @@ FAMILIES = (
         ("sequence_summary", "classifier"),
         examples=("google/electra-base-discriminator",),
     ),
-    Family(
+    Architecture(
         "DistilBERT",
         ("distilbert",),
         "transformer.layer",
@@ -188,7 +190,7 @@ FAMILIES = (
         count="n_layers",
         examples=("distilbert-base-uncased",),
     ),
-    Family(
+    Architecture(
         "MPNet",
         ("mpnet",),
         _ENCODER,
@@ -199,7 +201,7 @@ FAMILIES = (
         positions_after_padding=True,
         examples=("microsoft/mpnet-base",),
     ),
-    Family(
+    Architecture(
         "XLNet",
         ("xlnet",),
         "layer",
@@ -211,7 +213,7 @@ FAMILIES = (
         attention=ALWAYS,
         examples=("xlnet-base-cased",),
     ),
-    Family(
+    Architecture(
         "GPT-2",
         ("gpt2",),
         "h",
@@ -220,7 +222,7 @@ FAMILIES = (
         count="n_layer",
         examples=("gpt2",),
     ),
-    Family(
+    Architecture(
         "OpenAI GPT",
         ("openai-gpt",),
         "h",
@@ -231,7 +233,7 @@ FAMILIES = (
         attention=ALWAYS,
         examples=("openai-gpt",),
     ),
-    Family(
+    Architecture(
         "DeBERTa-v2",
         ("deberta-v2",),
         _ENCODER,
@@ -241,7 +243,7 @@ FAMILIES = (
         attention=ALWAYS,
         examples=("microsoft/deberta-v3-base",),
     ),
-    Family(
+    Architecture(
         "ModernBERT",
         ("modernbert",),
         "layers",

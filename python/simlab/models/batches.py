@@ -1,4 +1,4 @@
-"""From texts to padded batches: the one way that extraction and evaluation feed a model."""
+"""Padded batches of tokenised texts: extraction, evaluation and training all encode texts here."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DEFAULT_MAX_LENGTH = 64
 def encode(
     tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int
 ) -> list[dict[str, Any]]:
-    """Tokenise every example, truncated to `max_length` tokens and not padded.
+    """Tokenise every example, truncated to `max_length` tokens, without padding.
 
     Returns
     -------
     list of dict
-        Per example ``input_ids``, ``attention_mask`` and whatever else the tokenizer makes: lists
-        of t numbers, or of multiple choice a list of t numbers for each choice.
+        For each example ``input_ids``, ``attention_mask`` and the tokenizer's other outputs: a list
+        of t numbers each, or for multiple choice a list of t numbers for each choice.
 
     Raises
     ------
@@ -48,9 +48,9 @@ def encode(
 
 
 def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
-    """The tokens kept per example: `max_length`, or one more than the model takes.
+    """Return the number of tokens to keep per example, at most one more than the model allows.
 
-    The one more is what `require_short` sees of a text that the model cannot take as wanted.
+    The one token more shows `require_short` that a text is longer than the model allows.
     """
     return min(max_length, tokenizer.model_max_length + 1)
 
@@ -66,19 +66,19 @@ def require_short(
     Raises
     ------
     UserError
-        One is, because `max_length` allows more.
+        An example is too long, because `max_length` allows more tokens than the model.
     """
     limit = tokenizer.model_max_length
     for example, row in zip(ids, encoded, strict=True):
         if len(row["input_ids"]) > limit:
             raise UserError(
-                f"--max-length {max_length}: wanted at most {limit}, which is what the model "
-                f"allows, found a longer text in example {example}"
+                f"--max-length {max_length}: wanted at most {limit} tokens, the limit of the "
+                f"model, found a longer text in example {example}"
             )
 
 
 def per_example(columns: BatchEncoding) -> list[dict[str, Any]]:
-    """One dict per example from the tokenizer's one dict of columns."""
+    """Return a dict for each example, from the tokenizer's single dict of columns."""
     count = len(columns["input_ids"])
     return [{name: column[row] for name, column in columns.items()} for row in range(count)]
 
@@ -89,16 +89,16 @@ def batches(
     batch_size: int,
     device: str,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
-    """Yield padded batches of similar length, longest first.
+    """Yield padded batches of examples of similar length, the longest first.
 
-    Sorting by length keeps padding small, and an input too large for memory fails at once; the
-    row numbers that come with each batch let the caller write results in example order.
+    Sorting by length keeps padding small, and a batch too large for memory fails at once. With the
+    row numbers of each batch, the caller can write results in the order of the examples.
 
     Yields
     ------
     rows, batch
-        Row numbers, shape [b], and the model's keyword arguments, tensors of shape [b, t], or
-        [b, c, t] of multiple choice.
+        Row numbers, shape [b], and the model's keyword arguments: tensors of shape [b, t], or
+        [b, c, t] for multiple choice.
     """
     lengths = np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
     order = np.argsort(-lengths, kind="stable")
@@ -110,7 +110,7 @@ def batches(
 def pad(
     tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], device: str = "cpu"
 ) -> dict[str, torch.Tensor]:
-    """Make tensors [b, t] of examples, or [b, c, t] of examples with choices."""
+    """Return padded tensors [b, t] of examples, or [b, c, t] of examples with choices."""
     flat = [
         dict(zip(example, values, strict=True))
         for example in encoded
@@ -123,12 +123,12 @@ def pad(
 
 
 def _choices(values: list[Any]) -> list[list[int]]:
-    """The choices of one input: of an example without choices the only one."""
+    """Return a list of choices; the values of an example without choices are the only choice."""
     return values if values and isinstance(values[0], list) else [values]
 
 
 def collator(tokenizer: PreTrainedTokenizerBase, task: Task) -> Any:
-    """What makes a training batch of `encode`'s rows and their ``labels``."""
+    """Return the function that makes a training batch of rows of `encode` with ``labels``."""
     from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding
 
     if task.is_multiple_choice:
@@ -142,10 +142,10 @@ def classifier_positions(
     token: str,
     model_name: str,
 ) -> list[int]:
-    """Position of the classifier token in every unpadded example.
+    """Return the position of the classifier token in every unpadded example.
 
-    `token` is where the model's family has it. At the first position, and at XLNet's final one, it
-    is the CLS token; a decoder reads whatever token is the last.
+    `token` is the ``token`` of the model's `Architecture`. At the first position, and at the final
+    position of XLNet, the classifier token must be CLS; a decoder reads the last token of any text.
 
     Raises
     ------

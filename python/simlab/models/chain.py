@@ -1,9 +1,10 @@
-"""A model's layers as a chain: run one by one, on any hidden states of a batch.
+"""A model's layers as a chain: run single layers on any hidden states of a batch.
 
-What an architecture gives its layers besides the hidden states (masks, relative positions, rotary
-embeddings, in whatever layout) is its own business: the model's own forward runs on as many copies
-of the batch as a layer is to take at once, with stand-ins for its layers that keep what they are
-given. That costs the embeddings and nothing is rebuilt here.
+Besides the hidden states, a layer takes arguments that differ between architectures (masks,
+relative positions, rotary embeddings). `LayerChain` records these arguments: it runs the model's
+own forward with stand-ins for the layers, which store their arguments. So no code of a model is
+rebuilt here, and recording costs no more than the embeddings. If a layer shall run on n copies of a
+batch at once, the recording runs on n copies.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.families import family_of
+from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from simlab.models.architectures import Family
+    from simlab.models.architectures import Architecture
 
-# How layers call the hidden states where they do not come first.
+# Name of the hidden states where a layer takes them by keyword.
 _STATES = "hidden_states"
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A layer's arguments without the hidden states, which come first or by name."""
+    """The arguments of a layer except the hidden states, which come first or by name."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -49,39 +50,39 @@ def _split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor,
 
 
 class LayerChain:
-    """The layers of `model` on one batch.
+    """The layers of a model, ready to run on one batch.
 
-    Making one runs the model's own forward once.
+    The constructor runs the model's own forward once.
 
     Parameters
     ----------
     model
         A model with a head, in evaluation mode.
     batch
-        Its keyword arguments: tensors whose first dimension is the batch.
+        Keyword arguments of `model`: tensors whose first dimension is the batch.
     name
-        What error messages call the model.
+        Name of the model in error messages.
 
     Attributes
     ----------
     states
-        What enters layer 0, 1, ... and what the last one gives: L + 1 tensors [b, t, p]; of
-        multiple choice, b counts all choices of all examples.
+        The inputs of layers 0, 1, ... and the output of the last layer: L + 1 tensors [b, t, p].
+        For multiple choice, b counts all choices of all examples.
     logits
-        The model's own.
+        The logits of the whole model.
 
     Raises
     ------
     UserError
-        Something happens to the hidden states between two layers, so that none can be left out.
+        The model changes the hidden states between two layers, so that no layer can be left out.
     """
 
     def __init__(
         self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor], name: str = "model"
     ) -> None:
         self.model, self.batch, self.name = model, batch, name
-        self.family: Family = family_of(model)
-        self.layers = self.family.layers(model)
+        self.architecture: Architecture = architecture_of(model)
+        self.layers = self.architecture.layers(model)
         self.states: list[torch.Tensor] = []
         self._calls: dict[int, list[_Call]] = {}
         own = {layer: layer.forward for layer in self.layers}
@@ -89,50 +90,50 @@ class LayerChain:
         def answer(number: int, states: torch.Tensor, call: _Call) -> Any:
             self._append(states, number)
             found = call(own[self.layers[number]], states)
-            self.states.append(self.family.states_of(found))
+            self.states.append(self.architecture.states_of(found))
             return found
 
         self.logits = self._forward(1, answer)
 
     def run(self, layer: int, states: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """What `layer` makes of each of `states`, all of them in a single call of it."""
+        """Return the output of layer number `layer` for each of `states`, in a single call."""
         import torch
 
         call = self._calls_for(len(states))[layer]
         entering = torch.cat(list(states)) if len(states) > 1 else states[0]
-        if self.family.time_first:
+        if self.architecture.time_first:
             entering = entering.transpose(0, 1)
-        return self.family.states_of(call(self.layers[layer], entering)).chunk(len(states))
+        return self.architecture.states_of(call(self.layers[layer], entering)).chunk(len(states))
 
     def finish(self, states: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Logits of the model if each of `states` were what its last layer gives."""
+        """Return the model's logits with each of `states` as the output of its last layer."""
         import torch
 
         mask = self._copies(len(states))["attention_mask"]
         return apply_head(self.model, torch.cat(list(states)), mask).chunk(len(states))
 
     def _append(self, entering: torch.Tensor, number: int) -> None:
-        """Note what enters layer `number`, which must be what the one before it gave."""
+        """Store the input of layer `number`; it must equal the output of the layer before."""
         import torch
 
-        if self.family.time_first:
+        if self.architecture.time_first:
             entering = entering.transpose(0, 1)
         if not self.states:
             self.states.append(entering)
         elif not torch.equal(entering, self.states[-1]):
             raise UserError(
-                f"model {self.name}: wanted layers that follow one another, found that what layer "
-                f"{number} gives is changed before layer {number + 1} takes it"
+                f"model {self.name}: wanted layers that follow one another, found that the output "
+                f"of layer {number} is changed before layer {number + 1} reads it"
             )
 
     def _calls_for(self, copies: int) -> list[_Call]:
-        """How the model calls its layers when the batch stands in it `copies` times."""
+        """Return the calls of all layers for a batch that is repeated `copies` times."""
         if copies not in self._calls:
             self._forward(copies, lambda _, states, __: self._echo(states))
         return self._calls[copies]
 
     def _echo(self, states: torch.Tensor) -> Any:
-        return self.family.answer_with(self.family.states_of(states))
+        return self.architecture.answer_with(self.architecture.states_of(states))
 
     def _copies(self, count: int) -> dict[str, torch.Tensor]:
         return {
@@ -141,7 +142,7 @@ class LayerChain:
         }
 
     def _forward(self, copies: int, answer: Callable[..., Any]) -> torch.Tensor:
-        """Run the model; layer l answers ``answer(l, states, call)``, and its call is kept."""
+        """Run the model with ``answer(l, states, call)`` in place of layer l; keep the calls."""
         calls: list[_Call] = []
 
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -174,7 +175,7 @@ def _replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[No
 
 @contextmanager
 def _without_cache(model: PreTrainedModel) -> Iterator[None]:
-    """Decoders append the keys of every call to a cache; here a layer runs more than once."""
+    """Switch off the cache of decoders, which would grow with every further call of a layer."""
     before = getattr(model.config, "use_cache", None)
     if before is not None:
         model.config.use_cache = False

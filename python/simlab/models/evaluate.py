@@ -1,7 +1,7 @@
-"""Evaluate a classifier: what it answers on examples, and what the answers score.
+"""Evaluate a classifier: its logits on examples, its predictions, and their metric.
 
-A model is a fine-tuned one, or one of which layers are cut off, left out or replaced; the
-experiments differ in that, and in nothing of what is here.
+Every experiment evaluates its models here, whether their layers are complete, cut off, left out or
+replaced.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 EVALUATION_BATCH = 64
 _HEADS = ("ForSequenceClassification", "ForMultipleChoice")
-_SAME = 1e-5  # of the largest output, in float32
+_SAME = 1e-5  # outputs within this share of the largest output differ by float32 rounding only
 
 
 def require_classifier(folder: Path) -> None:
-    """Check that `folder` is a checkpoint with a head.
+    """Check that `folder` is a checkpoint with a head for a task.
 
     Raises
     ------
     UserError
-        No such folder, a damaged configuration, or a model without that head (whose head would be
-        a random one).
+        There is no such folder, its configuration is damaged, or its model has no head (loading it
+        as a classifier would draw a random head).
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
@@ -55,7 +55,7 @@ def require_classifier(folder: Path) -> None:
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's ``evaluation.json``: metric, value, n, task, model, recipe and more."""
+    """Read ``evaluation.json`` of a checkpoint: metric, value, n, task, model, recipe and more."""
     return read_json(folder / EVALUATION)
 
 
@@ -66,7 +66,7 @@ def predict_logits(
     max_length: int,
     description: str = "evaluating",
 ) -> np.ndarray:
-    """Logits of every example in example order, shape [n, labels], float32."""
+    """Return the logits of every example in the order of `examples`, [n, labels] float32."""
     device = best_device()
     model.to(device).eval()
     encoded = encode(tokenizer, examples, max_length)
@@ -81,7 +81,10 @@ def batch_logits(
     count: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
-    """Logits of `count` examples that come as `batches`, in example order, [n, labels] float32."""
+    """Return the logits of `count` examples in order, [n, labels] float32.
+
+    `fed` gives the examples as `batches` does: row numbers and keyword arguments of the model.
+    """
     import torch
 
     logits = np.empty((count, model.config.num_labels), np.float32)
@@ -100,12 +103,17 @@ def gather_layers(
     max_length: int,
     description: str,
 ) -> torch.Tensor:
-    """Gather ``function(batch)``, [layers, b, ...], in example order: [layers, n, ...] float32.
+    """Gather ``function(batch)``, [layers, b, ...], over all examples.
+
+    Returns
+    -------
+    Tensor
+        ``[layers, n, ...]`` float32, in the order of `examples`.
 
     Raises
     ------
     UserError
-        All of it would take more memory than there is.
+        The result would take more memory than is free.
     """
     import torch
 
@@ -130,20 +138,20 @@ def _require_memory(wanted: int) -> None:
     if wanted > free:
         raise UserError(
             f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "
-            f"of them and {free:,} bytes free"
+            f"of vectors and {free:,} bytes free"
         )
 
 
 def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
-    """Class indices, or the single output of a regressor, shape [n]."""
+    """Return the predicted class indices, or the outputs of a regressor, shape [n]."""
     return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
 def heldout_metric(logits: np.ndarray, task: Task, rows: np.ndarray | None = None) -> float:
-    """The metric of logits ``[n, labels]`` on the held-out examples, or those numbered `rows`.
+    """Return the metric of held-out logits ``[n, labels]`` on all examples, or on examples `rows`.
 
-    nan for a correlation with outputs that are all the same up to rounding, as those of a head on
-    the embedding output are, where the classifier token is the same vector in every text.
+    A correlation is nan if all outputs are the same up to rounding. So are the outputs of a head on
+    the embedding output, where the classifier token is the same vector in every text.
     """
     rows = np.arange(len(task.heldout)) if rows is None else rows
     predictions = predictions_of(logits[rows], task)

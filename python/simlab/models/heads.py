@@ -1,12 +1,12 @@
-"""Heads on cached classifier vectors: one for every layer, all trained at once.
+"""Heads on cached classifier vectors: one head for every layer, all trained together.
 
-A head reads one vector per example (or per choice): the classifier token's, or the mean over tokens
-where the model pools so, after the final norm where there is one. Those vectors of all layers come
-from one pass of the encoder. The head on them is the model's own (pooler, dense layer, classifier:
-whatever `architectures` names), run by the model's own code on sequences of that one vector, with
-all layers' parameters stacked and `torch.func.vmap` over them: products of the layers become
-batched products, and one optimiser steps them all. Layers share nothing, so each ends as it would
-alone.
+A head reads one vector per example (or per choice): the vector of the classifier token, or the mean
+over tokens in a model that pools so, after the final norm if the model has one. One pass of the
+encoder gives these vectors for all layers. The head is the model's own (the modules that
+`architectures` names: pooler, dense layer, classifier), and the model's own code runs it on
+sequences of one vector. The parameters of all layers' heads are stacked, and `torch.func.vmap` runs
+over the layers, so the matrix products become batched products and one optimiser trains all heads.
+The heads share no parameters, so each ends as it would if trained alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.models.families import family_of
+from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output, layer_states
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Parameters = dict[str, "torch.Tensor"]
-# How far the head on a vector may be from the head on the states, relative to its largest logit.
+# Largest difference of the head's logits on vectors and on states, relative to the largest logit.
 _ROUNDING = 1e-3
-# A feature that varies by less than this share of the layer's largest value is taken for constant.
+# A feature whose spread is at most this share of the layer's largest value counts as constant.
 _CONSTANT = 1e-6
 
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """How heads are trained: AdamW, no dropout, each layer's early stopping its own."""
+    """How heads are trained: by AdamW, without dropout, with early stopping for each layer."""
 
     learning_rate: float = 1e-3
     batch_size: int = 64
     weight_decay: float = 0.01
     most_steps: int = 2000
-    steps_between: int = 50  # looks at the loss on the rows kept from training
-    patience: int = 5  # looks without a lower one
+    steps_between: int = 50  # steps from one validation to the next
+    patience: int = 5  # validations without a lower loss before training of a layer stops
     validation_share: float = 0.1
     seed: int = 0
 
@@ -49,17 +49,17 @@ class HeadRecipe:
 def classifier_vectors(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor], name: str = "model"
 ) -> torch.Tensor:
-    """What the head would read of every layer, embedding output first.
+    """Return the vector that the head would read of every layer, the embedding output first.
 
     Returns
     -------
     Tensor
-        ``[layers + 1, b, p]``; of multiple choice ``[layers + 1, b, choices, p]``.
+        ``[layers + 1, b, p]``; for multiple choice ``[layers + 1, b, choices, p]``.
 
     Raises
     ------
     UserError
-        The head reads something else than the vector that its family names.
+        The head reads something else than the vector of the classifier token or the mean.
     """
     import torch
 
@@ -79,7 +79,7 @@ def classifier_vectors(
 
 
 def head_logits(model: PreTrainedModel, vectors: torch.Tensor) -> torch.Tensor:
-    """Logits of the model's own head on `vectors`, ``[b, p]`` or ``[b, choices, p]``."""
+    """Return the logits of the model's own head on `vectors`, [b, p] or [b, choices, p]."""
     import torch
 
     hidden = vectors.unsqueeze(-2)
@@ -91,12 +91,12 @@ def head_logits(model: PreTrainedModel, vectors: torch.Tensor) -> torch.Tensor:
 def stacked_logits(
     model: PreTrainedModel, parameters: Parameters, vectors: torch.Tensor
 ) -> torch.Tensor:
-    """Logits of one head per layer.
+    """Return the logits of every layer's own head.
 
     Parameters
     ----------
     parameters
-        ``[layers, ...]`` each, by name (`head_parameters`, stacked).
+        Stacked `head_parameters` by name, ``[layers, ...]`` each.
     vectors
         ``[layers, b, p]`` or ``[layers, b, choices, p]``.
 
@@ -116,8 +116,8 @@ def stacked_logits(
 
 
 def head_parameters(model: PreTrainedModel) -> Parameters:
-    """The parameters of the model's head, by their names in the model."""
-    modules = family_of(model).head(model).values()
+    """Return the parameters of the model's head, by their names in the model."""
+    modules = architecture_of(model).head(model).values()
     mine = {id(p) for module in modules for p in module.parameters()}
     return {name: p.detach() for name, p in model.named_parameters() if id(p) in mine}
 
@@ -128,27 +128,28 @@ def train_heads(
     labels: torch.Tensor,
     recipe: HeadRecipe,
 ) -> Parameters:
-    """Fine-tune one head per layer, each from the head that `model` has.
+    """Fine-tune a head for each layer, starting from the head of `model`.
 
-    A seeded part of the rows is kept from training; the head that a layer gets is the one with the
-    lowest loss on them, its start included, up to `patience` looks in a row without a lower one.
+    A random part of the rows, drawn with the seed, is kept for validation. Each layer gets the head
+    with the lowest validation loss, the start included. Training of a layer stops after `patience`
+    validations in a row without a lower loss.
 
     Parameters
     ----------
     vectors
         ``[layers, n, p]`` or ``[layers, n, choices, p]``, on any device.
     labels
-        ``[n]``: classes (or the right choice) as int64, or float32 for regression.
+        ``[n]``: int64 classes or right choices, or float32 values of a regression.
 
     Returns
     -------
     dict
-        ``[layers, ...]`` each, for `stacked_logits`.
+        Parameters by name, ``[layers, ...]`` each, for `stacked_logits`.
 
     Raises
     ------
     UserError
-        Fewer than two rows: one to learn from, one to decide when to stop.
+        There are fewer than two rows: one to train on and one to validate on.
     """
     import torch
 
@@ -175,19 +176,19 @@ def train_heads(
         current.values(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
 
-    def look() -> bool:
+    def validate() -> bool:
         with torch.no_grad():
             return stopping.update(losses(current, validation), current)
 
     for step, rows in enumerate(_batches(training, recipe, generator)):
-        if step % recipe.steps_between == 0 and look():
+        if step % recipe.steps_between == 0 and validate():
             break
         optimiser.zero_grad()
-        # The sum: every layer's gradient is that of its own mean over the batch.
+        # The gradient of the sum is, for every layer, the gradient of its own mean loss.
         losses(current, rows).sum().backward()
         optimiser.step()
     else:
-        look()  # what the last steps have learnt counts too
+        validate()  # the heads after the last step may be the best
     stopping.best[first] = scaling.weight_out(stopping.best[first])
     return stopping.best
 
@@ -195,7 +196,7 @@ def train_heads(
 def _batches(
     rows: torch.Tensor, recipe: HeadRecipe, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
-    """Batches of shuffled rows, epoch after epoch: `most_steps` of them."""
+    """Yield `most_steps` batches of shuffled rows, epoch after epoch."""
     import torch
 
     done = 0
@@ -207,48 +208,49 @@ def _batches(
 
 
 class _Scaling:
-    """An invertible map of each layer's vectors, after which they are easy to learn from.
+    """An invertible linear map for each layer, which makes its vectors easy to learn from.
 
-    Low layers' classifier tokens differ by a thousandth of their mean, and what trains the head of
-    one layer would leave another where it was. Vectors are divided by their standard deviation, and
-    along their mean shrunk until that is a constant of ordinary size. The weight that reads them
-    takes the inverse, so that a head is the same function before and after:
-    ``u = A v`` and ``W v = (W inv(A)) u`` with ``A = (I - c d d') diag(1 / s)``, where d is the
-    direction of the mean of ``v / s``. (A bias could take the mean, but not every head has one.)
+    In low layers, the classifier tokens of different texts differ by a thousandth of their mean, so
+    a learning rate that suits one layer would not change the head of another. The map divides the
+    vectors by their standard deviation, and then shrinks them along their mean until the mean is as
+    long as a vector of unit variance. The first weight of the head takes the inverse map, so the
+    head stays the same function: ``u = A v`` and ``W v = (W inv(A)) u`` with
+    ``A = (I - c d d') diag(1 / s)``, where d is the direction of the mean of ``v / s``. (A bias
+    could absorb the mean, but not every head has a bias.)
     """
 
     def __init__(self, vectors: torch.Tensor) -> None:
-        """Of ``[layers, n, p]`` or ``[layers, n, choices, p]``."""
+        """Fit the maps to `vectors`, [layers, n, p] or [layers, n, choices, p]."""
         import torch
 
         flat = vectors.flatten(1, -2)
         spread = flat.std(1, correction=0)
         constant = spread <= _CONSTANT * flat.abs().amax((1, 2), keepdim=True)[:, 0]
-        # float64: the way there and back is as exact as the float32 it ends in.
+        # In float64, so that the map and its inverse add no error to float32 weights.
         self._spread = spread.masked_fill(constant, 1.0).double()
         mean = flat.mean(1).double() / self._spread
         length = torch.linalg.vector_norm(mean, dim=-1, keepdim=True)
         self._direction = mean / length.clamp(min=1e-30)
-        # What is left of the mean: a vector as long as those of unit variance are.
+        # Share of the mean that is kept, so that its length is that of a vector of unit variance.
         self._kept = (mean.shape[-1] ** 0.5 / length.clamp(min=1e-30)).clamp(max=1.0)
 
     def scale(self, vectors: torch.Tensor) -> torch.Tensor:
-        """``A v`` for ``[layers, ..., p]``."""
+        """Return ``A v`` for vectors [layers, ..., p]."""
         divided = vectors / self._like(self._spread, vectors)
         return self._along(divided, 1 - self._kept, -1).to(vectors.dtype)
 
     def weight_in(self, weight: torch.Tensor) -> torch.Tensor:
-        """``W inv(A)`` for ``[layers, out, p]``."""
+        """Return ``W inv(A)`` for weights [layers, out, p]."""
         multiplied = weight * self._like(self._spread, weight)
         return self._along(multiplied, (1 - self._kept) / self._kept, 1).to(weight.dtype)
 
     def weight_out(self, weight: torch.Tensor) -> torch.Tensor:
-        """``W A``, which undoes `weight_in`."""
+        """Return ``W A``, which undoes `weight_in`."""
         shrunk = self._along(weight, 1 - self._kept, -1)
         return (shrunk / self._like(self._spread, weight)).to(weight.dtype)
 
     def _along(self, rows: torch.Tensor, share: torch.Tensor, sign: int) -> torch.Tensor:
-        """Add or take `share` of what `rows` have in the direction of the mean."""
+        """Add (or, with `sign` -1, subtract) `share` of the part of `rows` along the mean."""
         direction = self._like(self._direction, rows)
         part = (rows * direction).sum(-1, keepdim=True)
         return rows + sign * self._like(share, rows) * part * direction
@@ -260,12 +262,12 @@ class _Scaling:
 
 
 def _reading_weight(parameters: Parameters, width: int) -> str:
-    """The name of the weight that the vectors meet first: the first matrix as wide as they are."""
+    """Return the name of the weight that reads the vectors: the first matrix of their width."""
     return next(name for name, p in parameters.items() if p.dim() == 2 and p.shape[1] == width)
 
 
 class _Stopping:
-    """Early stopping of each layer by itself: its best parameters until its patience ends."""
+    """Early stopping for each layer: `best` holds the parameters with the lowest loss so far."""
 
     def __init__(self, start: Parameters, patience: int) -> None:
         import torch
@@ -278,7 +280,7 @@ class _Stopping:
         self._patience = patience
 
     def update(self, losses: torch.Tensor, current: Parameters) -> bool:
-        """Note a look's losses ``[layers]``; returns whether all layers have stopped."""
+        """Take the validation losses ``[layers]``, and return whether all layers have stopped."""
         better = (losses < self._lowest) & (self._waited < self._patience)
         self._lowest[better] = losses[better]
         self._waited = (self._waited + 1).masked_fill(better, 0)
@@ -288,7 +290,7 @@ class _Stopping:
 
 
 def _losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean loss of every layer, ``[layers]``: cross-entropy, or squared error of numbers."""
+    """Return the mean loss of every layer, [layers]: cross-entropy, or squared error of numbers."""
     from torch.nn.functional import cross_entropy
 
     if labels.is_floating_point():
@@ -298,21 +300,21 @@ def _losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def _pooled(model: PreTrainedModel, output: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The classifier token of `output` [b, t, p], or its mean where the model pools so."""
+    """Return the classifier token of `output` [b, t, p], or the mean if the model pools so."""
     import torch
 
     if getattr(model.config, "classifier_pooling", None) == "mean":  # ModernBERT
         weights = mask.unsqueeze(-1)
         return (output * weights).sum(1) / weights.sum(1)
     rows = torch.arange(len(output), device=output.device)
-    return output[rows, family_of(model).token_index(mask)]
+    return output[rows, architecture_of(model).token_index(mask)]
 
 
 def _head_module(model: PreTrainedModel) -> nn.Module:
     from torch import nn
 
     class Head(nn.Module):
-        """`head_logits` as a module, whose parameters can be given from outside."""
+        """`head_logits` as a module, so that `functional_call` can replace its parameters."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -326,7 +328,7 @@ def _head_module(model: PreTrainedModel) -> nn.Module:
 
 @contextmanager
 def _encoder_gives(model: PreTrainedModel, output: torch.Tensor) -> Iterator[None]:
-    """The head is given `output` as it is: what was normed before is not normed again."""
+    """Make the encoder return `output` inside the block, without a second final norm."""
 
     def replace(_module: nn.Module, _arguments: object, answer: object) -> object:
         answer.last_hidden_state = output

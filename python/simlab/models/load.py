@@ -1,4 +1,4 @@
-"""Hugging Face models loaded from where they are, and their randomly initialised twins."""
+"""Load Hugging Face models from local folders, and make their randomly initialised twins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.families import padding_side, position_limit
+from simlab.models.recognise import padding_side, position_limit
 from simlab.models.sources import CONFIG, ModelSource, require_weights, weight_files
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Read a ``config.json`` as it is.
+    """Read a ``config.json`` as a dict.
 
     Raises
     ------
     UserError
-        It is damaged.
+        The file is damaged.
     """
     found = read_json(file)
     if not isinstance(found, dict):
@@ -39,15 +39,16 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     from transformers import AutoConfig
 
     if (source.path / CONFIG).is_file():
-        read_config(source.path / CONFIG)  # the library's complaints do not name the file
+        read_config(source.path / CONFIG)  # transformers' error messages do not name the file
     with _load_errors(source, "a configuration"):
         return AutoConfig.from_pretrained(source.path, local_files_only=True)
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of `source`, which pads where the model's head reads no token.
+    """Load the tokenizer of `source`.
 
-    Its ``model_max_length`` is not more than the model has positions for.
+    The tokenizer pads on the side where the head reads no token, and its ``model_max_length`` is
+    at most the number of positions of the model.
     """
     quiet_libraries()
     from transformers import AutoTokenizer
@@ -56,7 +57,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
     tokenizer.padding_side = padding_side(config)
-    if tokenizer.pad_token is None:  # decoders have none; padding is masked, any token will do
+    if tokenizer.pad_token is None:  # as in decoders; padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     limit = position_limit(config)
     if limit is not None:
@@ -67,16 +68,22 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 def load_encoder(
     source: ModelSource, random_init_seed: int | None = None, *, attention: bool = False
 ) -> PreTrainedModel:
-    """Load the encoder without a task head, in evaluation mode and float32.
+    """Load the encoder of `source` without a head, in evaluation mode and float32.
 
-    With `random_init_seed`, only the configuration is taken from `source` and the weights are
-    drawn afresh: the random twin that pretrained representations are compared with. With
-    `attention` the model can return its attention weights, which fused attention never forms.
+    Parameters
+    ----------
+    source
+        The model to load.
+    random_init_seed
+        Take only the configuration from `source`, and draw random weights with this seed: the
+        random twin, as a baseline for pretrained representations.
+    attention
+        Load a model that can return its attention weights; fused attention never computes them.
 
     Raises
     ------
     UserError
-        An unknown architecture, damaged files, or weights missing.
+        The architecture is unknown, files are damaged, or weights are missing.
     """
     from transformers import AutoModel
 
@@ -92,7 +99,7 @@ def load_encoder(
 
 
 def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
-    """A model of `auto_class` whose weights its own architecture's rule draws with `seed`."""
+    """Return a model of `auto_class` with random weights, drawn by its own initialisation."""
     with seeded(seed):
         return auto_class.from_config(config, **how)
 
@@ -102,29 +109,29 @@ def load_classifier(
 ) -> PreTrainedModel:
     """Load a sequence classifier, a regressor or a multiple-choice model.
 
-    It comes in evaluation mode and float32.
+    The model is in evaluation mode and float32.
 
     Parameters
     ----------
     source
-        A fine-tuned checkpoint, or a pretrained encoder that gets a fresh head for `task`.
+        A fine-tuned checkpoint, or a pretrained encoder that gets a new random head for `task`.
     task
-        Decides the kind and the size of the head; None keeps the head that the checkpoint has.
+        The task that decides the kind and size of the head; None keeps the head of the checkpoint.
     seed
-        Seeds the fresh head, and all weights with `random_init`.
+        Seed of the new head, and of all weights if `random_init`.
     random_init
-        Take only the configuration from `source`.
+        Take only the configuration from `source`, and draw random weights.
 
     Raises
     ------
     UserError
-        An unknown architecture, one that has no such head, damaged files, weights missing; or,
-        without `task`, a checkpoint without a head.
+        The architecture is unknown or has no such head, files are damaged, weights are missing, or
+        `task` is None and the checkpoint has no head.
     """
     import transformers
 
     config = load_config(source)
-    if config.pad_token_id is None:  # heads of decoders look for the last token that is none
+    if config.pad_token_id is None:  # heads of decoders read the last token before the padding
         config.pad_token_id = load_tokenizer(source).pad_token_id
     if task is not None:
         _set_head(config, task)
@@ -140,20 +147,21 @@ def load_classifier(
     _require_encoder(model, fresh, source)
     if task is None and fresh:
         raise UserError(
-            f"model {source.name}: wanted a checkpoint with a head, found no weights, or of "
-            f"another shape, for {', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
+            f"model {source.name}: wanted a checkpoint with a head, found no weights, or weights "
+            "of another shape, for "
+            f"{', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
     return model.float().eval()
 
 
 def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
-    """Check that the head of `model` is one for `task`.
+    """Check that the head of `model` fits `task`.
 
     Raises
     ------
     UserError
-        It is of another kind, or has another number of outputs than the task has labels, or names
-        other labels or the same in another order.
+        The head is of another kind, its number of outputs is not the task's number of labels, or it
+        names other labels or the same labels in another order.
     """
     kind = "multiple-choice" if task.is_multiple_choice else "classifier"
     found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
@@ -172,9 +180,9 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
 
 
 def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
-    """Refuse a head whose outputs stand for other labels than the task's of the same number.
+    """Raise UserError if the labels of the head are not the labels of `task`, in the same order.
 
-    A name that is nothing but the number (``LABEL_0``, ``0``) leaves that open.
+    A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number.
     """
     found = [str(config.id2label.get(index)) for index in range(config.num_labels)]
     for index, pair in enumerate(zip(task.label_names, found, strict=True)):
@@ -188,7 +196,7 @@ def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch inside the block and restore its state after it."""
+    """Seed torch's random generator inside the block, and restore its state at the end."""
     import torch
 
     with torch.random.fork_rng():
@@ -201,14 +209,14 @@ def _set_head(config: PreTrainedConfig, task: Task) -> None:
         config.num_labels = 1
         config.problem_type = "regression"
         return
-    names = task.label_names  # of multiple choice, the numbers of the choices
+    names = task.label_names  # for multiple choice, the numbers of the choices
     config.id2label = dict(enumerate(names))  # sets num_labels too
     config.label2id = {name: index for index, name in enumerate(names)}
     config.problem_type = "single_label_classification"
 
 
 def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
-    """Whether the task, or else the checkpoint, is of multiple choice."""
+    """Return whether `task` is multiple choice; without a task, whether the checkpoint is."""
     if task is not None:
         return task.is_multiple_choice
     return any(name.endswith("ForMultipleChoice") for name in config.architectures or ())
@@ -217,14 +225,18 @@ def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
 def _load_weights(
     auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
 ) -> tuple[PreTrainedModel, dict[str, str]]:
-    """Load a model, and name the weights that the files lack or have in another shape.
+    """Load a model, and find the weights that its files lack or have in another shape.
 
-    Beside the name of one in another shape stand both shapes, for messages.
+    Returns
+    -------
+    model, fresh
+        The model, and a text for each weight that the files did not give: empty if the weight is
+        missing, both shapes if its shape is another.
 
     Raises
     ------
     UserError
-        Damaged or missing files; or a weight is NaN or infinite, and with it whatever is computed.
+        Files are damaged or missing, or a weight is NaN or infinite.
     """
     require_weights(source.name, source.path)
     with _weight_errors(source):
@@ -252,20 +264,21 @@ def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
 
 
 def _require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
-    """Refuse an encoder of which some weights would be random; a pooler belongs to the head."""
+    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head."""
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
     if lost:
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         raise UserError(
             f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found none, or of another shape, for {lost[0]}{fresh[lost[0]]}{more}"
+            f"describes it, found no weights, or weights of another shape, for "
+            f"{lost[0]}{fresh[lost[0]]}{more}"
         )
 
 
 @contextmanager
 def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
-    """Turn the loaders' complaints about the folder's content into one line."""
+    """Turn errors of transformers about the content of a folder into a UserError of one line."""
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -274,14 +287,14 @@ def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
 
 @contextmanager
 def _weight_errors(source: ModelSource) -> Iterator[None]:
-    """Turn complaints about the files of weights into one line that names the file."""
+    """Turn errors about damaged weights into a UserError of one line that names the file."""
     try:
         yield
-    except FileNotFoundError as error:  # says which
+    except FileNotFoundError as error:  # its message names the file
         found = _reason(error)
         raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
     except Exception as error:
-        # What readers of damaged files raise is of any type: whether one is damaged decides.
+        # Readers raise errors of any type for damaged files, so check whether a file is damaged.
         damaged = _damaged_file(source.path)
         if damaged is None:
             raise
@@ -292,7 +305,7 @@ def _weight_errors(source: ModelSource) -> Iterator[None]:
 
 
 def _damaged_file(folder: Path) -> tuple[Path, str] | None:
-    """The first file of weights that cannot be opened, and why."""
+    """Return the first file of weights that cannot be opened, and the reason."""
     for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
         try:
             _open_weights(file)

@@ -1,4 +1,4 @@
-"""Where models are: names, patterns of names, local folders and the hub."""
+"""Find models by name: the offline model, local folders, the hub, and patterns of names."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model that is on this machine: the name the user gave and the folder it is in."""
+    """A model on this machine: the name that the user gave, and the folder of the model."""
 
     name: str
     path: Path
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the configuration, tokenizer and weight files."""
+        """Return the SHA-256 of the configuration, tokenizer and weight files."""
         others = ("*.json", "vocab.txt", "*.model")
         found = [file for pattern in others for file in self.path.glob(pattern)]
         files = sorted({*weight_files(self.path), *found})
-        ours = {"job.json", "evaluation.json"}  # written beside a checkpoint, no part of it
+        ours = {"job.json", "evaluation.json"}  # written by simlab, not part of the model
         return hash_json({file.name: hash_file(file) for file in files if file.name not in ours})
 
 
 def expand_names(names: Sequence[str]) -> list[str]:
-    """Names of models, with ``{0..24}`` and ``{a,b}`` written out as a shell does.
+    """Expand ``{0..24}`` and ``{a,b}`` in names of models as a shell does.
 
     >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
     'google/multiberts-seed_2'
@@ -66,13 +66,13 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     ----------
     model
         ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model of
-        the hub, which is downloaded to the hub's own cache if it is not there. A model that has
-        been found already is returned as it is.
+        the hub, which is downloaded to the cache of the hub's client if it is not there. A
+        `ModelSource` is returned unchanged.
 
     Raises
     ------
     UserError
-        The folder is not a model, or the hub does not know the name or cannot be reached.
+        The folder is not a model, or the hub does not know the name or does not answer.
     """
     if isinstance(model, ModelSource):
         return model
@@ -81,7 +81,7 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
         return ModelSource(name, assets.fetch("minilm"))
     folder = Path(name).expanduser()
     if len(several := _expand(name)) > 1 and not folder.exists():
-        raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)}")
+        raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)} names")
     if folder.is_dir():
         _require_model_files(name, folder)
         return ModelSource(name, folder)
@@ -91,23 +91,23 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of weights in a model's folder."""
+    """Return the weight files in a model's folder."""
     return sorted({file for pattern in _WEIGHT_PATTERNS for file in folder.glob(pattern)})
 
 
 def _require_model_files(name: str, folder: Path) -> None:
     if not (folder / CONFIG).is_file():
-        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found none in it")
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a folder without it")
     require_weights(name, folder)
 
 
 def require_weights(name: str, folder: Path) -> None:
-    """Check that the folder of model `name` has files of weights.
+    """Check that the folder of model `name` has weight files.
 
     Raises
     ------
     UserError
-        It has none.
+        The folder has no weight files.
     """
     if not weight_files(folder):
         raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
@@ -139,11 +139,17 @@ def _from_hub(name: str) -> Path:
     try:
         return _download(name)
     except GatedRepoError as error:
-        raise UserError(f"model {name}: the hub wants you to accept its terms first") from error
+        raise UserError(
+            f"model {name}: wanted a model that the hub gives to you, found terms on the hub that "
+            "you have not accepted"
+        ) from error
     except RepositoryNotFoundError as error:
-        raise UserError(f"model {name}: no such folder and no such model on the hub") from error
+        raise UserError(
+            f"model {name}: wanted a folder or a model of the hub, found no such folder and no "
+            "such model on the hub"
+        ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-        raise UserError(f"model {name}: the hub failed to deliver it: {error}") from error
+        raise UserError(f"model {name}: wanted a download from the hub, found: {error}") from error
 
 
 def _download(name: str) -> Path:

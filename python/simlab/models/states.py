@@ -1,9 +1,9 @@
-"""The hidden states of a model, others in their place, and its own head on any of them.
+"""Read the hidden states of a model, replace them, and run the model's own head on any states.
 
-Where the layers are and how they answer differs between architectures (`architectures`);
-everything else is asked of the model's own code. So a head is never rebuilt here: `apply_head`
-lets every layer answer with the given states and runs the model, whose code after the layers
-(final norm, pooler, dropout, classifier) does the rest.
+Architectures differ in the place of the layers and in the values that layers return
+(`architectures`); the model's own code does everything else. So no head is rebuilt here:
+`apply_head` makes every layer return the given states and runs the model, whose code after the
+layers (final norm, pooler, dropout, classifier) then computes the logits.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from simlab.models.architectures import lookup
-from simlab.models.families import family_of
+from simlab.models.recognise import architecture_of
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
     from transformers import PreTrainedModel
 
-    from simlab.models.architectures import Family
+    from simlab.models.architectures import Architecture
 
 
 def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Run `model` and return what enters every layer, and last what the last one gives.
+    """Run `model`, and return the input of every layer and the output of the last layer.
 
     Returns
     -------
     list of Tensor
-        [b, t, p] each, embedding output first, one more than layers. Unlike the library's
-        ``hidden_states`` the last is not yet normed where a norm follows the layers (GPT-2,
-        ModernBERT), so that any of them can stand for any other, and for `apply_head`'s.
-        Of multiple choice, b counts all choices of all examples.
+        [b, t, p] each, the embedding output first, one more than there are layers. Unlike in the
+        ``hidden_states`` of transformers, no final norm (GPT-2, ModernBERT) is applied to the last
+        tensor, so each of them may take the place of another, or be the `hidden` of `apply_head`.
+        For multiple choice, b counts all choices of all examples.
     """
-    family = family_of(model)
+    architecture = architecture_of(model)
     states: list[torch.Tensor] = []
     latest: list[torch.Tensor] = []
 
     def enter(_module, arguments, options):
         given = arguments[0] if arguments else options["hidden_states"]
-        states.append(given.transpose(0, 1) if family.time_first else given)
+        states.append(given.transpose(0, 1) if architecture.time_first else given)
 
     def leave(_module, _arguments, answer):
-        latest[:] = [family.states_of(answer)]
+        latest[:] = [architecture.states_of(answer)]
 
     with _removed_afterwards() as handles:
-        for layer in dict.fromkeys(family.layers(model)):
+        for layer in dict.fromkeys(architecture.layers(model)):
             handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
             handles.append(layer.register_forward_hook(leave))
-        if (between := _between(family, model)) is not None:
+        if (between := _between(architecture, model)) is not None:
             handles.append(between.register_forward_hook(leave))
         model(**batch)
     return [*states, *latest]
@@ -59,19 +59,19 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
 def apply_head(
     model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
 ) -> torch.Tensor:
-    """Logits of `model` if its last layer had given `hidden`: the model's own code after it.
+    """Return the logits of `model` with `hidden` as the output of its last layer.
 
     Parameters
     ----------
     hidden
-        [b, t, p], one of `layer_states`; of multiple choice [b, c, t, p].
+        [b, t, p], one of `layer_states`; for multiple choice [b, c, t, p].
     attention_mask
-        [b, t], 0 at padding; of multiple choice [b, c, t].
+        [b, t], 0 at padding; for multiple choice [b, c, t].
 
     Returns
     -------
     Tensor
-        [b, labels]; of multiple choice [b, c].
+        [b, labels]; for multiple choice [b, c].
     """
     with _layers_answer(model, hidden):
         return model(**_stand_in(model, attention_mask)).logits
@@ -80,10 +80,10 @@ def apply_head(
 def encoder_output(
     model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
 ) -> torch.Tensor:
-    """What the head is given if the last layer had given `hidden`.
+    """Return the input of the head with `hidden` as the output of the last layer.
 
     The parameters are those of `apply_head`. The result, [b, t, p] (b counts all choices), is
-    `hidden` itself, or `hidden` normed where a norm follows the layers.
+    `hidden` itself, or `hidden` after the final norm if the model has one.
     """
     with _layers_answer(model, hidden):
         inputs = _stand_in(model, attention_mask.flatten(0, -2))
@@ -94,17 +94,17 @@ def encoder_output(
 def replaced_states(
     model: PreTrainedModel, layer: int, change: Callable[[torch.Tensor], torch.Tensor]
 ) -> Iterator[None]:
-    """Inside the block `model` goes on from ``change(states)`` at `layer`.
+    """Make `model` continue from ``change(states)`` at layer `layer`, inside the block.
 
-    `change` gets and gives the states [b, t, p] that enter layer `layer` (counted from 0), or that
-    the last one gave if `layer` is the number of layers.
+    `change` takes and returns states [b, t, p]: the input of layer `layer`, counted from 0, or the
+    output of the last layer if `layer` is the number of layers.
     """
-    family = family_of(model)
-    modules = family.layers(model)
+    architecture = architecture_of(model)
+    modules = architecture.layers(model)
     entered, left = count(), count()
 
     def turned(states: torch.Tensor) -> torch.Tensor:
-        return states.transpose(0, 1) if family.time_first else states
+        return states.transpose(0, 1) if architecture.time_first else states
 
     def enter(_module, arguments, options):
         if next(entered) != layer:
@@ -116,11 +116,11 @@ def replaced_states(
     def leave(_module, _arguments, answer):
         if next(left) != len(modules) - 1:
             return None
-        states = change(family.states_of(answer))
+        states = change(architecture.states_of(answer))
         return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
 
     with _removed_afterwards() as handles:
-        for module in dict.fromkeys(modules):  # layers that share weights are one, called often
+        for module in dict.fromkeys(modules):  # layers that share weights are one module
             if layer < len(modules):
                 handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
             else:
@@ -130,12 +130,12 @@ def replaced_states(
 
 @contextmanager
 def _layers_answer(model: PreTrainedModel, hidden: torch.Tensor) -> Iterator[None]:
-    """Every layer answers with `hidden` inside the block, and is not run."""
-    family = family_of(model)
+    """Make every layer return `hidden` inside the block, without running the layers."""
+    architecture = architecture_of(model)
     states = hidden.flatten(0, -3)
-    answer = family.answer_with(states)
-    layers = list(dict.fromkeys(family.layers(model)))
-    between = _between(family, model)
+    answer = architecture.answer_with(states)
+    layers = list(dict.fromkeys(architecture.layers(model)))
+    between = _between(architecture, model)
     replaced = dict.fromkeys(layers, answer) | ({between: states} if between else {})
     # An instance attribute hides the method of the class until it is deleted.
     for module, given in replaced.items():
@@ -148,7 +148,7 @@ def _layers_answer(model: PreTrainedModel, hidden: torch.Tensor) -> Iterator[Non
 
 
 def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Inputs of the right shape: their embeddings are not used, but where padding is may be."""
+    """Return inputs of the right shape and padding; the model ignores their embeddings."""
     import torch
 
     padding = model.config.pad_token_id
@@ -158,8 +158,8 @@ def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str,
     return {"input_ids": ids, "attention_mask": attention_mask}
 
 
-def _between(family: Family, model: PreTrainedModel) -> nn.Module | None:
-    return lookup(model.base_model, family.after_first) if family.after_first else None
+def _between(architecture: Architecture, model: PreTrainedModel) -> nn.Module | None:
+    return lookup(model.base_model, architecture.after_first) if architecture.after_first else None
 
 
 @contextmanager

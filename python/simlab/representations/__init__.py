@@ -1,7 +1,7 @@
 """Representations: from a model and a task to the rows of every layer on disk.
 
 * `extract`: `simlab.extract`; one forward pass, written batch by batch.
-* `kinds`: which rows an example gives, and which tokens each row pools.
-* `words`: which tokens belong to which word of a text.
-* `folder`: how rows lie on disk with their ids and manifest; `simlab.load_representations`.
+* `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
+* `words`: the words of a text, and the tokens of each word.
+* `folder`: reading and writing representation folders; `simlab.load_representations`.
 """

@@ -1,6 +1,6 @@
-"""Extraction: every layer of a model in one forward pass, written batch by batch with row ids.
+"""Extract every layer of a model in one forward pass, and write the rows batch by batch.
 
-What the rows are is in `kinds`, how they lie on disk in `representations`.
+`kinds` defines the rows of each kind of representation, and `folder` the files on disk.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches
-from simlab.models.families import classifier_token
 from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.folder import LayerWriter
 from simlab.representations.kinds import (
@@ -46,10 +46,24 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class ExtractOptions:
-    """What to extract: which split, how long, which words, and whether from a random twin.
+    """Options of an extraction.
 
-    `words` says what a word is (see `simlab.representations.words`), `limit` keeps the first
-    examples only.
+    Attributes
+    ----------
+    kind
+        A name in `kinds.KINDS`.
+    split
+        ``heldout`` or ``train``.
+    max_length
+        Tokens kept per example.
+    batch_size
+        Examples per forward pass.
+    random_init_seed
+        Seed of the random weights of a random twin; None extracts from the model itself.
+    words
+        Definition of a word: ``tokenizer`` or ``spaces`` (see `simlab.representations.words`).
+    limit
+        Number of examples, from the first; None is all.
     """
 
     kind: str = CLS
@@ -61,7 +75,7 @@ class ExtractOptions:
     limit: int | None = None
 
     def check(self) -> None:
-        """Raise UserError for a name that does not exist, or words of a kind that has none."""
+        """Raise UserError for an unknown name, or for `words` with a kind that has no words."""
         if self.kind not in KINDS:
             raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}")
         if self.words not in WORD_SOURCES:
@@ -83,7 +97,7 @@ def extract(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Write the representations of one split of a task by every layer of a model.
+    """Write the representations that every layer of a model gives one split of a task.
 
     Parameters
     ----------
@@ -94,25 +108,27 @@ def extract(
     out
         The representation folder to make.
     options, **changes
-        What to extract; keywords are fields of `ExtractOptions`, such as ``kind="word-last"``.
+        Which representations to extract; keywords replace fields of `ExtractOptions`, such as
+        ``kind="word-last"``.
     label, seed
-        How results tables name this model, and the seed of its fine-tuning.
+        Name of the model in results tables, and the seed of its fine-tuning.
     task_options
-        Columns and split of the task; what they leave open of the split is that of a fine-tuned
-        model's own.
+        Columns and split of the task; the default split of a fine-tuned model is the split of its
+        fine-tuning.
     overwrite
-        Make the folder anew if it was made from other inputs.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the folder is, and whether it was there before; `load_representations` reads it.
+        Path of the folder, and whether it was there before; `load_representations` reads it.
 
     Raises
     ------
     UserError
-        Unknown model, task, kind or split, no CLS where it should be (kind `cls`), a slow tokenizer
-        (the other kinds), no attention weights, an encoder-decoder, an occupied `out`.
+        The model, task, kind or split is unknown, the CLS token is missing or elsewhere (kind
+        `cls`), the tokenizer is a slow one (the other kinds), the model gives no attention weights
+        or is an encoder-decoder, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -156,18 +172,18 @@ def forward_layers(
     options: ExtractOptions,
     description: str,
 ) -> Iterator[tuple[np.ndarray, list[torch.Tensor]]]:
-    """Run every example once, and give each batch's rows of every layer as it comes.
+    """Run every example once, and yield the rows of every layer batch by batch.
 
     Yields
     ------
     examples, pooled
-        Numbers of the batch's examples, shape [b], and per layer its rows [b, R, p] (or
-        [b, H, R, R] of attention), of which an example fills its first ones.
+        Numbers of the batch's examples, shape [b], and for each layer its rows [b, R, p]
+        ([b, H, R, R] for attention). An example with fewer than R rows fills the first of them.
 
     Raises
     ------
     UserError
-        Attention is wanted and the model does not give [b, H, T, T] weights for every block.
+        Attention is wanted, and the model does not give [b, H, T, T] weights for every block.
     """
     import torch
 

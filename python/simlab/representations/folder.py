@@ -1,15 +1,15 @@
-"""Representation folders: the rows of every layer, and a manifest that says what they are.
+"""Representation folders: the rows of every layer on disk, and a manifest that describes them.
 
-A folder holds one safetensors file and a manifest::
+A folder has these files::
 
     <kind>.safetensors    "layer.0", "layer.1", ...: float32 [n, p], layer 0 = embedding output
     manifest.json         kind, row ids, hashes, model, task, versions
     job.json              the key of the inputs
 
-`kinds.KINDS` has the kinds and what their rows are. For `attention` a layer (from 1 on, the
-embedding output has none) is the [H, t, t] weights of one sentence after another, flat; the
-manifest has the `lengths` t, and the row ids are those of all words. Sentences of which no whole
-word was kept are left out.
+`kinds.KINDS` has the kinds of representation. For kind `attention`, layers are numbered from 1,
+because the embedding output has no attention. A layer is then a flat array: the [H, t, t] weights
+of one sentence after another. The manifest has the `lengths` t, and the ids of all words.
+Sentences without a whole word in the kept tokens are left out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
-from simlab.store.arrays import create_safetensors, store
+from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
-# How a message about too few rows goes on.
+# The end of error messages about too few rows.
 MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
 
 
@@ -36,7 +36,8 @@ MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldou
 class Representations:
     """All stored layers of one model on one set of examples.
 
-    `layers` is a list of [n, p_i] arrays; of kind `attention` a list of lists of [H, t_s, t_s].
+    `layers` is a list of arrays [n, p_i]; for kind `attention`, a list of lists of arrays
+    [H, t_s, t_s], one for each sentence s.
     """
 
     folder: Path
@@ -45,25 +46,25 @@ class Representations:
 
     @property
     def ids(self) -> list[str]:
-        """Row ids in order; of kind `attention` those of all words."""
+        """Return the row ids in order; for kind `attention`, the ids of all words."""
         return self.manifest["ids"]
 
     @property
     def is_attention(self) -> bool:
-        """Whether the layers are attention weights."""
+        """Return whether the layers are attention weights."""
         return self.manifest["kind"] == ATTENTION
 
     @property
     def first_layer(self) -> int:
-        """The number of the first stored layer."""
+        """Return the number of the first stored layer."""
         return KINDS[self.manifest["kind"]].first_layer
 
 
 class LayerWriter:
-    """Fills the data file of a folder batch by batch; nothing but a batch is held in memory."""
+    """A writer that fills the data file of a folder, with one batch in memory at a time."""
 
     def __init__(self, folder: Path, kind: str, counts: np.ndarray) -> None:
-        """`counts`: rows (of attention: words) of every example, int64 [n]."""
+        """Take the number of rows (for attention, of words) of every example, int64 [n]."""
         self.folder, self.kind, self.counts = folder, kind, counts
         self.sizes: list[int] = []
         self._arrays: list[np.ndarray] = []
@@ -76,7 +77,8 @@ class LayerWriter:
         examples
             Numbers of the batch's examples, shape [b].
         pooled
-            Per layer [b, R, p], or [b, H, R, R] of attention; an example fills its first rows.
+            For each layer [b, R, p], or [b, H, R, R] for attention. The rows of an example come
+            first.
         """
         if not self._arrays:
             self._create(pooled)
@@ -106,8 +108,8 @@ class LayerWriter:
             array[start : start + sizes[example]] = kept
 
     def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
-        """Store the data and write the manifest, `identity` first."""
-        store(self._arrays)
+        """Flush the data to the disk, and write the manifest, which begins with `identity`."""
+        flush_arrays(self._arrays)
         ids = [row for example in rows.ids for row in example]
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:
@@ -126,7 +128,7 @@ class LayerWriter:
 
 
 def load_representations(folder: str | Path) -> Representations:
-    """Read a representation folder, checking that the data is what the manifest describes.
+    """Read a representation folder, and check that its data match the manifest.
 
     Parameters
     ----------
@@ -136,13 +138,13 @@ def load_representations(folder: str | Path) -> Representations:
     Returns
     -------
     Representations
-        The layers, ``[n, p]`` float32 each and the embedding output first, the ids of their rows
-        and the manifest.
+        The layers (``[n, p]`` float32 each, the embedding output first), the row ids and the
+        manifest.
 
     Raises
     ------
     UserError
-        Not a representation folder, or the data file was changed or damaged.
+        `folder` is not a representation folder, or its data file was changed or damaged.
 
     Examples
     --------
@@ -158,11 +160,15 @@ def load_representations(folder: str | Path) -> Representations:
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found none")
+        raise UserError(
+            f"{folder}: wanted a folder written by `simcore extract`, found no {MANIFEST} there"
+        )
     manifest = read_json(path)
     data = _data_file(folder, manifest["kind"])
     if not data.is_file() or hash_file(data) != manifest["data_sha256"]:
-        raise UserError(f"{data}: wanted the file that {path} describes, found another or none")
+        raise UserError(
+            f"{data}: wanted the file that {path} describes, found another file or no file"
+        )
     tensors = load_file(data)
     names = _layer_names(manifest["kind"], manifest["layers"])
     layers: list[Any] = [tensors[name] for name in names]
@@ -173,15 +179,15 @@ def load_representations(folder: str | Path) -> Representations:
 
 
 def require_same_examples(x: Representations, y: Representations) -> None:
-    """Check that rows mean the same in both: equal ids in equal order, of equal texts.
+    """Check that `x` and `y` have the same rows: equal ids in equal order, and equal texts.
 
-    The ids of tokens and words have their text in them, so that models whose tokenizers cut a
-    text into other words are not compared.
+    The id of a token or word contains its text. So representations of models whose tokenizers
+    split a text into different words are not compared.
 
     Raises
     ------
     UserError
-        Says which folder, how many examples, and where the first difference is.
+        The rows differ. The message names the folders and the first difference.
     """
     names = f"{x.folder} and {y.folder}"
     if x.ids != y.ids:
@@ -191,7 +197,7 @@ def require_same_examples(x: Representations, y: Representations) -> None:
 
 
 def describe(folder: Path) -> str:
-    """What a folder holds, in a few words."""
+    """Describe the content of a representation folder in a few words."""
     manifest = read_json(folder / MANIFEST)
     what = " heads" if manifest["kind"] == ATTENTION else ""
     return f"{manifest['layers']} layers of {manifest['n']:,} x {manifest['widths'][-1]}{what}"
@@ -215,7 +221,7 @@ def _layer_names(kind: str, count: int) -> list[str]:
 
 
 def _sentences(flat: np.ndarray, heads: int, lengths: list[int]) -> list[np.ndarray]:
-    """Views [H, t, t] of a flat layer, one a sentence."""
+    """Return the views [H, t, t] of a flat attention layer, one for each sentence."""
     ends = np.cumsum([heads * t * t for t in lengths])
     blocks = np.split(flat, ends[:-1])
     return [block.reshape(heads, t, t) for block, t in zip(blocks, lengths, strict=True)]

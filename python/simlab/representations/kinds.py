@@ -1,10 +1,16 @@
-"""Kinds of representation: which rows an example gives, and which tokens each row pools.
+"""Kinds of representation: the rows of an example, and the tokens that each row pools.
 
-Every kind says for each token of an example to which row it belongs, or to none (`NO_ROW`); the
-row is the mean of its tokens. So `cls` is the row of the classifier token alone, `mean` one row of
-all tokens of the text, `token` a row each, `word-last` (Wu et al. 2020) a row of each word's last
-sub-word and `word-mean` one of all its sub-words. `attention` pools attention weights between the
-words instead: *to* a word sums over its sub-words, *from* a word averages over them.
+A kind assigns each token of an example to a row, or to no row (`NO_ROW`). A row is the mean of its
+tokens:
+
+* `cls`: one row, the classifier token;
+* `mean`: one row, the mean of all tokens of the text;
+* `token`: a row for each token of the text;
+* `word-last` (Wu et al. 2020): a row for each word, its last sub-word;
+* `word-mean`: a row for each word, the mean of its sub-words.
+
+`attention` pools attention weights between words instead: attention *to* a word is the sum over its
+sub-words, attention *from* a word the mean over its sub-words.
 """
 
 from __future__ import annotations
@@ -31,17 +37,17 @@ NO_ROW = NO_WORD
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the tokens of every example go.
+    """The rows of every example, and the tokens of each row.
 
     Attributes
     ----------
     encoded
-        The model's inputs per example, unpadded.
+        For each example, the inputs of the model, unpadded.
     groups
-        Per example int64 [t]: the token's row, counted from 0 within the example, or `NO_ROW`.
+        For each example, the row of each token, int64 [t], counted from 0, or `NO_ROW`.
     ids
-        Per example the ids of its rows: they say which example, which token or word, and its text,
-        so that rows of two files are the same exactly if their ids are.
+        For each example, the ids of its rows. An id names the example, the token or word, and its
+        text, so two files have the same rows exactly if they have the same ids.
     """
 
     encoded: list[dict[str, Any]]
@@ -50,17 +56,25 @@ class Rows:
 
     @property
     def counts(self) -> np.ndarray:
-        """Rows of every example, int64 [n]."""
+        """Return the number of rows of every example, int64 [n]."""
         return np.array([len(ids) for ids in self.ids], np.int64)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind: how it is named in the help, and the function that finds its rows.
+    """A kind of representation.
 
-    `rows` maps (example id, tokens) to groups [t] and row ids; None for `cls`, which needs no
-    words and therefore works with slow tokenizers too. `first_layer` is the number of the first
-    layer that is stored: 0, the embedding output, which has no attention.
+    Attributes
+    ----------
+    summary
+        Description for help texts.
+    rows
+        Function of an example's id and tokens that returns the groups [t] and row ids. None for
+        `cls`, which needs no words and therefore works with slow tokenizers too.
+    has_words
+        Whether rows are words.
+    first_layer
+        Number of the first stored layer: 0 is the embedding output, which has no attention.
     """
 
     summary: str
@@ -117,15 +131,16 @@ def find_rows(
     model_name: str,
     token: str = FIRST,
 ) -> Rows:
-    """Tokenise `examples` and find the rows of `kind`; `token` is where `cls` is to be found.
+    """Tokenise `examples`, and find the rows of kind `kind`.
 
-    Of multiple choice every choice has rows of its own.
+    In multiple choice, every choice has rows of its own. `token` is the position of the classifier
+    token (`Architecture.token`).
 
     Raises
     ------
     UserError
-        `cls` without a CLS token where it should be, another kind with a slow tokenizer, an example
-        without text for `mean`, or no rows at all.
+        The CLS token is missing or elsewhere (kind `cls`), the tokenizer is a slow one (the other
+        kinds), an example has no text (kind `mean`), or there are no rows at all.
     """
     find = KINDS[kind].rows
     examples = examples.each_choice()
@@ -148,19 +163,19 @@ def find_rows(
 
 
 def membership(groups: list[np.ndarray], attention_mask: torch.Tensor) -> torch.Tensor:
-    """Which token belongs to which row, as a matrix per example.
+    """Return, for each example of a batch, the matrix that says which token belongs to which row.
 
     Parameters
     ----------
     groups
-        Per example of the batch int64 [t_i], without padding.
+        For each example, the rows of its tokens, int64 [t_i], without padding.
     attention_mask
-        [b, T], 0 at padding, on either side.
+        [b, T], 0 at padding, which may be on either side.
 
     Returns
     -------
     Tensor
-        float32 [b, R, T] of zeros and ones, R the most rows of an example.
+        float32 [b, R, T] of zeros and ones, where R is the largest number of rows of an example.
     """
     import torch
 
@@ -171,21 +186,21 @@ def membership(groups: list[np.ndarray], attention_mask: torch.Tensor) -> torch.
 
 
 def pool_states(states: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
-    """Mean of each row's tokens: [b, T, p] and [b, R, T] give [b, R, p].
+    """Return the mean of each row's tokens, [b, R, p], from [b, T, p] and [b, R, T].
 
-    A matrix product and not a scatter: a sum in fixed order, the same bits every time. Rows
-    without tokens are zero.
+    A matrix product sums in a fixed order, so the bits are the same every time; a scatter would
+    not. Rows without tokens are zero.
     """
     return _averages(member) @ states.float()
 
 
 def pool_attention(weights: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
-    """Attention between words: [b, H, T, T] and [b, R, T] give [b, H, R, R].
+    """Return the attention between words, [b, H, R, R], from [b, H, T, T] and [b, R, T].
 
-    First only the words' tokens are kept and the rows are made to sum to 1 again, as if the
-    special tokens were not there; then attention to a word sums over its sub-words and attention
-    from a word averages over them (Wu et al. 2020, appendix A.4), which keeps the sums. A row
-    that gave every word exactly nothing says nothing about them, and becomes uniform.
+    First, only tokens of words are kept and the rows are scaled to sum to 1, as if there were no
+    special tokens. Then attention to a word is the sum over its sub-words, and attention from a
+    word the mean over its sub-words (Wu et al. 2020, appendix A.4), so rows still sum to 1. A row
+    with weight 0 on every word becomes uniform.
     """
     kept = member.sum(1)[:, None, None, :]
     words_only = weights.float() * kept

@@ -1,10 +1,10 @@
-"""Which tokens belong to which word of a text, for any fast tokenizer.
+"""Find the tokens of each word of a text, for any fast tokenizer.
 
-A *word* is what the tokenizer's own pre-tokenisation makes of the raw text (``words="tokenizer"``)
-or what stands between white space (``words="spaces"``), which is the same for every model; texts
-that come as lists of words are kept joined by single spaces. Special tokens and padding belong to
-no word, and a word that truncation cut, even by one sub-word, is left out: its last sub-word is
-not there, and the mean of the others would stand for another word.
+A *word* is a unit of the tokenizer's own pre-tokenisation (``words="tokenizer"``), or a unit
+between white space (``words="spaces"``), which is the same for every model. A text that comes as a
+list of words is stored as the words joined by single spaces. Special tokens and padding belong to
+no word. A word that truncation cut, even by one sub-word, is left out: its last sub-word is
+missing, and the mean of its other sub-words would stand for another word.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class TextTokens:
     Attributes
     ----------
     tokens
-        The tokens' strings, length t.
+        The strings of the t tokens.
     in_text
         bool [t], False for special tokens.
     words
         int64 [t], index into `word_texts`; `NO_WORD` for special tokens and words that were cut.
     word_texts
-        Every word of the text in order, those that were cut too.
+        Every word of the text in order, including words that were cut.
     """
 
     tokens: tuple[str, ...]
@@ -55,19 +55,20 @@ def encode_words(
     max_length: int,
     words: str = "tokenizer",
 ) -> tuple[list[dict[str, Any]], list[TextTokens]]:
-    """Tokenise as `batches.encode` does, and say what each token is part of.
+    """Tokenise `examples` as `batches.encode` does, and find the word of each token.
 
     Returns
     -------
     encoded : list of dict
-        The model's inputs per example, truncated to `max_length` tokens and not padded.
+        For each example, the inputs of the model, truncated to `max_length` tokens, unpadded.
     tokens : list of TextTokens
+        For each example, its tokens and words.
 
     Raises
     ------
     UserError
-        The tokenizer is a slow one, which does not know where its tokens come from, or a text is
-        longer than the model allows.
+        The tokenizer is a slow one, which does not know the places of its tokens in the text, or a
+        text is longer than the model allows.
     """
     if not tokenizer.is_fast:
         raise UserError(
@@ -92,10 +93,10 @@ def encode_words(
 
 
 def _spaced(text: str) -> list[str]:
-    """The words of a text, each but the first with the space before it.
+    """Return the words of `text`; each word except the first begins with a space.
 
-    With their spaces, byte-level and sentence-piece tokenizers make of the words what they make
-    of the text; tokenizers that split at white space drop it.
+    With these spaces, byte-level and sentence-piece tokenizers split the words as they split the
+    text. Tokenizers that split at white space drop the spaces.
     """
     first, *others = text.split() or [""]
     return [first, *(f" {word}" for word in others)]
@@ -104,13 +105,13 @@ def _spaced(text: str) -> list[str]:
 def _text_tokens(
     kept: BatchEncoding, whole: BatchEncoding, row: int, texts: list[str | list[str]]
 ) -> TextTokens:
-    """Number the words of all texts of example `row` in order of appearance."""
+    """Return the tokens of example `row`, with the words of all its texts numbered in order."""
     counts, complete = Counter(_word_keys(kept, row)), Counter(_word_keys(whole, row))
     numbers: dict[tuple[int, int], int] = {}
     word_texts: list[str] = []
     for key in complete:
         text = _word_text(whole, row, key, texts)
-        if key is not None and text:  # byte-level tokenizers make words of spaces alone
+        if key is not None and text:  # byte-level tokenizers make words that are only spaces
             numbers[key] = len(word_texts)
             word_texts.append(text)
     keys = _word_keys(kept, row)
@@ -126,7 +127,7 @@ def _text_tokens(
 
 
 def _word_keys(encoding: BatchEncoding, row: int) -> list[tuple[int, int] | None]:
-    """(text, word) of every token, None for special tokens; each text counts its own words."""
+    """Return (text, word) of every token, None for special tokens; each text counts its words."""
     pairs = zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True)
     return [None if text is None or word is None else (text, word) for text, word in pairs]
 

@@ -1,7 +1,7 @@
-"""Similarity: measures between stored representations, and what is read off their grids.
+"""Similarity: measures between stored representations, localization scores and blocks.
 
-* `catalogue`: every measure that `simcore grid` has, its options and the range of its values.
+* `catalogue`: the table of measures of `simcore grid`, with their options and ranges of values.
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
 * `localization`: `simlab.localize`, scores from joint grids of neuronsim and SVCCA.
-* `blocks`: `simlab.blocks`, how block diagonal a grid of layers is.
+* `blocks`: `simlab.blocks`, which scores how block diagonal a grid of layers is.
 """

@@ -1,27 +1,27 @@
-"""How block diagonal is a grid of layers? (Phang et al. 2021, sections 3 and 4)
+"""Score how block diagonal a grid of layers is (Phang et al. 2021, sections 3 and 4).
 
-Layers of a fine-tuned model often form clusters of consecutive layers, similar within and
-dissimilar between. But neighbouring layers are always more alike than distant ones, so similarity
-within clusters is compared with what distance alone explains.
+Layers of a fine-tuned model often form clusters of consecutive layers that are similar within a
+cluster and dissimilar between clusters. But neighbouring layers are always more alike than distant
+layers, so the similarity within clusters is compared with the mean similarity at the same distance.
 
-Let S be the L x L similarities of the layers of one model and m(d) the mean of S(i, j) over all
-pairs with |i - j| = d. A split of the layers into clusters of consecutive ones has
+Let S be the L x L similarities of the layers of one model, and m(d) the mean of S(i, j) over all
+pairs with |i - j| = d. A split of the layers into clusters of consecutive layers has
 
     excess = sum over pairs i < j in the same cluster of S(i, j) - m(j - i)
     score  = excess / sum over the same pairs of 1 - m(j - i)
 
-The split with the largest excess is found exactly, for every number of clusters k, by dynamic
-programming over where the last cluster begins: O(L^2) sums and O(k L^2) steps. If S is 1 within
-planted blocks and 0 between them, no other split has so large an excess, whatever the sizes.
+For every number of clusters k, dynamic programming over the start of the last cluster finds the
+split with the largest excess exactly: O(L^2) sums and O(k L^2) steps. If S is 1 within planted
+blocks and 0 between them, no other split has so large an excess, whatever the sizes of the blocks.
 
-The score is 1 for such perfect blocks, and 0 where similarity depends on distance only: for a
-constant matrix and for any band matrix. The score of a single cluster is 0, exactly: over all pairs
-the excess cancels, and where nothing is split there are no blocks. The score says how much of the
-way from the band's similarity to 1 the pairs within clusters have come, and does not depend on the
-number of layers or on the scale of dissimilarity: it can be compared between models and tasks.
+The score is 1 for such perfect blocks, and 0 if similarity depends on distance alone, as in a
+constant matrix and in any band matrix. The score of a single cluster is exactly 0: over all pairs
+the excess cancels. The score is the share of the way from m(d) to 1 that the similarity of pairs
+within clusters has gone. The score does not depend on the number of layers or on the scale of
+dissimilarity, so models and tasks can be compared.
 
-The number of clusters is the smallest whose largest excess is at least `ENOUGH` of the largest
-excess of all; one cluster, with score 0, if that score would be below `LOWEST_SCORE`.
+The number of clusters is the smallest k whose largest excess is at least `ENOUGH` times the largest
+excess for any k. If the score of this split is below `LOWEST_SCORE`, there is one cluster.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from simlab.store.results import (
     ensure_results,
     is_alignment,
     read_results,
+    require_results_file,
     results_files,
 )
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.9
 LOWEST_SCORE = 0.1
-_ROUNDING = 1e-12  # of an excess beside its number of pairs
+_ROUNDING = 1e-12  # an excess of at most this much per pair of layers is rounding
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,12 @@ class Blocks:
     Attributes
     ----------
     clusters
-        Per cluster the numbers of its layers, rising; rows and columns of the matrix.
+        For each cluster, the numbers of its layers in rising order (rows of the matrix).
     score
-        How block diagonal the matrix is, 0 to 1; of a single cluster 0.
+        How block diagonal the matrix is, from 0 to 1; 0 for a single cluster.
     within, between
-        Mean similarity of pairs in the same and in different clusters; nan where there are no such
-        pairs, as between clusters if there is a single one.
+        Mean similarity of pairs of layers in the same cluster and in different clusters; nan if
+        there are no such pairs.
     undefined
         Layers that are in no cluster, because their similarities are nan.
     excess_by_count
@@ -89,31 +90,33 @@ def find_blocks(similarity: ArrayLike, clusters: int | None = None) -> Blocks:
     Parameters
     ----------
     similarity
-        [L, L], the layers of one model with themselves. The diagonal is not used; of an
-        asymmetric measure the mean of both directions is. Layers whose row is all nan are left
-        out (CLS at the embedding output never varies).
+        [L, L], the layers of one model with themselves. The diagonal is not used. For an
+        asymmetric measure, the mean of both directions is used. A layer whose whole row is nan is
+        left out (CLS at the embedding output never varies).
     clusters
-        How many; None lets the criterion in the module's description decide.
+        Number of clusters; None lets the criterion in the docstring of this module decide.
 
     Raises
     ------
     ValueError
-        Not a square matrix, no layer without nan, single nan or infinite values, or fewer layers
-        than `clusters`.
+        The matrix is not square, all its rows are nan, it has infinite values or nan in part of a
+        row, or there are fewer layers than `clusters`.
     """
     matrix = np.asarray(similarity, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"similarity: wanted a square matrix [L, L], found shape {matrix.shape}")
     kept = np.flatnonzero(~np.isnan(matrix).all(axis=1))
     if not kept.size:
-        raise ValueError("similarity: wanted a layer that is not undefined, found none")
+        raise ValueError("similarity: wanted a row with values, found only nan")
     values = matrix[np.ix_(kept, kept)]
     values = (values + values.T) / 2
     if not np.isfinite(values).all():
-        raise ValueError("similarity: wanted finite values, or nan in whole rows, found others")
+        raise ValueError(
+            "similarity: wanted finite values, or nan in whole rows, found nan or infinity in a row"
+        )
     if clusters is not None and not 1 <= clusters <= len(kept):
         raise ValueError(f"clusters: wanted 1 to {len(kept)}, found {clusters}")
-    return _describe(values, kept, clusters, len(matrix))
+    return _best_blocks(values, kept, clusters, len(matrix))
 
 
 def blocks(
@@ -123,28 +126,30 @@ def blocks(
     *,
     overwrite: bool = False,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
-    """Split the layers of every grid of a model with itself into clusters, and score them.
+    """Split the layers of every grid of a model with itself into clusters, and score the split.
 
     Parameters
     ----------
     results
-        Results files with grids, or folders of them.
+        Results files with grids, or folders of results files.
     out
-        A results file (.parquet) to write the clusters and scores to; `plot` outlines them.
+        Results file (.parquet) for clusters and scores; `plot` outlines the clusters. None writes
+        no file.
     clusters
-        How many; None lets the criterion in the module's description decide.
+        Number of clusters; None lets the criterion in the docstring of this module decide.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     list of (Blocks, list of ResultRow)
-        The clusters of each grid, and the rows of the results table that say so (`block_rows`).
+        For each grid, its clusters and the rows for the results table (`block_rows`).
 
     Raises
     ------
     UserError
-        No such grid in `results`, more clusters than layers, or another `out`.
+        `results` have no such grid, a grid has fewer layers than `clusters`, or `out` has other
+        content and `overwrite` is False.
 
     Examples
     --------
@@ -157,6 +162,8 @@ def blocks(
     2
     """
     path = None if out is None else Path(out)
+    if path is not None:
+        require_results_file(path)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     found = list(block_rows(read_results(files), clusters))
     if path is not None:
@@ -176,17 +183,17 @@ def block_rows(
     Yields
     ------
     blocks, rows
-        Whose layers are numbered as in the table. A row per layer has the number of its cluster,
-        from 1, as its value (nan if the layer is undefined), a row without layer the score, which
-        is 0 if all layers are in one cluster.
+        The blocks, with layers numbered as in the table, and rows for the results table: a row for
+        each layer, whose value is the number of its cluster, from 1 (nan if the layer is
+        undefined), and a row without a layer, whose value is the score.
 
     Raises
     ------
     UserError
-        There is no such grid, or one with fewer defined layers than `clusters`.
+        There is no such grid, or a grid has fewer defined layers than `clusters`.
     """
     own = (frame["model_x"] == frame["model_y"]) & frame["layer_y"].notna() & ~is_alignment(frame)
-    # nan in seeds: two models without a seed are the same if their names are.
+    # Two models without a seed are the same model if they have the same name.
     own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
     grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
     if grids.empty:
@@ -228,27 +235,27 @@ def _renumbered(
 
 
 def excess(similarity: np.ndarray) -> np.ndarray:
-    """Similarity beyond what distance explains, [L, L]: S(i, j) - m(|i - j|)."""
+    """Return S(i, j) - m(|i - j|), [L, L]: similarity beyond the mean at the same distance."""
     return similarity - _band(similarity)
 
 
 def _band(values: np.ndarray) -> np.ndarray:
-    """The mean of every diagonal, in its place: [L, L]."""
+    """Return m(|i - j|), [L, L]: the mean of every diagonal, at the places of that diagonal."""
     count = len(values)
     means = np.array([np.diagonal(values, distance).mean() for distance in range(count)])
     rows = np.arange(count)
     return means[np.abs(rows[:, None] - rows)]
 
 
-def _describe(values: np.ndarray, kept: np.ndarray, clusters: int | None, every: int) -> Blocks:
+def _best_blocks(values: np.ndarray, kept: np.ndarray, clusters: int | None, every: int) -> Blocks:
     found, starts = _best_splits(_cluster_sums(excess(values)))
     room = _cluster_sums(1 - _band(values))
     options = [_edges(starts, count) for count in range(1, len(kept) + 1)]
-    scores = [  # the first is of one cluster, whose excess is 0 but for rounding
+    scores = [  # the excess of a single cluster is 0, except for rounding
         0.0 if len(edges) == 1 else _score(best, sum(room[a, b] for a, b in edges))
         for best, edges in zip(found, options, strict=True)
     ]
-    chosen = clusters if clusters is not None else _count(found, scores)
+    chosen = clusters if clusters is not None else _choose_count(found, scores)
     edges = options[chosen - 1]
     same = np.zeros(values.shape, bool)
     for a, b in edges:
@@ -265,24 +272,25 @@ def _describe(values: np.ndarray, kept: np.ndarray, clusters: int | None, every:
 
 
 def _cluster_sums(values: np.ndarray) -> np.ndarray:
-    """Sum over the pairs i < j of layers a, ..., b - 1, for all a and b: [L + 1, L + 1]."""
+    """Return the sums over pairs i < j of layers a, ..., b - 1, for all a and b: [L + 1, L + 1]."""
     count = len(values)
     upper = np.triu(values, 1)
-    columns = np.vstack([np.zeros(count), np.cumsum(upper, axis=0)])  # [a, j]: rows before a
+    columns = np.vstack([np.zeros(count), np.cumsum(upper, axis=0)])  # [a, j]: sum of rows before a
     sums = np.zeros((count + 1, count + 1))
     for a in range(count):
-        # Layer j adds its pairs with a, ..., j - 1, the rows of its column from a on.
+        # Layer j adds its pairs with layers a, ..., j - 1: rows a, ..., j - 1 of column j.
         sums[a, a + 1 :] = np.cumsum(columns[count, a:] - columns[a, a:])
     return sums
 
 
 def _best_splits(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest sum of `gain` over k clusters, and where the last of them begins.
+    """Find the split into k clusters with the largest sum of `gain`, for every k.
 
     Returns
     -------
     best, starts
-        [L] for k = 1, ..., L, of all layers; [L, L + 1], of the first b layers in column b.
+        The largest sums, [L], for k = 1, ..., L; and the first layer of the last cluster,
+        [L, L + 1], in column b for a split of the first b layers.
     """
     count = len(gain) - 1
     value = np.full((count, count + 1), -np.inf)
@@ -297,7 +305,7 @@ def _best_splits(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """First layer and end of each of `count` clusters."""
+    """Return the first layer and the end (exclusive) of each of `count` clusters."""
     edges, end = [], starts.shape[1] - 1
     for k in range(count - 1, -1, -1):
         start = int(starts[k, end])
@@ -310,8 +318,8 @@ def _score(best: float, room: float) -> float:
     return max(0.0, float(best / room)) if room > 0 else 0.0
 
 
-def _count(found: np.ndarray, scores: list[float]) -> int:
-    """The number of clusters by the criterion."""
+def _choose_count(found: np.ndarray, scores: list[float]) -> int:
+    """Return the number of clusters, by the criterion in the docstring of this module."""
     largest = found.max()
     if largest <= _ROUNDING * len(found) ** 2:
         return 1

@@ -1,8 +1,8 @@
-"""The measures that ``simcore grid`` can compute: the one place that lists them.
+"""The table of all measures that ``simcore grid`` computes.
 
-A name stands for a grid function of `simcore` with its options, what it takes, whether X against Y
-says the same as Y against X, and the range of its values. Nothing is imported from `simcore` here,
-so that help and figures, which ask for names and ranges, load no numerics.
+A `Measure` names a grid function of `simcore` and holds its options, the kinds of input that it
+takes, its symmetry and the range of its values. This module imports nothing from `simcore`, so that
+help texts and figures, which need names and ranges only, load no numerics.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from simlab.errors import UserError
 
 ESTIMATORS = ("biased", "unbiased")
 BOTH = "both"
-HIGHEST = 1.0  # the value of a layer with itself, in all of them
+HIGHEST = 1.0  # the value of a layer with itself, for every measure
 
 
 @dataclass(frozen=True)
 class Option:
-    """What values an option takes, in words and as a check."""
+    """The values that an option takes: `wanted` describes them, `accepts` checks a value."""
 
     wanted: str
     accepts: Callable[[Any], bool]
@@ -55,23 +55,23 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure.
+    """A measure of similarity.
 
     Attributes
     ----------
     function, fixed
-        Name of the grid function in `simcore`, and the arguments that make it this measure.
+        Name of the grid function in `simcore`, and its arguments that belong to this measure.
     summary, label
-        For the help, and for the axis of a figure.
+        Description for the help, and label for the axis of a figure.
     options
-        Names and defaults of what the user may set.
+        Names and defaults of the options that the user may set.
     takes_representations, takes_attention
-        What it compares. Attention that goes to a measure of representations becomes the
-        [word pairs, heads] matrix of `simcore.distributed_attention` first.
+        Kinds of input. A measure of representations takes attention as the [word pairs, heads]
+        matrix of `simcore.distributed_attention`.
     symmetric
-        Whether X against Y equals Y against X.
+        Whether the value of X against Y equals the value of Y against X.
     lowest
-        The least value there is; the greatest is always 1.
+        The least possible value; the greatest is always 1.
     """
 
     function: str
@@ -112,7 +112,7 @@ MEASURES = {
     ),
     "pwcca": Measure(
         "pwcca_grid",
-        "CCA weighted by what X's variates explain of X",
+        "CCA weighted by the share of X that each variate explains",
         "PWCCA",
         {"truncation": None, "causal": False},
         takes_attention=True,
@@ -120,7 +120,7 @@ MEASURES = {
     ),
     "linreg": Measure(
         "linreg_grid",
-        "share of X that a linear map of Y explains",
+        "share of the variance of X that a linear map of Y explains",
         "linear regression R²",
         symmetric=False,
     ),
@@ -142,7 +142,7 @@ MEASURES = {
         "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", symmetric=False
     ),
     "attention-js": Measure(
-        summary="heads of X with their best of Y, 1 - Jensen-Shannon divergence",
+        summary="each head of X with its best head of Y, 1 - Jensen-Shannon divergence",
         label="attention, Jensen–Shannon",
         fixed={"measure": "js"},
         lowest=1 - log(2),
@@ -166,32 +166,34 @@ MEASURES = {
 
 
 def find_measure(name: str) -> Measure:
-    """Return measure `name`, or raise UserError with the names there are."""
+    """Return measure `name`; raise UserError with all names if there is no such measure."""
     if name not in MEASURES:
         raise UserError(f"--measure {name}: wanted one of {', '.join(MEASURES)}")
     return MEASURES[name]
 
 
 def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of measure `name`: what the user gave, and defaults for the rest.
+    """Return all options of measure `name`: the values in `given`, and defaults for the others.
 
     Raises
     ------
     UserError
-        Unknown measure, an option that it does not have, or a value that it does not take.
+        The measure is unknown or does not have an option, or an option does not take a value.
     """
     options = find_measure(name).options
     for option, value in given.items():
         if option not in options:
             names = ", ".join(f"--{own}" for own in options) or "none"
-            raise UserError(f"--{option}: wanted an option of measure {name} ({names})")
+            raise UserError(
+                f"--{option}: wanted an option of measure {name} ({names}), found --{option}"
+            )
         if not OPTIONS[option].accepts(value):
             raise UserError(f"--{option}: wanted {OPTIONS[option].wanted}, found {value!r}")
     return {**options, **given}
 
 
 def help_lines() -> list[str]:
-    """One line per measure: name, what it is, its options."""
+    """Return a line of help for each measure: name, summary, options."""
     lines = []
     for name, measure in MEASURES.items():
         notes = [f"--{option}" for option in measure.options]

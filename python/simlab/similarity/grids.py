@@ -1,4 +1,4 @@
-"""Grids: a measure between all layers of representation folders, as rows of the results table."""
+"""Compute a measure between all layers of representation folders, as rows of the results table."""
 
 from __future__ import annotations
 
@@ -44,29 +44,30 @@ def grid(
     Parameters
     ----------
     folders
-        One: its layers with each other. Two: the first with the second.
+        A folder, whose layers are compared with each other, or two folders; with `joint`, any
+        number of folders.
     out
         The results file (.parquet) to write.
     measure, **options
-        A name of `catalogue.MEASURES`, and those of its options that are not to be the default,
-        such as ``truncation=0.95``; `simcore grid --help` lists them.
+        A name in `catalogue.MEASURES`, and options of the measure, such as ``truncation=0.95``;
+        `simcore grid --help` lists both.
     comparison
         The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
     joint
-        All layers of all folders, however many, with all in one grid.
+        Compare all layers of all folders with each other, in one grid.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the results file is, and whether it was there before; `read_results` reads it.
+        Path of the results file, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        A folder without representations, different examples, a wrong measure or option, input
-        that the measure does not take, or another `out`.
+        A folder has no representations, the examples differ, the measure or an option is unknown,
+        the measure does not take the input, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -111,20 +112,20 @@ def grid_rows(
     ys: Sequence[Representations],
     comparison: str,
 ) -> Iterator[ResultRow]:
-    """Measure `name` of every layer of all `xs` with every layer of all `ys`, a row per pair.
+    """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
 
     If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow.
 
     Parameters
     ----------
     chosen
-        A complete set of options (`catalogue.settings`).
+        All options of the measure (`catalogue.settings`).
 
     Raises
     ------
     UserError
-        Different or differently ordered examples, too few of them, or input that the measure does
-        not take.
+        The examples differ, also in their order, there are too few examples, or the measure does
+        not take the input.
     """
     measure = find_measure(name)
     for other in (*xs[1:], *ys):
@@ -172,7 +173,7 @@ def _require_input(
 
 def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
     if "estimator" not in variant or x.is_attention:
-        return  # the other measures say themselves what they need
+        return  # the grid functions of the other measures check the number of examples
     estimator, found = variant["estimator"], x.manifest["n"]
     wanted = MINIMUM_EXAMPLES[estimator]
     if found < wanted:
@@ -204,23 +205,23 @@ def _call(
 
     options = {**measure.fixed, **variant}
     if measure.takes_representations:
-        options.pop("causal", None)  # has done its work in `_layers`
+        options.pop("causal", None)  # `_layers` has used this option
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
-        except ValueError as error:  # NaN in a file, or too little memory: X and Y are the folders
+        except ValueError as error:  # NaN in a file, or too little memory
             few = len(x_layers[0]) < max(MINIMUM_EXAMPLES.values())
             raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
-    _tell(caught)
+    _note_warnings(caught)
     return grid
 
 
-def _tell(caught: list[warnings.WarningMessage]) -> None:
-    """Show the warnings of a measure, except the one that is expected.
+def _note_warnings(caught: list[warnings.WarningMessage]) -> None:
+    """Print the warnings of a measure as notes, except for the warning of a constant layer.
 
-    A layer without variance is shown as undefined in table and figure: at the embedding output,
-    CLS is the same vector for every example.
+    This warning is expected: at the embedding output, CLS is the same vector for every example.
+    Table and figure show such a layer as undefined.
     """
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         if "self-HSIC is not positive" not in message:

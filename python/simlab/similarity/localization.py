@@ -1,7 +1,8 @@
-"""Localization scores (Wu et al. 2020, section 5.1) from stored joint grids.
+"""Compute localization scores (Wu et al. 2020, section 5.1) from stored joint grids.
 
-The score of a layer is its mean neuronsim minus its mean SVCCA over all other layers of the grid:
-high where single neurons of the others, and not only directions among them, hold what it holds.
+The score of a layer is its mean neuronsim minus its mean SVCCA over all other layers of the grid.
+It is high if neurons of the other layers match single neurons of this layer, and not only
+directions in its space.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ def localize(
     Parameters
     ----------
     results
-        Results files with joint grids of neuronsim and SVCCA, or folders of them.
+        Results files with joint grids of neuronsim and SVCCA, or folders of results files.
     out
         The results file (.parquet) to write.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the results file is, and whether it was there before; `read_results` reads it.
+        Path of the results file, and whether it was there before; `read_results` reads it.
 
     Raises
     ------
     UserError
-        No joint grids of neuronsim and SVCCA over the same layers, several of one measure, or
-        another `out`.
+        There are no joint grids of neuronsim and SVCCA over the same layers or several grids of
+        one measure, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -89,17 +90,19 @@ def localize(
 
 
 def localization_rows(frame: pd.DataFrame) -> list[ResultRow]:
-    """Localization score of every layer; an undefined layer has none and is not compared with.
+    """Return the localization score of every layer; the score of an undefined layer is nan.
+
+    Undefined layers are also left out of the means of the other layers.
 
     Parameters
     ----------
     frame
-        The rows of one joint grid of neuronsim and one of SVCCA, over the same layers.
+        The rows of a joint grid of neuronsim and of a joint grid of SVCCA, over the same layers.
 
     Raises
     ------
     UserError
-        A grid is missing, there are several of one measure, or their layers differ.
+        A grid is missing, there are several grids of one measure, or their layers differ.
     """
     import numpy as np
 

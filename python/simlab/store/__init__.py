@@ -1,11 +1,11 @@
-"""Store: what every step needs around it, and the one results table.
+"""Store: files, jobs, the one results table, the terminal and the process around every step.
 
-* `files`: atomic writes, content hashes, what a system that refuses to write is turned into.
-* `jobs`: steps that run once, keyed by a hash of their inputs, resumed where they were.
-* `ownership`: one process at a time for each output.
-* `results`: the table, its columns, the names of its rows, reading and writing it.
+* `files`: atomic writes, content hashes, errors of the file system as one-line messages.
+* `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
+* `ownership`: locks, so that one process at a time makes an output.
+* `results`: the results table: its columns, the names of its rows, reading and writing.
 * `arrays`: arrays on disk that are filled piece by piece.
-* `assets`: the offline model and data sets, fetched once a machine.
-* `runtime`: the device, versions, quiet libraries, whether the hub answers.
-* `console`: messages, tables, notes and progress.
+* `assets`: the offline model and data sets, downloaded once per machine.
+* `runtime`: the device, package versions, silencing libraries, whether the hub answers.
+* `console`: messages, tables, notes and progress bars.
 """

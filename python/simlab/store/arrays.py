@@ -10,29 +10,29 @@ from pathlib import Path
 
 import numpy as np
 
-from simlab.store.files import create_reserved
+from simlab.store.files import create_reserved, writing
 
 _FLOAT32_BYTES = 4
 _ALIGNMENT = 8
 
 
 def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Lay out a safetensors file of float32 tensors and map each one for writing.
+    """Create a safetensors file of float32 zeros, and map each of its tensors for writing.
 
-    The library's own writer takes finished tensors and holds all of them in memory twice; the
-    format is a length, a JSON header and the bytes, so a file of known shapes can be made first
-    and filled later. `safetensors` reads it.
+    The writer of the safetensors library takes finished tensors and holds all of them in memory
+    twice. The format is a length, a JSON header and the bytes, so a file of known shapes can be
+    created first and filled later. The safetensors library reads the file as usual.
 
     Returns
     -------
     dict of ndarray
-        Writable views of the file by name, zero at first, of the given shapes. All of the file has
-        room on the disk, so that writing to them cannot fail for lack of it; `store` them.
+        Writable views of the file by name, of the given shapes. The whole file has room on the
+        disk, so writing to the views cannot fail for lack of room. Call `flush_arrays` at the end.
 
     Raises
     ------
     WriteError
-        The file does not fit.
+        The file does not fit on the disk.
     """
     header, end = {}, 0
     for name, shape in shapes.items():
@@ -53,17 +53,18 @@ def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dic
     return arrays
 
 
-def store(arrays: Iterable[np.ndarray]) -> None:
-    """Have the system write out the `arrays` of `create_safetensors`.
+def flush_arrays(arrays: Iterable[np.ndarray]) -> None:
+    """Have the system write the `arrays` of `create_safetensors` to the disk now.
 
-    It does so by itself at some time, but then nobody hears of an error: a network file system may
-    find only now that its server has no room.
+    The system writes them at some time in any case, but then reports no error: a network file
+    system may only now find that its server has no room.
 
     Raises
     ------
-    OSError
-        The disk or the server refused.
+    WriteError
+        The disk or the server refused to write.
     """
     for array in arrays:
         if isinstance(array, np.memmap):  # an empty file is not mapped
-            array.flush()
+            with writing(Path(array.filename)):
+                array.flush()

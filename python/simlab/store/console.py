@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-# Wider than any row: a table takes the width that its longest row needs.
+# Wider than any row, so that a table takes the width of its longest row.
 _PIPED_WIDTH = 100_000
 _INDENT = 4
 
 
 def note(message: str) -> None:
-    """Print what a user should know of a command that goes on."""
+    """Print `message` as a note on standard error; the command continues."""
     err.print(f"[yellow]note:[/] {escape(message)}")
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print what is warned of inside, such as a loss that became NaN, as notes of the command."""
+    """Collect the warnings raised inside the block (a loss became NaN), and print them as notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -45,10 +45,10 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_table(table: Table) -> None:
-    """Print a table that fits a terminal; elsewhere, every row on one line.
+    """Print `table`, fitted to the terminal; into a pipe or file, print every row on one line.
 
-    Not rich's own notion of a terminal: with FORCE_COLOR or TTY_COMPATIBLE, as many CI systems set
-    them, a pipe is one to rich.
+    `isatty` decides and not rich: where FORCE_COLOR or TTY_COMPATIBLE is set, as in many CI
+    systems, rich takes a pipe for a terminal.
     """
     if sys.stdout.isatty():
         out.print(table)
@@ -61,12 +61,13 @@ def print_table(table: Table) -> None:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of texts; on a terminal that is too narrow for it, a paragraph for each row.
+    """Print a table of texts, or a paragraph for each row where the terminal is too narrow.
 
     Parameters
     ----------
     names
-        Of the columns. A paragraph begins with the first column, the others follow their names.
+        Names of the columns. A paragraph begins with the value of the first column, without its
+        name; each further value follows the name of its column.
     """
     from rich import box
     from rich.measure import Measurement
@@ -94,9 +95,9 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with the time left; yields a function that adds to the count.
+    """Show a progress bar with the time left, and give a function that adds to the count.
 
-    On a terminal the bar disappears when the block ends, elsewhere nothing is drawn.
+    On a terminal the bar disappears when the block ends. Elsewhere nothing is drawn.
     """
     columns = (
         TextColumn("  {task.description}"),

@@ -1,4 +1,4 @@
-"""Atomic writes and content hashes: nothing in a run folder is ever half there."""
+"""Atomic writes and content hashes: no file of a run folder is ever half-written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 from simlab.errors import UserError, WriteError
 
 _BLOCK = 1 << 20
-# What a system answers where the user has to make room or choose another place.
+# Errors after which the user has to make room or choose another place.
 _REFUSALS = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -31,64 +31,93 @@ _REFUSALS = {
     errno.ESTALE,
     errno.EEXIST,
     errno.ENOTDIR,
+    errno.EISDIR,
     errno.ENAMETOOLONG,
 }
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG}
-# What a file system answers that cannot reserve room.
+# Errors that only writers meet; the other errors may come from a file that is read.
+_NEVER_OF_READING = {*_NO_ROOM, errno.EDQUOT, errno.EROFS}
+# Errors of a file system that cannot reserve room.
 _NO_RESERVATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
-# Libraries in Rust (safetensors, tokenizers) quote the system in exceptions of their own.
+_PARTIAL_FILE = re.compile(r"\.[0-9a-f]+\.partial")  # the hidden files of `atomic_file`
+# Libraries written in Rust (safetensors, tokenizers) raise exceptions that quote the error number.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-# torch.save does not: its writer or the C++ stream below it complains.
+# torch.save quotes no number; its message names the writer or the C++ stream.
 _TORCH_ERROR = re.compile(r"inline_container\.cc|iostream")
 
 
 @contextmanager
-def writing(path: Path, size: int | None = None) -> Iterator[None]:
-    """Turn a full disk and the like, met while `path` is written, into one line.
+def writing(path: Path, size: int | None = None, *, partial: Path | None = None) -> Iterator[None]:
+    """Turn the error of a full disk or a forbidden place into a `WriteError` of one line.
 
     Parameters
     ----------
+    path
+        The file or folder that the block writes.
     size
-        How many bytes are written, where that is known.
+        Number of bytes that the block writes, if known.
+    partial
+        The folder that becomes `path`, where the block fills a folder. Such a block reads files as
+        well, so that an error without a file name passes unless it says that there is no room.
 
     Raises
     ------
     WriteError
-        The system refused to write. Any other exception passes.
+        The system refused to write. Any other exception passes unchanged, also an exception that
+        names another file.
     """
     try:
         yield
     except Exception as error:
-        where = _refused_file(error, path)
-        reason = _refusal(error, where)
-        if reason is None:
+        refused = _refusal(error, path, partial)
+        if refused is None:
             raise
+        where, reason = refused
         what = "to write there" if size is None else f"to write {size:,} bytes there"
         raise WriteError(f"{where}: wanted {what}, found: {reason}") from error
 
 
-def _refused_file(error: Exception, path: Path) -> Path:
-    """The file that `error` names, unless that is a hidden one beside `path`, made on the way."""
-    named = getattr(error, "filename", None)
-    if not isinstance(named, str):
-        return path
-    hidden = Path(named).name.startswith(".") and Path(named).parent == path.parent
-    return path if hidden else Path(named)
-
-
-def _refusal(error: Exception, path: Path) -> str | None:
-    """Why the system refused to write `path`; None if `error` is about something else."""
+def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, str] | None:
+    """Return the file that the system refused to write and the reason; None for other errors."""
     if isinstance(error, RuntimeError) and _TORCH_ERROR.search(str(error)):
-        return f"torch could not write all of a file ({_room(path)})"
+        return path, f"torch could not write all of a file ({_room(path)})"
     quoted = _OS_ERROR.search(str(error))
     number = error.errno if isinstance(error, OSError) else quoted and int(quoted[1])
     if number not in _REFUSALS:
         return None
-    return os.strerror(number) + (f" ({_room(path)})" if number in _NO_ROOM else "")
+    names = (getattr(error, name, None) for name in ("filename", "filename2"))
+    named = [Path(name) for name in names if isinstance(name, str)]
+    written = [file for file in named if _is_written(file, path, partial)]
+    unknown = not named and partial is None
+    if not (written or unknown or number in _NEVER_OF_READING):
+        return None
+    where = (written or named or [path])[0]
+    where = path if _is_hidden(where, path) else where
+    return where, os.strerror(number) + (f" ({_room(where)})" if number in _NO_ROOM else "")
+
+
+def _is_written(file: Path, path: Path, partial: Path | None) -> bool:
+    """Whether `file` is of `path` or `partial`, made beside `path` on the way, or above it."""
+    file, path = _absolute(file), _absolute(path)
+    outputs = [path] if partial is None else [path, _absolute(partial)]
+    if any(file.is_relative_to(output) or output.is_relative_to(file) for output in outputs):
+        return True
+    beside = file.relative_to(path.parent).parts[0] if file.is_relative_to(path.parent) else ""
+    return beside.startswith(f".{path.name}.") or _PARTIAL_FILE.match(beside) is not None
+
+
+def _is_hidden(file: Path, path: Path) -> bool:
+    """Whether `file` is a hidden one beside `path`."""
+    return file.name.startswith(".") and _absolute(file).parent == _absolute(path).parent
+
+
+def _absolute(path: Path) -> Path:
+    """Follow the links above `path`, not `path` itself."""
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _room(path: Path) -> str:
-    """How much room there is for `path`, which need not exist."""
+    """Describe how much room there is for `path`, which need not exist."""
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = f"{shutil.disk_usage(folder).free:,} bytes free"
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -96,23 +125,23 @@ def _room(path: Path) -> str:
 
 
 def create_reserved(path: Path, size: int) -> None:
-    """Create file `path` of `size` zero bytes, with room on the disk for all of them.
+    """Create file `path` of `size` zero bytes, and reserve room on the disk for all of them.
 
-    A file that `truncate` made so long would be a hole: the system looks for room when bytes are
-    written for the first time. Where they are written through a mapping, no call can report that
-    there is none, and the system kills the process (SIGBUS).
+    A file that `truncate` made `size` bytes long would be a hole: the system assigns room to a
+    block when the block is first written. If a program writes through a mapping and the disk is
+    full, no call can report an error, and the system kills the process (SIGBUS).
 
     Raises
     ------
     WriteError
-        There is no room.
+        The disk has no room.
     """
-    # Readable too: where a file system cannot reserve, the C library looks what a block holds.
+    # Readable too: where a file system cannot reserve room, the C library reads the blocks.
     with writing(path, size), path.open("w+b", buffering=0) as stream:
         try:
             _lengthen(stream, size)
         except OSError:
-            stream.truncate(0)  # the message says how much was free before
+            stream.truncate(0)  # so that the message gives the room that was free before
             raise
 
 
@@ -129,14 +158,15 @@ def _lengthen(stream: RawIOBase, size: int) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it to `path` if the block succeeds.
+    """Give a temporary path beside `path`, and rename that file to `path` if the block succeeds.
 
-    The suffix is kept, because writers such as matplotlib choose the format by it.
+    The temporary file has the suffix of `path`, because writers such as matplotlib choose the
+    format by the suffix.
 
     Raises
     ------
     WriteError
-        The disk is full or the place cannot be written (`writing`).
+        The disk is full or the folder cannot be written (`writing`).
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,11 +179,49 @@ def atomic_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def replace_folder(partial: Path, path: Path) -> None:
-    """Rename folder `partial` to `path`, taking the place of whatever folder stood there.
+def real_output(path: Path, option: str = "--out") -> Path:
+    """Follow `path` to the place that it leads to, unless it has a name and is no link.
 
-    A folder cannot be renamed over a non-empty one, so the old one steps aside first; a kill
-    between the two renames leaves no `path`, which a later run takes for "not done yet".
+    The partial output and the lock stand beside that place, whichever link names it, and the link
+    stays when the output is replaced.
+
+    Raises
+    ------
+    UserError
+        `path` is the root of the file system, or a link that leads back to itself.
+    """
+    if path.name not in ("", "..") and not os.path.islink(path):
+        return path
+    real = Path(os.path.realpath(path))
+    if not real.name or os.path.islink(real):
+        found = "links in a circle" if real.name else "the root of the file system"
+        raise UserError(
+            f"{option} {path}: wanted a place with a name of its own, found {found}; choose "
+            f"another {option}"
+        )
+    return real
+
+
+def require_replaceable(path: Path, option: str = "--out") -> None:
+    """Check that `replace_folder` may replace folder `path`.
+
+    Raises
+    ------
+    UserError
+        `path` holds the working directory, below which the relative paths of a command are found.
+    """
+    if Path.cwd().is_relative_to(os.path.realpath(path)):
+        raise UserError(
+            f"{option} {path}: wanted a folder to replace, found the working directory or one "
+            f"above it; choose another {option} or start elsewhere"
+        )
+
+
+def replace_folder(partial: Path, path: Path) -> None:
+    """Rename folder `partial` to `path`, and delete the folder that `path` was before.
+
+    A folder cannot be renamed over a non-empty folder, so the old folder is renamed first. If the
+    process is killed between the two renames, `path` does not exist, and a later run makes it anew.
     """
     if path.exists():
         old = path.with_name(f".{path.name}.{uuid.uuid4().hex}.old")
@@ -165,13 +233,13 @@ def replace_folder(partial: Path, path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content`, atomically."""
+    """Write `content` to file `path`, atomically."""
     with atomic_file(path) as partial, writing(path, len(content)):
         partial.write_bytes(content)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
+    """Write `value` to file `path` as indented JSON, atomically."""
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
@@ -181,7 +249,7 @@ def read_json(path: Path) -> Any:
     Raises
     ------
     UserError
-        It is no JSON.
+        The file is not JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))
@@ -190,23 +258,23 @@ def read_json(path: Path) -> Any:
 
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Make a list of what a caller gave as one path or as several."""
+    """Return one path or several paths as a list."""
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """Read a file of one JSON value a line."""
+    """Read a file that has one JSON value on each line."""
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def hash_json(value: Any) -> str:
-    """SHA-256 of the canonical JSON form of `value` (sorted keys, no spaces)."""
+    """Return the SHA-256 of the canonical JSON form of `value` (sorted keys, no spaces)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 of the bytes of file `path`."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):

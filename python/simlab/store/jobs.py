@@ -1,8 +1,9 @@
-"""Steps that run once, one process each: keyed by a hash of inputs, finished by a rename."""
+"""Jobs that make a folder once per set of inputs: keyed by a hash, finished by one rename."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, WriteError
-from simlab.store.files import hash_json, read_json, replace_folder, write_json, writing
+from simlab.store.files import (
+    hash_json,
+    read_json,
+    real_output,
+    replace_folder,
+    require_replaceable,
+    write_json,
+    writing,
+)
 from simlab.store.ownership import owned
 
 RECORD = "job.json"
@@ -20,7 +29,19 @@ PARTIAL_SUFFIX = ".partial"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job did: where, the key of its inputs, the seconds the work took, now or before."""
+    """The result of a job.
+
+    Attributes
+    ----------
+    path
+        The folder or file that the job made.
+    key
+        Hash of the inputs of the job.
+    seconds
+        Time that the work took, in this run or in the earlier run that did the work.
+    skipped
+        Whether an earlier run had done the work already.
+    """
 
     path: Path
     key: str
@@ -37,53 +58,61 @@ def run_job(
     resumable: bool = False,
     option: str = "--out",
 ) -> Outcome:
-    """Produce `folder` by calling ``make(partial_folder)``, unless it is already there.
+    """Make `folder` by calling ``make(partial_folder)``, unless it was made from the same inputs.
 
     Parameters
     ----------
     folder
-        The finished folder. It appears by one rename, complete, with a record of its inputs.
+        The folder to make. It appears by one rename, complete, with a record of its inputs. A link
+        to a folder stays, and the folder that the link leads to is made.
     inputs
-        Everything the output depends on, as JSON values. Its hash is the job's key.
+        Everything that the output depends on, as JSON values. Their hash is the key of the job.
     make
-        Writes the output into the folder it is given.
+        Function that writes the output into the folder that it is given.
     replace
-        What to do when `folder` was made from other inputs: make it anew, or raise.
+        Make `folder` anew if it was made from other inputs; if False, raise an error instead.
     resumable
-        Keep what an interrupted `make` left and hand it to the next call with the same key.
+        Keep the files of an interrupted `make`, and give them to the next call with the same key.
     option
-        The option that named `folder`, for error messages.
+        The command-line option that names `folder`, for error messages.
 
     Raises
     ------
     UserError
-        `folder` exists, was made from other inputs (or by something else), and not `replace`; or
-        it cannot be written, e.g. because the disk is full.
+        `folder` exists with other content and `replace` is False, or `folder` cannot be written,
+        for example because the disk is full.
     BusyError
-        Another process is making it.
+        Another process is making `folder`.
     """
     key = hash_json(inputs)
-    done = _find_done(folder, key, inputs, replace, option)
-    if done is not None:  # needs no lock, and so no place to write
-        return done
-    with owned(folder, option=option), writing(folder):
-        # Its last owner may have finished it meanwhile.
-        done = _find_done(folder, key, inputs, replace, option)
-        return done or _make_folder(folder, key, inputs, make, resumable)
+    place = real_output(folder, option)
+    outcome = _find_done(place, key, inputs, replace, option)
+    if outcome is None:  # a finished folder needs no lock, so the place may be read-only
+        with owned(place, option=option), writing(place, partial=_partial(place)):
+            # The last owner of the lock may have finished the folder meanwhile.
+            outcome = _find_done(place, key, inputs, replace, option)
+            outcome = outcome or _make_folder(place, key, inputs, make, resumable)
+    return dataclasses.replace(outcome, path=folder)
 
 
 def _find_done(
     folder: Path, key: str, inputs: Mapping[str, Any], replace: bool, option: str
 ) -> Outcome | None:
-    """The outcome of an earlier run with this key, or None if `folder` may be made."""
+    """Return the outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
     if record is not None and record["key"] == key:
         return Outcome(folder, key, record["seconds"], skipped=True)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(
+            f"{option} {folder}: wanted a folder, found a file; choose another {option}"
+        )
     if folder.exists() and not replace:
         raise UserError(
-            f"{option} {folder}: wanted a new folder or one made from the same inputs, found "
+            f"{option} {folder}: wanted a new folder or a folder made from the same inputs, found "
             f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
         )
+    if folder.exists():
+        require_replaceable(folder, option)
     return None
 
 
@@ -120,11 +149,15 @@ def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) ->
         return "a folder with other content"
     names = {*record["inputs"], *inputs}
     changed = sorted(name for name in names if record["inputs"].get(name) != inputs.get(name))
-    return f"one made with a different {', '.join(changed)}"
+    return f"a folder made with a different {', '.join(changed)}"
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + PARTIAL_SUFFIX)
 
 
 def _prepare_partial(folder: Path, key: str, inputs: Mapping[str, Any], resumable: bool) -> Path:
-    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    partial = _partial(folder)
     record = _read_record(partial)
     if not (resumable and record is not None and record["key"] == key):
         shutil.rmtree(partial, ignore_errors=True)
@@ -145,12 +178,15 @@ def _after_failure(
     error: BaseException,
     resumable: bool,
 ) -> None:
-    """Keep what can be resumed, with the time it cost; a user's mistake leaves nothing."""
+    """Keep a partial folder that can be resumed, and note the time spent; else delete it.
+
+    After a mistake of the user the partial folder is always deleted.
+    """
     kept = [path for path in partial.iterdir() if path.name != RECORD]
     mistake = isinstance(error, UserError) and not isinstance(error, WriteError)
     if not (resumable and kept) or mistake:
         shutil.rmtree(partial, ignore_errors=True)
         return
-    # On a full disk the record that is there has to do: it only lacks the time.
+    # On a full disk the old record stays: its inputs are right, and it only lacks the time.
     with contextlib.suppress(WriteError):
         write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})

@@ -1,13 +1,14 @@
-"""One owner per output: the process that makes it holds a lock, which ends with the process.
+"""Locks, so that one process at a time makes an output.
 
-The lock is flock(2) on a file beside the output, ``.NAME.lock``. The kernel takes it back when its
-holder ends, in whatever way, and on a network file system the server does. So the claim of a dead
-process is void, and no process number has to be looked up: numbers are given out again, and mean
-nothing on another machine. The text of the file says who holds the lock, for people to read.
+The process that makes an output holds flock(2) on a file beside the output, ``.NAME.lock``. When
+the process ends, in whatever way, the kernel releases the lock (on a network file system, the
+server does). So a dead process holds no lock, and no process number has to be looked up: numbers
+are reused, and mean nothing on another machine. The text of the lock file tells people which
+process holds the lock.
 
-The owner removes the file before it gives the lock back, so that nothing stays beside finished
-work. A process that opened the file before finds that the file has no name any more, or that the
-name is another file's, and opens the new one.
+The owner deletes the lock file before it releases the lock, so that no lock file stays beside
+finished work. A process that opened the lock file earlier then finds that its file has no name, or
+that the name belongs to another file, and opens the new file.
 
 Readers need no lock: an output appears by one rename, complete.
 """
@@ -28,38 +29,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import BusyError, UserError
-from simlab.store.files import writing
+from simlab.store.files import real_output, writing
 
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
 
-# How long a held lock is waited for: its owner may be about to end, or may not have signed yet.
+# Time to wait for a held lock: its owner may be about to end, or may not have signed yet.
 _PATIENCE_SECONDS = 0.5
 _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 @contextmanager
 def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> Iterator[None]:
-    """Be the one process that makes `output`, as long as the block runs.
+    """Hold the lock of `output` while the block runs.
 
     Parameters
     ----------
     output
-        What is made: a file or folder, there already or not.
+        The file or folder that the block makes; it may exist already.
     option
-        The option that named it, for error messages.
+        The command-line option that names `output`, for error messages.
     lock
-        The lock file, by default beside `output`. Its folder is made if need be.
+        The lock file; by default it stands beside `output`. Its folder is made if missing.
 
     Raises
     ------
     BusyError
-        Another process is making it. The message says which, where and since when.
+        Another process is making `output`. The message says which process, on which machine and
+        since when.
     UserError
-        The lock file cannot be written, or its file system has no locks.
+        The lock file cannot be written, is a folder, or its file system has no locks.
     """
-    lock = lock or output.with_name(f".{output.name}.lock")
-    signature = _signature()
+    if lock is None:
+        output = real_output(output, option)
+        lock = output.with_name(f".{output.name}.lock")
+    signature, owner = _signature(), os.getpid()
     with writing(output):
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = _claim(lock, signature, output, option)
@@ -67,17 +71,18 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
         try:
             yield
         finally:
-            if _read(lock) == signature:  # not if somebody has removed it by hand
+            # A forked child leaves the lock alone, and somebody may have deleted the file by hand.
+            if os.getpid() == owner and _read(lock) == signature:
                 lock.unlink()
 
 
 def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireReturnProxy:
-    """Lock and sign the file that has the name `lock`."""
+    """Lock the file named `lock`, and write `signature` into it."""
     from filelock import FileLock, Timeout
 
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        # No fallback to a file whose mere existence is the lock: a dead owner would hold it.
+        # No fallback to a lock that exists as long as its file: a dead owner would still hold it.
         held = FileLock(lock, fallback_to_soft=False, on_acquired=partial(_sign, lock, signature))
         try:
             return held.acquire(timeout=_PATIENCE_SECONDS)
@@ -90,21 +95,26 @@ def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireRetu
             if error.errno in _NO_LOCKS:
                 raise UserError(
                     f"{option} {output}: wanted a file system that can lock files (flock), found "
-                    f"one that answers: {error.strerror}; choose another {option}"
+                    f"a file system that answers: {error.strerror}; choose another {option}"
+                ) from error
+            if error.errno == errno.EISDIR:
+                raise UserError(
+                    f"{option} {output}: wanted to lock file {lock}, found a folder there; choose "
+                    f"another {option}"
                 ) from error
             if error.errno != errno.ESTALE or time.monotonic() > until:
                 raise
 
 
 def _sign(lock: Path, signature: str, descriptor: int) -> None:
-    """Write who holds the lock into the file that `descriptor` has locked.
+    """Write `signature` into the file that `descriptor` has locked.
 
     Raises
     ------
     OSError
-        ESTALE if its last owner has removed the file since it was opened. Then the lock is on a
-        file that nobody else will open. filelock looks whether the file has a name; on NFS it still
-        has one, because a file that is open is renamed there when it is removed.
+        ESTALE if the last owner deleted the file after this process opened it. Then the lock is
+        on a file that no other process will open. filelock checks that the file has a name, but
+        on NFS a deleted file that is still open keeps a name.
     """
     try:
         named = os.path.samestat(os.fstat(descriptor), lock.stat())
@@ -113,7 +123,7 @@ def _sign(lock: Path, signature: str, descriptor: int) -> None:
     if not named:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(lock))
     try:
-        os.ftruncate(descriptor, 0)  # a killed owner has left its own
+        os.ftruncate(descriptor, 0)  # a killed owner has left its signature
         with open(os.dup(descriptor), "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(signature)
     except OSError:
@@ -122,15 +132,15 @@ def _sign(lock: Path, signature: str, descriptor: int) -> None:
 
 
 def _signature() -> str:
-    """Who this process is: number, machine, time and command, in one line."""
+    """Describe this process in one line: number, machine, time and command."""
     since = datetime.now().astimezone().isoformat(" ", "seconds")
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     return f"process {os.getpid()} on {socket.gethostname()} since {since} (`{command}`)"
 
 
 def _read(lock: Path) -> str:
-    """What the owner has signed with; nothing where it has not yet, or is gone."""
-    try:
-        return lock.read_text("utf-8", "surrogateescape")
+    """Return the signature in file `lock`; empty if there is none yet, or no file."""
+    try:  # bytes, because `read_text` turns each \r of a signature into \n
+        return lock.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return ""

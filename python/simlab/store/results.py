@@ -1,18 +1,25 @@
-"""Results: one tidy table, one row per measure and layer pair, in Parquet.
+"""The results table: one row per measure and pair of layers, in Parquet files.
 
-Columns (`COLUMNS`): `comparison` names the grid (FT-ORIG) or experiment (truncation-untuned,
-freezing, blocks, baseline); `measure`, `estimator`, `kernel`, `bandwidth` and `options` (JSON, what
-has no column of its own) say what was computed; `kind` says from which representations; `model_x`,
-`seed_x`, `layer_x` and their `_y` twins of what; then `value`, the number of rows `n`, the `task`.
-What is not defined has the value nan; `options` of an injection without value say why.
+Columns (`COLUMNS`):
+
+* `comparison`: the name of the grid (FT-ORIG) or of the experiment (truncation-untuned, freezing,
+  blocks, baseline);
+* `measure`, `estimator`, `kernel`, `bandwidth`: the quantity in `value`; `options` (JSON): further
+  options of the measure, which have no column;
+* `kind`: the kind of representation;
+* `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
+* `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
+* `n`: the number of rows of the representations; `task`.
+
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 
-The names that experiments give their rows are all here: experiments write them, figures look for
-them, and neither imports the other.
+This module defines the names that experiments give their rows, because figures select rows by these
+names, and figures and experiments do not import each other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -20,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.store.files import as_paths, atomic_file, hash_json
+from simlab.store.files import as_paths, atomic_file, hash_json, real_output
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
 
@@ -33,33 +40,33 @@ if TYPE_CHECKING:
 TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
 TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
-ADVICE, WHOLE = "advice", "advice-whole"  # the first is followed by a hyphen and the mode
+ADVICE, WHOLE = "advice", "advice-whole"  # ADVICE is followed by a hyphen and the mode
 BASELINE = "baseline"
 TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
-# The first three are followed by a colon and the name of the set of models.
+# Each is followed by a colon and the name of the set of models.
 ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
 INJECTION = "injection"
 
-# Values of `measure` that are neither measures of similarity nor a task's metric.
+# Values of `measure` that are neither measures of similarity nor metrics of tasks.
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
 MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
 
-# Values of `model_x` that are not models of the user's: what a model has to beat.
+# Values of `model_x` that name baselines, not models of the user.
 MAJORITY = "majority class"
 TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regression"
 
-# Values of "method" in `options` of alignment (those that are fitted) and injection (all), in the
-# order of tables and figures; and of "rows", those that a map was fitted on or judged on.
+# Values of "method" in `options`, in the order of tables and figures: alignment has the `FITTED`
+# ones, injection has all. Values of "rows": the rows that a map was fitted on, or judged on.
 ITSELF, IDENTITY = "itself", "identity"
 FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 TRAIN, HELDOUT = "train", "heldout"
 
-# The columns in which all rows of one grid of a model with itself agree.
+# All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (
     *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
     *("model_x", "seed_x", "n"),
@@ -70,7 +77,7 @@ _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
-    """One value of the table; what does not apply is None."""
+    """A row of the table; a column that does not apply is None."""
 
     comparison: str
     measure: str
@@ -92,7 +99,7 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of one model, as rows and columns of a joint grid."""
+    """A layer of a model: a row and a column of a joint grid."""
 
     model: str
     seed: int | None
@@ -105,16 +112,16 @@ _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
 
 
 def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
-    """Make the table of `rows`, with nullable integer columns for seeds and layers."""
+    """Return `rows` as a table with nullable integer columns for seeds and layers."""
     import pandas as pd
 
     return _typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
 
 
 def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
-    """Write the table to one Parquet file, atomically.
+    """Write table `frame` to one Parquet file, atomically.
 
-    `key` identifies the inputs and `seconds` is what the work took; both become metadata.
+    The hash of the inputs (`key`) and the time of the work (`seconds`) become metadata of the file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -129,7 +136,7 @@ def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float
 
 
 def results_key(path: Path) -> str | None:
-    """The key that a results file was written with; None where there is no such file."""
+    """Return the key that results file `path` was written with; None if there is no such file."""
     metadata = _metadata(path)
     return metadata[_KEY].decode() if _KEY in metadata else None
 
@@ -141,28 +148,45 @@ def ensure_results(
     *,
     replace: bool = False,
 ) -> Outcome:
-    """Write the rows of ``make()`` to `path`, unless it was written from the same inputs.
+    """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs.
 
     Raises
     ------
     UserError
-        `path` holds something else and not `replace`, or is not named as a Parquet file.
+        `path` exists with other content and `replace` is False, or `require_results_file` refuses
+        `path`.
     BusyError
-        Another process is making it.
+        Another process is making `path`.
+    """
+    require_results_file(path)
+    place = real_output(path)
+    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
+    outcome = _find_done(place, key, replace)
+    if outcome is None:  # a finished file needs no lock, so the place may be read-only
+        with owned(place):
+            # The last owner of the lock may have finished the file meanwhile.
+            outcome = _find_done(place, key, replace) or _make_file(place, key, make)
+    return dataclasses.replace(outcome, path=path)
+
+
+def require_results_file(path: Path) -> None:
+    """Check that `path` can be the name of a results file.
+
+    Raises
+    ------
+    UserError
+        It does not end in .parquet, or is a folder.
     """
     if path.suffix != ".parquet":
         raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
-    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
-    done = _find_done(path, key, replace)
-    if done is not None:  # needs no lock, and so no place to write
-        return done
-    with owned(path):
-        done = _find_done(path, key, replace)  # its last owner may have finished it meanwhile
-        return done or _make_file(path, key, make)
+    if path.is_dir():
+        raise UserError(
+            f"--out {path}: wanted a results file, found a folder; choose another --out"
+        )
 
 
 def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
-    """The outcome of an earlier run with this key, or None if `path` may be written."""
+    """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and results_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
     if path.exists() and not replace:
@@ -182,23 +206,23 @@ def _make_file(path: Path, key: str, make: Callable[[], Iterable[ResultRow]]) ->
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Read results files, or all of a folder, into one table.
+    """Read results files, or all results files of a folder, into one table.
 
     Parameters
     ----------
     paths
-        A Parquet file that a step wrote, a folder of such files, or several of both.
+        A results file (.parquet), a folder of results files, or several files and folders.
 
     Returns
     -------
     DataFrame
-        A row for each value, with the columns that `simlab.store.results` describes; `as_xarray`
-        there gives a labelled array of them.
+        A row for each value. `simlab.store.results` describes the columns, and its function
+        `as_xarray` makes a labelled array of the table.
 
     Raises
     ------
     UserError
-        No such file, an empty folder, not Parquet, or other columns.
+        A file does not exist, is not Parquet or lacks a column, or a folder has no results files.
 
     Examples
     --------
@@ -216,12 +240,12 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
 
 
 def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files among `paths`, and those in the folders among them.
+    """Return the files among `paths`, and all results files in the folders among `paths`.
 
     Raises
     ------
     UserError
-        No such file, or an empty folder.
+        A file does not exist, or a folder has no results files.
     """
     return [file for path in as_paths(paths) for file in _files_of(path)]
 
@@ -230,18 +254,20 @@ def as_xarray(
     frame: pd.DataFrame,
     dims: Sequence[str] = ("comparison", "measure", "estimator", "layer_x", "layer_y"),
 ) -> xr.DataArray:
-    """View the values of a table as a labelled array over `dims`; absent cells are NaN.
+    """Return the values of a table as a labelled array over `dims`; cells without a row are nan.
 
     Raises
     ------
     ValueError
-        Two rows fall into one cell: select rows first or add a dimension.
+        Two rows belong to one cell: select rows first, or add a dimension.
     """
     repeated = frame.duplicated(list(dims))
     if repeated.any():
         cell = frame.loc[repeated.idxmax(), list(dims)].to_dict()
-        raise ValueError(f"dims {tuple(dims)} do not tell rows apart, two have {cell}")
-    # Plain types: xarray has no labels of pandas' nullable kinds.
+        raise ValueError(
+            f"dims {tuple(dims)}: wanted one row for each cell, found two rows with {cell}"
+        )
+    # Plain types, because xarray has no labels of the nullable types of pandas.
     plain = frame[[*dims, "value"]].astype(
         {name: "int64" if name in _INTEGERS else "object" for name in dims}
     )
@@ -249,25 +275,25 @@ def as_xarray(
 
 
 def is_alignment(frame: pd.DataFrame) -> pd.Series:
-    """Which rows of a results table are of aligned or injected layers, and of no similarity."""
-    kind = frame["comparison"].str.split(":").str[0]  # partition has no column 0 of no rows
+    """Return which rows of a results table stem from alignment or injection, as a bool column."""
+    kind = frame["comparison"].str.split(":").str[0]  # `partition` fails on an empty table
     return kind.isin([ALIGNMENT, WITHIN, COMPLEXITY, INJECTION])
 
 
 def is_joint(rows: pd.DataFrame) -> bool:
-    """Whether `rows`, all of one comparison, hold several models, each against each."""
+    """Return whether `rows` (of one comparison) compare several models, each with each."""
     models = set(rows["model_x"])
     pairs = set(zip(rows["model_x"], rows["model_y"], strict=True))
     return len(models) > 1 and pairs == {(x, y) for x in models for y in models}
 
 
 def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
-    """The square grid of a joint comparison, in the order in which it was stored.
+    """Return the layers and the square grid of a joint comparison, in stored order.
 
     Parameters
     ----------
     rows
-        Rows of one joint grid: one comparison, one measure with one set of options.
+        Rows of one joint grid: one comparison and one measure with one set of options.
 
     Returns
     -------
@@ -300,7 +326,7 @@ def _metadata(path: Path) -> dict[bytes, bytes]:
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    # Hidden ones are being written, or are what a killed process has left.
+    # Hidden files are being written, or were left by a killed process.
     files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
     if not files:
         raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")

@@ -1,4 +1,4 @@
-"""The process around an experiment: quiet libraries, the device, versions, the model hub."""
+"""The process around an experiment: silent libraries, the device, versions, the model hub."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ REPORTED_PACKAGES = ("simcore", "torch", "transformers", "tokenizers", "datasets
 
 @cache
 def quiet_libraries() -> None:
-    """Silence the reports and bars of the libraries; this project draws its own progress.
+    """Silence the reports and progress bars of transformers; simlab draws its own progress.
 
-    What is silenced tells the user nothing: a fresh classification head *is* meant to be fresh,
-    and the weights are loaded once per step.
+    The silenced reports tell the user nothing: for example, that a new classification head has
+    random weights, which is intended.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
@@ -31,7 +31,7 @@ def quiet_libraries() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch can use one, else ``"cpu"``."""
+    """Return ``"cuda"`` if torch can use a GPU, else ``"cpu"``."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,11 +39,11 @@ def best_device() -> str:
 
 @cache
 def hub_reachable() -> bool:
-    """Whether the model hub answers within a few seconds.
+    """Return whether the model hub answers within a few seconds.
 
-    The hub's own client retries for half a minute and more; one request with a time limit is
-    asked first, so that a wrong model name on a machine without a connection fails at once.
-    The request runs in a daemon thread because a name look-up cannot be interrupted.
+    The client of the hub retries for half a minute or longer. Asking here first makes a wrong
+    model name fail at once on a machine without a connection. The request runs in a daemon thread,
+    because a name look-up cannot be interrupted.
     """
     from huggingface_hub import constants
 
@@ -68,7 +68,7 @@ def hub_reachable() -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for package in REPORTED_PACKAGES:
         try:

@@ -1,23 +1,23 @@
-"""Tasks: which texts, which labels, which split, which metric; `simlab.load_task` gives one.
+"""Tasks: texts, labels, a split into training and held-out rows, metrics.
 
-A task is one of
+`simlab.load_task` loads a task by one of these names:
 
-* a named one of the table in `specs`, from its package (``rt``, ``imdb``, ``stsb``, ``quartz``) or
-  the hub;
-* ``NAME:FOLDER``, a named one whose files lie in a local folder in the hub's format;
+* a named task of the table in `specs`, from its package (``rt``, ``imdb``, ``stsb``, ``quartz``) or
+  from the hub;
+* ``NAME:FOLDER``, a named task whose files lie in a local folder in the format of the hub;
 * a local csv, tsv, json, jsonl or parquet file with named columns;
-* a data set of the hub, ``NAME`` or ``hub:NAME[:CONFIG]``, or a folder in the hub's format.
+* a data set of the hub, ``NAME`` or ``hub:NAME[:CONFIG]``, or a folder in the format of the hub.
 
-Held-out rows are drawn before training rows, so a different training size never changes them;
-a training row whose text is also held out (up to case and spaces) is dropped.
+Held-out rows are drawn before training rows, so the number of training rows never changes the
+held-out rows. A training row whose text is also held out (up to case and spaces) is dropped.
 
-* `task`: what a loaded task is: examples, label names, metrics, options.
-* `load`: from a name to a task.
+* `task`: the classes of a loaded task, its examples and its options.
+* `load`: loading a task by its name.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
-* `frames`: from a table of columns to examples, and how rows are split.
+* `frames`: checking tables, coding labels, and splitting rows.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
-* `splits`: the split that a checkpoint was trained on, taken up by later steps.
+* `splits`: the split that a checkpoint was trained on, so that later steps use the same split.
 """
 
 from simlab.tasks.frames import encode_labels

@@ -1,4 +1,4 @@
-"""Tables on this machine: single files, and folders that hold a file for each split."""
+"""Reading tables on this machine: single files, and folders with a file for each split."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
-_SAVED = "dataset_dict.json"  # what `save_to_disk` writes
+_SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a file of one of the `FILE_SUFFIXES`.
+    """Read a file with one of the `FILE_SUFFIXES` as a table.
 
     Raises
     ------
     UserError
-        No such file, or one that is not what its name says.
+        There is no such file, or its content is not in the format that its suffix names.
     """
     import pandas as pd
 
     def separated(file: Path, separator: str) -> pd.DataFrame:
-        # "NA", "null" and "None" are texts like any other; only nothing at all is missing.
+        # "NA", "null" and "None" are texts like any other; only an empty cell is missing.
         return pd.read_csv(file, sep=separator, keep_default_na=False, na_values=[""])
 
     readers = {
@@ -39,19 +39,19 @@ def read_table(path: Path) -> pd.DataFrame:
     suffix = path.suffix.lower()
     try:
         return readers[suffix](path)
-    except (ValueError, OSError) as error:  # parser errors of pandas and arrow are ValueErrors
+    except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
         raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
 
 
 def require_rows(frame: pd.DataFrame, where: Path) -> pd.DataFrame:
-    """Refuse a table without rows, which may not even have columns to look for."""
+    """Return `frame`, or raise UserError if it has no rows (and then perhaps no columns)."""
     if len(frame) == 0:
         raise UserError(f"{where}: wanted rows, found none")
     return frame
 
 
 def split_names(folder: Path, config: str = "") -> list[str]:
-    """Names of the splits that `folder` holds, as far as its files' names tell."""
+    """Return the names of the splits in `folder`, read from the names of its files."""
     if (folder / _SAVED).is_file():
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
     files = (path for place in _places(folder, config) for path in place.glob("*"))
@@ -59,15 +59,16 @@ def split_names(folder: Path, config: str = "") -> list[str]:
 
 
 def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
-    """Read one split of a data set as the hub keeps it.
+    """Read one split of a data set in the format of the hub.
 
-    The folder was written by ``save_to_disk``, or has files ``<split>.<suffix>`` or
-    ``<split>-00000-of-00001.<suffix>`` in it, in ``data`` or in a folder named as `config`.
+    Either ``save_to_disk`` wrote `folder`, or it has files ``<split>.<suffix>`` or
+    ``<split>-00000-of-00001.<suffix>``, in `folder` itself, in its subfolder ``data`` or in a
+    subfolder with the name `config`.
 
     Raises
     ------
     UserError
-        No such split, a file that cannot be read, or no rows.
+        There is no such split, a file cannot be read, or the split has no rows.
     """
     import pandas as pd
 
@@ -104,7 +105,7 @@ def _places(folder: Path, config: str) -> list[Path]:
 
 
 def _stem(path: Path) -> str:
-    """The split that a file belongs to: its name without suffix and number."""
+    """Return the split that file `path` belongs to: its name without suffix and number."""
     return path.stem.partition("-")[0]
 
 

@@ -1,7 +1,7 @@
-"""From tables to tasks: columns, labels, the split, and what is wrong with them.
+"""From tables to tasks: check columns, code labels, split rows.
 
-Every reader ends in frames with the columns ``id``, ``text``, ``label`` and perhaps ``pair`` or
-``choices``, which `build_task` makes a task of.
+Every reader makes frames with the columns ``id``, ``text``, ``label`` and perhaps ``pair`` or
+``choices``, and `build_task` makes a task of two such frames.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from simlab.tasks.specs import TaskSpec
 
 DEFAULT_HELDOUT_SHARE = 0.2
-ROW_ID, GROUP = "row_id", "group"  # columns that readers of packages add
-HIDDEN = (-1, "-1", "")  # what published test splits hold in place of labels
+ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add
+HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
 
 
 def build_task(
@@ -33,12 +33,12 @@ def build_task(
     options: TaskOptions,
     metrics: Sequence[str] = (),
 ) -> Task:
-    """Make a task of two frames.
+    """Make a task of a frame of training rows and a frame of held-out rows.
 
     Raises
     ------
     UserError
-        An empty split, sizes that the data cannot fill, labels that are all the same.
+        A split is empty, the data have fewer rows than a size wants, or all labels are the same.
     """
     for split, frame in (("training", train), ("held-out", heldout)):
         if frame.empty:
@@ -61,17 +61,17 @@ def build_task(
 def split_frame(
     frame: pd.DataFrame, options: TaskOptions, where: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Shuffle the rows of data without a split once and cut: training and held-out rows.
+    """Split data that come without a split into training and held-out rows, by one shuffle.
 
-    The first ``options.heldout_size``, or a fifth of all, are held out. Rows that repeat an
-    earlier text (up to case and spaces) are dropped first. With a column
-    `GROUP`, rows of one group stay together: whole groups are held out until there are enough
-    rows, and what is too much of the last one is dropped.
+    Rows that repeat an earlier text (up to case and spaces) are dropped first. Then the first
+    ``options.heldout_size`` rows of the shuffle, or a fifth of all rows, are held out. If there is
+    a column `GROUP`, the rows of a group stay together: whole groups are held out until there are
+    enough rows, and the surplus rows of the last group are dropped.
 
     Raises
     ------
     UserError
-        Nothing is left to train on.
+        No rows would be left to train on.
     """
     size = options.heldout_size
     if size is None:
@@ -98,14 +98,14 @@ def split_frame(
 
 
 def shuffled(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """The rows in an order that `seed` decides."""
+    """Return the rows of `frame` in a random order, drawn with `seed`."""
     return frame.iloc[np.random.default_rng(seed).permutation(len(frame))]
 
 
 def standard_frame(
     frame: pd.DataFrame, where: str, options: TaskOptions, prefix: str = "row"
 ) -> pd.DataFrame:
-    """Pick and check the text, pair and label columns of `frame`; add ids ``row-<number>``.
+    """Pick and check the text, pair and label columns of `frame`; add ids ``<prefix>-<number>``.
 
     A text may be a list of words.
     """
@@ -125,9 +125,9 @@ def standard_frame(
 
 
 def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> pd.DataFrame:
-    """Pick and check the columns that `spec` names; code the labels.
+    """Pick and check the columns that `spec` names, and code the labels.
 
-    Ids are those of column `ROW_ID`, or ``<prefix>-<number>``.
+    Ids come from column `ROW_ID` if there is one, else they are ``<prefix>-<number>``.
     """
     import pandas as pd
 
@@ -147,12 +147,13 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
 
 
 def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Turn labels into class indices and names; fractional numbers mean regression.
+    """Code labels as class indices; labels with fractional numbers are targets of a regression.
 
     Returns
     -------
     labels, label_names
-        int64 indices and the sorted names, or float64 values and ``()``.
+        int64 indices and the sorted names of the classes; of a regression, float64 values and
+        ``()``.
     """
     array = np.asarray(values)
     if array.dtype.kind == "f" and np.any(array != np.round(array)):
@@ -174,7 +175,7 @@ def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[
 
 
 def require_varied(labels: Any, where: str) -> None:
-    """Refuse labels that are all the same: nothing can be learnt from them, or scored on them."""
+    """Raise UserError if all labels are the same, because no model can learn from them."""
     values = np.unique(np.asarray(labels))
     if len(values) < 2:
         raise UserError(f"{where}: wanted at least two different labels, found {values.tolist()}")
@@ -185,21 +186,21 @@ def _numbered(prefix: str, count: int) -> list[str]:
 
 
 def _column(frame: pd.DataFrame, column: str, where: str, option: str = "") -> np.ndarray:
-    """The values of a column that must be there and full."""
+    """Return the values of `column`; raise UserError if it is missing or has empty cells."""
     if column not in frame.columns:
         found = ", ".join(map(str, frame.columns))
         raise UserError(f"{where}: {option}wanted column {column!r}, found {found}")
     missing = np.flatnonzero(frame[column].isna().to_numpy())
     if missing.size:
         raise UserError(
-            f"{where}: column {column!r} is empty in {missing.size} rows, first in data row "
-            f"{missing[0] + 1}"
+            f"{where}: column {column!r} wanted a value in every row, found {missing.size} empty, "
+            f"first in data row {missing[0] + 1}"
         )
     return frame[column].to_numpy()
 
 
 def _as_text(value: Any, where: str, column: str) -> str:
-    """A text, or a list of words joined by spaces, which ``--words spaces`` finds again."""
+    """Return `value` as a text; a list of words is joined by spaces (see ``--words spaces``)."""
     if not isinstance(value, list | tuple | np.ndarray):
         return str(value)
     words = [str(word) for word in value]
@@ -210,8 +211,8 @@ def _as_text(value: Any, where: str, column: str) -> str:
 
 
 def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
-    """The answers of every row, each after what is to precede it."""
-    if len(spec.choices) == 1:  # one column lists them, perhaps beside their letters
+    """Return the answers of every row, each after the text of column ``before_choice``."""
+    if len(spec.choices) == 1:  # one column lists the answers, perhaps with their letters
         lists = found[spec.choices[0]]
         lists = [value["text"] if isinstance(value, dict) else value for value in lists]
     else:
@@ -230,7 +231,7 @@ def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[t
 
 
 def _spec_labels(values: np.ndarray, spec: TaskSpec, where: str) -> np.ndarray:
-    """Codes of the classes, int64, from codes or names; or numbers, float64."""
+    """Return labels (names or codes) as class codes, int64; of a regression, as float64 numbers."""
     import pandas as pd
 
     place = f"{where}: column {spec.label!r}"
@@ -251,12 +252,12 @@ def _spec_labels(values: np.ndarray, spec: TaskSpec, where: str) -> np.ndarray:
 
 
 def _code(value: Any, names: Sequence[str]) -> int | None:
-    """Number of a class given as its name or its number, None for neither."""
+    """Return the code of the class whose name or code is `value`; None if no class has it."""
     if str(value) in names and not isinstance(value, int | float | np.number):
         return names.index(str(value))
     try:
         code = int(value)
-    except (ValueError, OverflowError):  # neither a number nor a finite one
+    except (ValueError, OverflowError):  # not a finite number
         return None
     return code if code == float(value) and 0 <= code < len(names) else None
 

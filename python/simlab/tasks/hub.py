@@ -1,4 +1,4 @@
-"""Data sets of the hub, or in its format: any with text and label columns."""
+"""Tasks from data sets of the hub, or from local folders in the format of the hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simlab.tasks.task import Task, TaskOptions
 if TYPE_CHECKING:
     import pandas as pd
 
-# What data sets call their columns; an option of the user always wins.
+# Usual names of columns in data sets; an option of the user takes precedence.
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "question", "question1", "content")
 PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
 LABEL_NAMES = ("label", "labels", "score", "stars")
@@ -26,15 +26,15 @@ HUB_PREFIX = "hub:"
 
 
 def load_hub_task(name: str, options: TaskOptions) -> Task:
-    """Load data set ``NAME`` or ``hub:NAME[:CONFIG]``, or a local folder, and split it.
+    """Load data set ``NAME`` or ``hub:NAME[:CONFIG]``, or a local folder, as a task.
 
-    The first of the validation, dev and test splits is held out; a data set that has only a
-    training split is cut by a seeded shuffle.
+    The first of `HELDOUT_SPLITS` that the data set has is held out. A data set that has only a
+    training split is split by a seeded shuffle.
 
     Raises
     ------
     UserError
-        No such data set, no connection, no usable split or column.
+        There is no such data set, no connection, or no usable split or column.
     """
     folder = Path(name).expanduser()
     splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
@@ -58,7 +58,7 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
 
 
 def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
-    """Fill the columns that the user left open with the first customary name that is there."""
+    """Set each column that `options` leave open to the first usual name among `found`."""
     text = options.text_column or next((name for name in TEXT_NAMES if name in found), None)
     pair = options.pair_column
     if pair is None and options.text_column is None and PAIR_NAMES.get(text) in found:
@@ -68,12 +68,12 @@ def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
 
 
 def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
-    """One of the downloaded splits as a table.
+    """Return one of the downloaded splits as a table.
 
     Raises
     ------
     UserError
-        It is not among them.
+        The data set has no such split.
     """
     if split not in splits:
         raise UserError(f"{where}: wanted a split {split!r}, found {', '.join(splits)}")
@@ -81,38 +81,43 @@ def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
 
 
 def download(name: str, task: str | None = None) -> dict[str, Any]:
-    """Load all splits of ``NAME`` or ``hub:NAME[:CONFIG]`` from the hub or its cache.
+    """Load all splits of data set ``NAME`` or ``hub:NAME[:CONFIG]`` from the hub or its cache.
 
-    `task` is the named task that they are for, if any.
+    Parameters
+    ----------
+    name
+        The data set.
+    task
+        The named task that the data set belongs to, for error messages; None if there is none.
 
     Raises
     ------
     UserError
-        No such data set, or no connection.
+        There is no such data set, or no connection.
     """
     import datasets
     from datasets.exceptions import DatasetNotFoundError
     from huggingface_hub import constants
 
     path, _, config = name.removeprefix(HUB_PREFIX).partition(":")
-    if not hub_reachable():  # the cache still serves what was loaded before
+    if not hub_reachable():  # data sets loaded before are still in the cache
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         return dict(datasets.load_dataset(path, config or None))
     except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
-        # A RuntimeError: a data set that is a script, which the library no longer runs.
+        # RuntimeError: the data set is a script, and the library no longer runs scripts.
         wanted = (
             f"the data set {name} of the hub, or its files as {task}:FOLDER"
             if task
-            else f"{', '.join(TASKS)}, one of them with its files as NAME:FOLDER, a file "
-            f"({', '.join(FILE_SUFFIXES)}), a folder or a data set of the hub"
+            else f"{', '.join(TASKS)}, such a name with a folder of its files (NAME:FOLDER), a "
+            f"file ({', '.join(FILE_SUFFIXES)}), a folder or a data set of the hub"
         )
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"task {task or name}: wanted {wanted}, found: {reason}") from error
 
 
 class _Downloaded:
-    """Splits of a data set of the hub, which may say what the classes are called."""
+    """Splits of a data set of the hub, which may name the classes."""
 
     def __init__(self, name: str) -> None:
         self._name, self._splits = name, download(name)
@@ -127,7 +132,7 @@ class _Downloaded:
 
 
 class _Folder:
-    """Splits of a local folder in the hub's format."""
+    """Splits of a local folder in the format of the hub."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.names = folder, split_names(folder)
@@ -136,7 +141,7 @@ class _Folder:
         return read_split(self._folder, split)
 
     def class_names(self, column: str) -> tuple[str, ...]:
-        return ()  # plain files do not tell
+        return ()  # plain files do not name the classes
 
 
 def _frame(

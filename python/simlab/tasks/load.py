@@ -1,4 +1,4 @@
-"""From the name of a task to the task, wherever its data are."""
+"""Load a task by its name: from a package, a file, a folder or the hub."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
-    """Load and split task `name`.
+    """Load task `name`, and split its rows into training and held-out examples.
 
     Parameters
     ----------
     name
-        A name of `simcore tasks` (``rt``, ``imdb``, ``stsb`` and ``quartz`` are offline),
-        ``NAME:FOLDER`` with its files, a csv, tsv, json, jsonl or parquet file, or
-        ``hub:NAME[:CONFIG]``.
+        A name that `simcore tasks` prints (``rt``, ``imdb``, ``stsb`` and ``quartz`` are offline),
+        ``NAME:FOLDER`` for a folder with the files of that task, a csv, tsv, json, jsonl or parquet
+        file, or ``hub:NAME[:CONFIG]``.
     options
         Columns and split.
 
     Returns
     -------
     Task
-        Its ``train`` and ``heldout`` examples, the names of the labels and the metrics.
+        The ``train`` and ``heldout`` examples, the names of the labels and the metrics.
 
     Raises
     ------
     UserError
-        Unknown name, file or column; empty texts or labels; a size that the data cannot fill;
-        a single class; an unreachable hub.
+        The name, file or column is unknown, texts or labels are empty, the data have fewer rows
+        than a size wants or a single class, or the hub does not answer.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def _split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
 def _combine(
     spec: TaskSpec, read: Callable[[str], pd.DataFrame], where: str, options: TaskOptions
 ) -> Task:
-    """A task whose splits are given."""
+    """Make a task of data that come with splits."""
     train = frames.spec_frame(read(spec.train), spec, f"{where}, {spec.train}", spec.train)
     heldout = frames.spec_frame(read(spec.heldout), spec, f"{where}, {spec.heldout}", spec.heldout)
     if len(train):
@@ -108,7 +108,7 @@ def _combine(
 
 
 def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
-    """A task whose split is ours."""
+    """Make a task of data without splits, by a seeded shuffle."""
     frame = frames.spec_frame(table, spec, f"task {spec.name}", spec.name)
     train, heldout = frames.split_frame(frame, options, f"task {spec.name}")
     return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)

@@ -15,7 +15,7 @@ def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Of class 1 (paraphrase, duplicate); 0 if it is never predicted."""
+    """Return the F1 score of class 1 (paraphrase, duplicate); 0 if class 1 is never predicted."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predictions, zero_division=0.0))
@@ -40,7 +40,7 @@ def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
-# Each takes labels and predictions, shape [n].
+# Each metric takes labels and predictions, shape [n].
 METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     {
         "accuracy": _accuracy,
@@ -50,4 +50,4 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
         "spearman": _spearman,
     }
 )
-CORRELATIONS = ("pearson", "spearman")  # not defined where all labels are the same
+CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same

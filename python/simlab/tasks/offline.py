@@ -1,4 +1,4 @@
-"""Tasks whose data packages bring: their files, turned into tables as the hub has them."""
+"""Read the data sets that come as packages, as tables in the format of the hub."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from simlab.tasks.frames import GROUP, ROW_ID
 if TYPE_CHECKING:
     import pandas as pd
 
-# Questions of QuaRTz come as twins that say the opposite in the same words. At this cosine of
-# their words all but 40 of the 3,860 have a twin, and the largest of 1,836 groups has 20.
+# Questions of QuaRTz come as twins that say the opposite in the same words. With this least cosine
+# of their words, all but 40 of the 3,860 questions have a twin, and the largest of 1,836 groups
+# has 20 questions.
 TWIN_SIMILARITY = 0.65
 _QUARTZ_ROW = re.compile(r"(?P<question>.*?)\s+A: (?P<a>.*?)\s+B: (?P<b>.*)", re.DOTALL)
 
 
 def read_rotten_tomatoes() -> dict[str, pd.DataFrame]:
-    """Sentences of Rotten Tomatoes, without a split."""
+    """Return the sentences of Rotten Tomatoes, without a split."""
     return {"all": _reviews("rotten_tomatoes", "rt")}
 
 
 def read_imdb() -> dict[str, pd.DataFrame]:
-    """Reviews of IMDB, without a split."""
+    """Return the reviews of IMDB, without a split."""
     return {"all": _reviews("imdb", "imdb")}
 
 
 def read_stsb() -> dict[str, pd.DataFrame]:
-    """The official train and dev files of STS-B; test stays untouched."""
+    """Return the official train and dev splits of STS-B; the test split is not read."""
     folder = assets.fetch("stsb")
     return {
         "train": _read_stsb(folder / "sts-train.csv", "train"),
@@ -42,7 +43,7 @@ def read_stsb() -> dict[str, pd.DataFrame]:
 
 
 def read_quartz() -> dict[str, pd.DataFrame]:
-    """Questions of QuaRTz with two answers each, without a split, near twins in one group."""
+    """Return the questions of QuaRTz, without a split; near twins have one number in `GROUP`."""
     import pandas as pd
 
     path = assets.fetch("quartz")
@@ -60,10 +61,10 @@ READERS = {
 
 
 def group_twins(texts: pd.Series, similarity: float) -> np.ndarray:
-    """Number the groups of near-equal texts, int64 [n].
+    """Return the number of the group of each text, int64 [n]; near-equal texts share a group.
 
     Two texts are in one group if the cosine of their sets of words is at least `similarity`, or if
-    a chain of such pairs joins them.
+    a chain of such pairs joins the two texts.
     """
     from scipy.sparse.csgraph import connected_components
     from sklearn.feature_extraction.text import CountVectorizer
@@ -84,7 +85,7 @@ def _reviews(source: str, name: str) -> pd.DataFrame:
 def _read_stsb(path: Path, split: str) -> pd.DataFrame:
     import pandas as pd
 
-    # Tab-separated without quoting; some rows carry two further columns that name a source.
+    # Tab-separated without quoting; some rows have two further columns that name a source.
     lines = path.read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line]
     return pd.DataFrame(

@@ -1,7 +1,7 @@
-"""The table of named tasks: everything that distinguishes one from another, as data.
+"""The table of named tasks: columns, labels, metrics and splits of each task, as data.
 
-Columns, label values and split names are those of the published data sets on the hub. Where a
-package brings the same data (`offline`), it is read in place of a download.
+Columns, label values and split names are those of the published data sets on the hub. If a package
+has the same data (`offline`), the package is read and nothing is downloaded from the hub.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One named task.
+    """A named task.
 
     Attributes
     ----------
     name, title
-        What the command and the literature call it.
+        The name for commands, and the name in the literature.
     text
         Column of the text.
     labels
         Names of the classes in the order of their codes, or of the choices; empty for regression.
     metrics
-        Names of `METRICS`, the main one first.
+        Names in `METRICS`, the main metric first.
     hub
         ``NAME`` or ``NAME:CONFIG`` on the hub.
     pair
         Column of the second text.
     choices
-        Columns of the answers, or the one column that lists them.
+        Columns of the answers, or the one column that has a list of all answers.
     before_choice
         Column whose text precedes every answer.
     label
@@ -38,11 +38,11 @@ class TaskSpec:
     train, heldout
         Names of the splits.
     heldout_shuffled
-        False if the held-out rows keep their order.
+        Whether the held-out rows are shuffled; if False, they keep their order.
     offline
-        Reader of the package that brings the data (`simlab.tasks.offline`).
+        Reader of the package that has the data (a key of `simlab.tasks.offline.READERS`).
     train_size, heldout_size
-        Rows where the user names no number; None for all (or a fifth of data without a split).
+        Default numbers of rows; None is all rows (or a fifth, of data without a split).
     """
 
     name: str
@@ -64,19 +64,19 @@ class TaskSpec:
 
     @property
     def kind(self) -> str:
-        """``single``, ``pair`` or ``multiple choice``."""
+        """Return ``single``, ``pair`` or ``multiple choice``."""
         if self.choices:
             return CHOICE
         return PAIR if self.pair else SINGLE
 
     @property
     def is_regression(self) -> bool:
-        """Whether the label is a number."""
+        """Return whether the label is a number and not a class."""
         return not self.labels
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read, the label last."""
+        """Return all columns that are read, the label last."""
         texts = (self.text, self.pair, self.before_choice, *self.choices, self.label)
         return tuple(column for column in texts if column)
 

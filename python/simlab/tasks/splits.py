@@ -1,9 +1,9 @@
-"""Which rows a checkpoint was trained on, so that no later step holds them out.
+"""The rows that a checkpoint was trained on, so that no later step holds them out.
 
-`simcore finetune` notes in ``evaluation.json`` how it split its task, after the splits of every
-earlier fine-tuning that the model went through. A step that gets the checkpoint and the same data
-takes the last of those splits where an option does not say otherwise, and refuses options that
-would hold out what the checkpoint was ever trained on.
+`simcore finetune` writes into ``evaluation.json`` how it split its task, after the splits of every
+earlier fine-tuning of the model. A later step on the same data uses the last of these splits where
+no option says otherwise, and refuses options that would hold out rows that the checkpoint was ever
+trained on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = ("train_size", "heldout_size", "split_seed")
 
 
 def split_record(task: Task) -> dict[str, Any]:
-    """How `task` was split, as a checkpoint notes it."""
+    """Return the record of how `task` was split, as ``evaluation.json`` stores it."""
     return {
         "train_size": len(task.train),
         "heldout_size": len(task.heldout),
@@ -34,12 +34,12 @@ def split_record(task: Task) -> dict[str, Any]:
 
 
 def split_records(source: Path | None, task: Task) -> list[dict[str, Any]]:
-    """`split_record` of every fine-tuning of `source`, and of the one on `task` that followed.
+    """Return the `split_record` of every earlier fine-tuning of `source`, and then of `task`.
 
     Parameters
     ----------
     source
-        The folder of the model that was fine-tuned; None if it began with random weights.
+        The folder of the model that was fine-tuned on `task`; None if its weights were random.
     """
     own = split_record(task)
     earlier = [] if source is None else read_split_records(source)
@@ -47,16 +47,17 @@ def split_records(source: Path | None, task: Task) -> list[dict[str, Any]]:
 
 
 def read_split_records(folder: Path) -> list[dict[str, Any]]:
-    """`split_record` of every task that a model folder was trained on, the last one last.
+    """Return the `split_record` of every task that a model folder was trained on, in order.
 
-    Empty for a model that was not fine-tuned here. Earlier versions noted the last fine-tuning
-    alone, as ``split``, or none. Of a checkpoint without a note the record has no sizes, only the
-    name of the task and the hash of its training rows, None if that is unknown too.
+    The list is empty for a model that simlab did not fine-tune. Earlier versions stored only the
+    last fine-tuning, as ``split``, or no split at all. The record of a checkpoint without a stored
+    split has no sizes, only the name of the task and the hash of its training rows (None if the
+    hash is unknown).
     """
     evaluation = folder / EVALUATION
     found = read_json(evaluation) if evaluation.is_file() else None
     if not isinstance(found, dict) or not {"task", "metric"} <= found.keys():
-        return []  # not written here
+        return []  # not a file of simlab
     if "splits" in found:
         return found["splits"]
     if found.get("split"):
@@ -69,22 +70,22 @@ def read_split_records(folder: Path) -> list[dict[str, Any]]:
 def load_task_of(
     checkpoints: Sequence[Path], task: str | Path | Task, options: TaskOptions | None = None
 ) -> Task:
-    """`load_task` for models that may have been trained on some of its rows.
+    """Load a task for models that may have been trained on some of its rows.
 
     Parameters
     ----------
     checkpoints
-        Model folders. The first that was fine-tuned on the same data decides what `options` leave
-        open of the split.
+        Model folders. Sizes and seed that `options` leave open are those of the first folder that
+        was fine-tuned on the same data.
     task
-        As for `load_task`. A task that has been loaded already is returned as it is.
+        As for `load_task`. A task that has been loaded already is returned unchanged.
 
     Raises
     ------
     UserError
-        As `load_task`; or a held-out row is one that a checkpoint was trained on.
+        As `load_task`, or a checkpoint was trained on a held-out row.
     ValueError
-        `options` for a task that has been loaded already.
+        There are `options` for a task that has been loaded already.
     """
     if isinstance(task, Task):
         if options is not None:
@@ -111,7 +112,7 @@ def load_task_of(
         for folder in dict.fromkeys(checkpoints):
             for record in read_split_records(folder):
                 if not _is_known(record):
-                    _tell_if_unknown(folder, record, same)
+                    _note_unknown_split(folder, record, same)
     return same
 
 
@@ -120,10 +121,10 @@ def _is_known(record: dict[str, Any]) -> bool:
 
 
 def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task | None:
-    """Task `name` split as in `record`; None if a checkpoint's training rows were others."""
+    """Return task `name` split as in `record`; None if this gives other training rows."""
     try:
         task = load_task(name, replace(options, **{size: record[size] for size in _SIZES}))
-    except UserError:  # fewer rows than those of the record; or `load_task` will say it again
+    except UserError:  # fewer rows than in the record, or an error that `load_task` raises again
         return None
     return task if task.train.text_fingerprint == record["train_texts_sha256"] else None
 
@@ -134,18 +135,19 @@ def _require_unseen(folder: Path, record: dict[str, Any], trained: Task, task: T
         own = " ".join(f"--{size.replace('_', '-')} {record[size]}" for size in _SIZES)
         raise UserError(
             f"--heldout-size, --split-seed: wanted held-out rows that {folder} was not trained on "
-            f"(its split is {own}), found {leaked} of {len(task.heldout)} among its training rows"
+            f"(the split of {folder} is {own}), found {leaked} of {len(task.heldout)} among its "
+            "training rows"
         )
 
 
-def _tell_if_unknown(folder: Path, record: dict[str, Any], task: Task) -> None:
-    """Say that rows may leak where it is unknown on which rows of `task` a checkpoint was trained.
+def _note_unknown_split(folder: Path, record: dict[str, Any], task: Task) -> None:
+    """Print a note if `record` does not say which rows of `task` a checkpoint was trained on.
 
-    Nothing is said where the hash shows that it was trained on just these rows.
+    No note is printed if the hash shows that the training rows of `task` are the same.
     """
     if record["task"] == task.name and record["train_sha256"] != task.train.fingerprint:
         note(
             f"{folder} does not say which rows of {task.name} it was trained on (an earlier "
-            "version wrote it): some may be held out now, unless --train-size, --heldout-size and "
-            "--split-seed are those of its fine-tuning"
+            "version wrote it): some of its training rows may be held out now, unless "
+            "--train-size, --heldout-size and --split-seed are those of its fine-tuning"
         )

@@ -1,4 +1,4 @@
-"""What a loaded task is: two splits of examples, the names of the labels and the metrics."""
+"""The classes of a loaded task: two splits of examples, names of labels, metrics, options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPLITS = ("heldout", "train")
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """How to read and split a task; None means the task's own default."""
+    """How to read and split a task; None means the default of the task."""
 
     text_column: str | None = None
     pair_column: str | None = None
@@ -27,17 +27,25 @@ class TaskOptions:
 
     @property
     def seed(self) -> int:
-        """Seed of the shuffle that splits the rows."""
+        """Return the seed of the shuffle that splits the rows."""
         return self.split_seed or 0
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows of one split: unique ids, texts, second texts of pairs (or None), labels.
+    """Examples of one split.
 
-    `labels` is int64 (index into the task's label names) or float64 (regression), shape [n].
-    `choices` are the answers of a multiple-choice task, as many for every example, or None; then
-    the label is the number of the right one.
+    Attributes
+    ----------
+    ids, texts
+        Unique ids, and texts.
+    pairs
+        Second texts; None if the task has no pairs of texts.
+    labels
+        Shape [n]: int64 indices into the label names of the task, float64 values of a regression,
+        or int64 numbers of the right choices.
+    choices
+        Answers of a multiple-choice task, equally many for every example; None for other tasks.
     """
 
     ids: tuple[str, ...]
@@ -51,12 +59,12 @@ class Examples:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over ids, texts and labels."""
+        """Return the SHA-256 of ids, texts and labels."""
         return hash_json([*self._texts, self.labels.tolist()])
 
     @cached_property
     def text_fingerprint(self) -> str:
-        """SHA-256 over ids and texts alone: what a representation depends on."""
+        """Return the SHA-256 of ids and texts alone; representations do not depend on labels."""
         return hash_json(self._texts)
 
     @property
@@ -70,7 +78,7 @@ class Examples:
         Raises
         ------
         UserError
-            There are fewer.
+            There are fewer than `count` examples, or `count` is less than 1.
         """
         if not 1 <= count <= len(self):
             raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
@@ -79,9 +87,10 @@ class Examples:
         return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count], choices)
 
     def each_choice(self) -> Examples:
-        """One example for each choice, the pair of text and choice; without choices, itself.
+        """Return an example for each choice: the text, paired with the choice.
 
-        Ids end in ``:`` and the number of the choice; the label is 1 for the right one.
+        Ids end in ``:`` and the number of the choice. The label is 1 for the right choice and 0
+        for the others. Examples without choices are returned unchanged.
         """
         if self.choices is None:
             return self
@@ -96,10 +105,21 @@ class Examples:
 
 @dataclass(frozen=True)
 class Task:
-    """A named task with its two splits; `label_names` is empty for regression.
+    """A named task with its two splits.
 
-    `metrics` are names of `METRICS`, the first of them the one that results tables hold; empty
-    means accuracy, or Spearman correlation for regression. `split_seed` shuffled the rows.
+    Attributes
+    ----------
+    name
+        Name of the task in results and figures.
+    train, heldout
+        Examples of the two splits.
+    label_names
+        Names of the classes; empty for regression.
+    metrics
+        Names in `METRICS`; results tables hold the first. Empty means accuracy, or Spearman's
+        correlation for regression.
+    split_seed
+        Seed of the shuffle that split the rows.
     """
 
     name: str
@@ -111,32 +131,32 @@ class Task:
 
     @property
     def is_pair(self) -> bool:
-        """Whether each example is a pair of texts."""
+        """Return whether each example is a pair of texts."""
         return self.heldout.pairs is not None
 
     @property
     def is_multiple_choice(self) -> bool:
-        """Whether each example comes with several answers, one of them right."""
+        """Return whether each example has several answers, of which one is right."""
         return self.heldout.choices is not None
 
     @property
     def is_regression(self) -> bool:
-        """Whether the label is a number rather than a class."""
+        """Return whether the label is a number and not a class."""
         return not self.label_names
 
     @property
     def head_outputs(self) -> int:
-        """Outputs that a head for this task has: one for a number, and one for each choice."""
+        """Return the outputs of a head for one text: one per class, else 1 (number or choice)."""
         return 1 if self.is_regression or self.is_multiple_choice else len(self.label_names)
 
     @property
     def metric(self) -> str:
-        """Name of the main metric."""
+        """Return the name of the main metric."""
         return self.all_metrics[0]
 
     @property
     def all_metrics(self) -> tuple[str, ...]:
-        """Names of all metrics of the task, the main one first."""
+        """Return the names of all metrics of the task, the main metric first."""
         return self.metrics or (("spearman",) if self.is_regression else ("accuracy",))
 
     def score(self, predictions: np.ndarray, labels: np.ndarray) -> float:

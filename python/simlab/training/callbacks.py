@@ -1,4 +1,4 @@
-"""Recording during training: how far every layer has moved from where it began."""
+"""Record, during training, the CKA of every layer with its state before training."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ _LABELS = ("labels", "label")
 
 
 class CKACallback(TrainerCallback):
-    """Records, during training, linear CKA of every layer with the same layer before training.
+    """Record, during training, the linear CKA of every layer with the same layer before training.
 
-    Give it to any `transformers.Trainer`, for any model that returns ``hidden_states``::
+    Give the callback to any `transformers.Trainer` of a model that returns ``hidden_states``::
 
         callback = CKACallback(validation_rows, every=100)
         trainer = Trainer(..., processing_class=tokenizer, callbacks=[callback])
         trainer.train()
         callback.frame()  # columns step, layer, cka
-        callback.write("cka.parquet", task="rt")  # `simcore plot` draws it
+        callback.write("cka.parquet", task="rt")  # `simcore plot` draws this file
 
     Training is not disturbed: the global random state and the mode of every module are restored,
-    so that the weights are those of a run without the callback, bit for bit. What is recorded is
-    in the Trainer's ``log_history`` too, which its checkpoints hold: a resumed run has the whole
-    record. The initial state is that of the model when the Trainer is made.
+    so the weights are bit for bit those of a run without the callback. The Trainer's
+    ``log_history`` holds the record too, and is part of its checkpoints, so a resumed run has the
+    whole record. The initial state is the state of the model when the Trainer is constructed.
 
     Parameters
     ----------
     probe
-        What the layers are compared on: tokenised examples as the Trainer takes them (dicts with
-        ``input_ids`` and so on; labels are not used), or one batch of tensors. It stays fixed.
+        The examples on which layers are compared, the same at every step: tokenised examples as
+        the Trainer takes them (dicts with ``input_ids`` and so on; labels are not used), or one
+        batch of tensors.
     every, steps
-        When to record: after every so many steps, or after the steps listed. Exactly one of both.
+        Record after every `every` steps, or after the steps listed in `steps`; give exactly one.
     pooling
         One row per example, or per choice of multiple choice: ``cls``, the token that the head
         reads (first or last, by architecture), or ``mean`` over the tokens that are not padding.
@@ -55,17 +56,18 @@ class CKACallback(TrainerCallback):
     batch_size
         Probe examples per forward pass.
     max_memory
-        Bytes that the pooled states may take: all layers, before training and now.
+        Bytes that the pooled states of all layers may take, before training and now together.
     collate
-        Makes a batch of probe examples; by default they are padded by the Trainer's tokenizer
-        (its `processing_class`). Needed if the Trainer has none and `probe` is no batch of tensors.
+        Function that makes a batch of probe examples; by default the Trainer's tokenizer (its
+        `processing_class`) pads them. Needed if the Trainer has no tokenizer, unless `probe` is a
+        batch of tensors.
 
     Raises
     ------
     ValueError
-        Both or neither of `every` and `steps`, an unknown pooling, too few examples; when training
-        begins, a probe that does not fit into `max_memory` or a model without hidden states. When
-        the Trainer is made, a probe of examples with neither a tokenizer nor `collate`.
+        Both or neither of `every` and `steps` are given, the pooling is unknown, or there are too
+        few examples. When the Trainer is constructed: the states do not fit into `max_memory`, the
+        model returns no hidden states, or there is neither a tokenizer nor `collate` for examples.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class CKACallback(TrainerCallback):
         never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
         if both_or_neither or never:
             raise ValueError(
-                f"wanted either every=K of at least 1 or steps=[...], found {every=} and {steps=}"
+                f"wanted either every=K (K >= 1) or steps=[...], found {every=} and {steps=}"
             )
         if pooling not in POOLINGS:
             raise ValueError(f"pooling: wanted one of {', '.join(POOLINGS)}, found {pooling!r}")
@@ -100,19 +102,19 @@ class CKACallback(TrainerCallback):
 
     @property
     def examples(self) -> int:
-        """How many examples the probe has."""
+        """Return the number of examples in the probe."""
         if isinstance(self.probe, Mapping):
             return _count(self.probe)
         return len(self.probe)
 
     def on_init_end(self, args, state, control, model=None, processing_class=None, **kwargs):
-        """Keep the initial states, before the Trainer loads a checkpoint."""
+        """Store the initial states, before the Trainer loads a checkpoint."""
         self._initial = self._states(model, processing_class)
 
     def on_train_begin(self, args, state, control, model=None, processing_class=None, **kwargs):
-        """Take up the record of a resumed run."""
+        """Load the record of a resumed run."""
         self.take_up(state.log_history)
-        if self._initial is None:  # added to a Trainer that was there before
+        if self._initial is None:  # the callback was added to an existing Trainer
             if state.global_step > 0:
                 raise ValueError(
                     "CKACallback: wanted to see the model before the checkpoint was loaded; pass "
@@ -121,7 +123,7 @@ class CKACallback(TrainerCallback):
             self._initial = self._states(model, processing_class)
 
     def on_step_end(self, args, state, control, model=None, processing_class=None, **kwargs):
-        """Record, if it is time."""
+        """Record the CKA of every layer, if this step is one to record."""
         step = state.global_step
         if step % self.every if self.every is not None else step not in self.steps:
             return
@@ -132,13 +134,13 @@ class CKACallback(TrainerCallback):
         self.records.append(entry)
 
     def take_up(self, log_history: Sequence[Mapping[str, Any]]) -> None:
-        """Take the record from a Trainer's ``log_history``."""
+        """Load the record from a Trainer's ``log_history``."""
         self.records = [dict(entry) for entry in log_history if _LOG_KEY in entry]
 
     def frame(self) -> pd.DataFrame:
-        """What was recorded: columns ``step``, ``layer`` (0 is the embedding output), ``cka``.
+        """Return the record: columns ``step``, ``layer`` (0 is the embedding output), ``cka``.
 
-        nan where a layer does not vary over the probe, as CLS at the embedding output.
+        ``cka`` is nan if a layer does not vary over the probe, as CLS at the embedding output.
         """
         import pandas as pd
 
@@ -152,7 +154,7 @@ class CKACallback(TrainerCallback):
     def result_rows(
         self, *, task: str, label: str = "FT", seed: int | None = None
     ) -> list[ResultRow]:
-        """The record as rows of the results table; the step is in column ``options``."""
+        """Return the record as rows of the results table; the step is in column ``options``."""
         return [
             ResultRow(
                 comparison=TRAINING_CKA,
@@ -179,7 +181,7 @@ class CKACallback(TrainerCallback):
         write_results(to_frame(self.result_rows(task=task, label=label, seed=seed)), Path(path))
 
     def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
-        """Pooled states of every layer on the CPU, [n, p] float32 each."""
+        """Return the pooled states of every layer on the CPU, [n, p] float32 each."""
         with _undisturbed(model):
             if not self._batches:
                 self._batches = [dict(batch) for batch in self._make_batches(tokenizer)]
@@ -208,7 +210,7 @@ class CKACallback(TrainerCallback):
             else:
                 raise ValueError(
                     "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
-                    "or a probe that is one batch of tensors, found neither"
+                    "or a probe that is one batch of tensors, found none of them"
                 )
 
     def _allocate(self, hidden: Sequence[torch.Tensor], choices: int) -> list[torch.Tensor]:
@@ -222,11 +224,11 @@ class CKACallback(TrainerCallback):
         return [torch.empty(rows, states.shape[-1]) for states in hidden]
 
     def _weights(self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """What each token counts, [b, t]: 1 for the classifier token, or equal shares.
+        """Return the weight of each token, [b, t]: 1 at the classifier token, or equal weights.
 
-        Of multiple choice, b counts all choices of all examples.
+        For multiple choice, b counts all choices of all examples.
         """
-        from simlab.models.families import family_of
+        from simlab.models.recognise import architecture_of
 
         mask = batch.get("attention_mask")
         if mask is None:
@@ -235,7 +237,7 @@ class CKACallback(TrainerCallback):
         mask = mask.flatten(0, -2)
         if self.pooling == "mean":
             return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
-        position = family_of(model).token_index(mask)
+        position = architecture_of(model).token_index(mask)
         return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
 
 
@@ -251,7 +253,7 @@ def _count(batch: Mapping[str, torch.Tensor]) -> int:
 
 
 def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Those of `names` that `model` takes, labels left out; all where a wrapper does not say."""
+    """Return the `names` that `model` takes, without labels; all if `model` is a wrapper."""
     names = [name for name in names if name not in _LABELS]
     takes = inspect.signature(model.forward).parameters
     return [name for name in names if name in takes or model.main_input_name not in takes]
@@ -259,9 +261,9 @@ def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _undisturbed(model: PreTrainedModel) -> Iterator[None]:
-    """Evaluation mode without gradients inside, and everything as it was after it."""
+    """Set evaluation mode without gradients inside the block; restore modes and random state."""
     modes = {module: module.training for module in model.modules()}
-    # Not inference mode: what a module caches on the way has to serve training too.
+    # Not inference mode, because training must be able to use tensors that a module caches here.
     with torch.random.fork_rng(), torch.no_grad():
         model.eval()
         try:

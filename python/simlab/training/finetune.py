@@ -1,4 +1,4 @@
-"""Fine-tuning with the Hugging Face Trainer: seeded, resumable, atomic."""
+"""Fine-tune a model with the Hugging Face Trainer: seeded, resumable, atomic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finetune(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Fine-tune a model on the training rows of a task; evaluate it on the held-out rows.
+    """Fine-tune a model on the training rows of a task, and evaluate it on the held-out rows.
 
     Parameters
     ----------
@@ -53,30 +53,30 @@ def finetune(
     task
         A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
     out
-        The checkpoint folder to make. It gets the model and tokenizer (plain ``from_pretrained``
-        loads it) and ``evaluation.json``. A run that was interrupted continues at its last Trainer
-        checkpoint and ends with the weights that an uninterrupted run would have.
+        The checkpoint folder to make, with model, tokenizer (plain ``from_pretrained`` loads both)
+        and ``evaluation.json``. An interrupted run continues at its last Trainer checkpoint and
+        ends with the weights of a run without interruption.
     recipe, **changes
-        ``quick``, ``phang2021``, ``wu2020``, ``ren2023`` or a `Recipe`; keywords are fields of
-        `Recipe` that are to be others, such as ``seed=2`` or ``freeze="bottom:2"``.
+        ``quick``, ``phang2021``, ``wu2020``, ``ren2023`` or a `Recipe`; keywords replace fields of
+        the recipe, such as ``seed=2`` or ``freeze="bottom:2"``.
     task_options
         Columns and split of the task.
     cka_every
-        Also record every so many steps the CKA of each layer with its initial state, on held-out
-        rows (`CKACallback`), in ``cka.parquet``.
+        Record the CKA of each layer with its initial state every `cka_every` steps, on held-out
+        rows (`CKACallback`), in ``cka.parquet``; None records nothing.
     overwrite
-        What to do if `out` was made from other inputs: make it anew, or raise.
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     Outcome
-        Where the folder is, whether it was there before, and how long the training took.
+        Path of the folder, whether it was there before, and the time that training took.
 
     Raises
     ------
     UserError
-        A bad recipe, model or task, labels that do not vary, too few held-out rows for
-        CKA, a full disk, or `out` holds something else and not `overwrite`.
+        The recipe, model or task is bad, the labels do not vary, there are too few held-out rows
+        for CKA, the disk is full, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -115,16 +115,16 @@ def finetune(
 
 
 def require_varied_labels(task: Task) -> None:
-    """Check that there is something to learn, and that the metric is defined.
+    """Check that the training labels differ, and that the metric is defined.
 
     Raises
     ------
     UserError
-        All training labels are the same, or all held-out scores of a regression are.
+        All training labels are the same, or all held-out labels of a regression are the same.
     """
-    # The number of the right choice says nothing by itself: it may be the same everywhere.
+    # Multiple choice can be learnt even if the right choice has the same number in every row.
     splits = {} if task.is_multiple_choice else {"training rows (--train-size)": task.train}
-    if task.is_regression:  # accuracy is defined where every answer is the same, correlation is not
+    if task.is_regression:  # a correlation is undefined if all labels are the same, accuracy is not
         splits["held-out rows (--heldout-size)"] = task.heldout
     for name, examples in splits.items():
         values = np.unique(examples.labels)
@@ -159,7 +159,7 @@ def _train(
 
 
 def _keep_complete(folder: Path) -> None:
-    """Of an interrupted run, keep complete Trainer checkpoints and nothing half-written."""
+    """Keep only the complete Trainer checkpoints of an interrupted run, and delete other files."""
     from simlab.training.trainer import last_checkpoint, remove_incomplete_checkpoints
 
     scratch = folder / _TRAINER_FOLDER
@@ -223,7 +223,7 @@ def _cka_callback(
 def _write_record(
     tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
 ) -> None:
-    """Write what the callback recorded, which the last checkpoint holds."""
+    """Write the record of the callback, read from the last checkpoint, as a results file."""
     from simlab.training.trainer import last_checkpoint, read_state
 
     callback = _cka_callback(tokenizer, task, recipe, every)

@@ -1,11 +1,11 @@
-"""Freezing layers during fine-tuning (Wu et al. 2020, section 6 and appendix D).
+"""Freeze layers during fine-tuning (Wu et al. 2020, section 6 and appendix D).
 
 ``bottom:K`` freezes everything on which the output of layer K depends: the first K layers, the
-embeddings, and what the layers share (relative positions of MPNet and DeBERTa). So the hidden
-states up to layer K stay those of the initial model. The paper does not say whether it froze the
-embeddings, but it must have: it reports that freezing the bottom six of twelve layers saves more
-than half of the backpropagation, and gradients of the embeddings would have to pass through all
-twelve.
+embeddings, and parameters that the layers share (relative positions of MPNet and DeBERTa). So the
+hidden states up to layer K stay those of the initial model. The paper does not say whether it froze
+the embeddings, but it must have: it reports that freezing the bottom six of twelve layers saves
+more than half of the backpropagation, and gradients of the embeddings would have to pass through
+all twelve layers.
 
 ``top:K`` freezes the last K layers and nothing else. The head, pooler included, is always trained.
 """
@@ -30,35 +30,35 @@ NONE, BOTTOM, TOP = "none", "bottom", "top"
 
 @dataclass(frozen=True)
 class Freeze:
-    """Which layers not to train: `count` of them from the `bottom` or from the `top`."""
+    """The layers not to train: `count` layers from `side`, ``bottom`` or ``top``."""
 
     side: str
     count: int
 
 
 def parse_freeze(text: str) -> Freeze | None:
-    """Read ``bottom:K`` or ``top:K``; None for ``none``.
+    """Parse ``bottom:K`` or ``top:K``; return None for ``none``.
 
     Raises
     ------
     UserError
-        Anything else, or fewer than one layer.
+        The text is something else, or K is less than 1.
     """
     if text == NONE:
         return None
     side, _, count = text.partition(":")
     if side not in (BOTTOM, TOP) or not count.isdecimal() or int(count) < 1:
-        raise UserError(f"--freeze {text}: wanted none, bottom:K or top:K with K of at least 1")
+        raise UserError(f"--freeze {text}: wanted none, bottom:K or top:K with K at least 1")
     return Freeze(side, int(count))
 
 
 def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> None:
-    """Stop the parameters that `freeze` names from being trained.
+    """Freeze the parameters of `model` that belong to the layers in `freeze`.
 
     Raises
     ------
     UserError
-        More layers than the model has, or a model whose layers share their weights.
+        The model has fewer layers than `freeze` wants, or its layers share their weights.
     """
     if freeze is None:
         return
@@ -72,7 +72,7 @@ def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> N
 
 
 def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -> None:
-    """Check that `freeze_layers` will take each of `freezes`, before anything is trained.
+    """Check, before any training, that `freeze_layers` accepts each of `freezes`.
 
     Raises
     ------
@@ -88,32 +88,32 @@ def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -
 
 
 def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module]:
-    from simlab.models.families import family_of
+    from simlab.models.recognise import architecture_of
 
-    family = family_of(model)
-    layers = family.layers(model)
+    architecture = architecture_of(model)
+    layers = architecture.layers(model)
     option = f"--freeze {freeze.side}:{freeze.count}: model {name}"
     if freeze.count > len(layers):
         raise UserError(f"{option} wanted at least {freeze.count} layers, found {len(layers)}")
-    if family.shared:
+    if architecture.shared:
         raise UserError(
             f"{option} wanted layers with weights of their own, found architecture "
-            f"{model.config.model_type!r}, whose layers share theirs"
+            f"{model.config.model_type!r}, whose layers share their weights"
         )
     return layers
 
 
 def parameter_counts(model: PreTrainedModel) -> tuple[int, int]:
-    """How many parameters are trained, and how many there are."""
+    """Return the number of trained parameters, and the number of all parameters."""
     counts = [(p.numel() if p.requires_grad else 0, p.numel()) for p in model.parameters()]
     trained, every = (sum(column) for column in zip(*counts, strict=True))
     return trained, every
 
 
 def _behind_layer(model: PreTrainedModel, layer: int) -> list[nn.Parameter]:
-    """Parameters on which the output of layer number `layer`, from 1, depends.
+    """Return the parameters on which the output of layer `layer`, counted from 1, depends.
 
-    The gradient says it, so that no architecture's names of embeddings need to be known.
+    They are the parameters with a gradient, so no names of embeddings need to be known.
     """
     import torch
 

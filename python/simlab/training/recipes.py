@@ -1,4 +1,4 @@
-"""How to fine-tune: recipes by name, and the seeds to do it with."""
+"""Recipes for fine-tuning, by name, and lists of seeds."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from simlab.training.freezing import parse_freeze
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _POSITIVE = ("epochs", "max_steps", "learning_rate", "batch_size", "adam_epsilon")
 _NOT_NEGATIVE = ("warmup", "weight_decay", "seed")
-_SHORTEST = 3  # two special tokens and one of the text
+_SHORTEST = 3  # two special tokens and one token of the text
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to fine-tune; the defaults suit a small encoder and a few thousand sentences.
+    """Settings of fine-tuning; the defaults suit a small encoder and a few thousand sentences.
 
-    The optimiser is AdamW, which without `weight_decay` is Adam, and the learning rate falls
-    linearly to 0 after `warmup`.
+    The optimiser is AdamW (with a `weight_decay` of 0, Adam). After `warmup`, the learning rate
+    falls linearly to 0.
 
     Attributes
     ----------
     epochs
         Passes over the training rows; may be fractional.
     learning_rate
-        The peak.
+        The peak learning rate.
     batch_size
         Examples per step.
     max_length
         Tokens kept per example.
     warmup
-        Steps over which the learning rate rises from 0; below 1 a share of all steps.
+        Steps over which the learning rate rises from 0; a value below 1 is a share of all steps.
     weight_decay, adam_epsilon
-        Of AdamW.
+        Parameters of AdamW.
     max_steps
-        How many steps to train, whatever `epochs` says.
+        Number of steps, in place of `epochs`; None trains for `epochs`.
     group_by_length
-        Batches of similar length, which saves padding, rather than of random rows.
+        Make batches of rows of similar length, which saves padding; if False, of random rows.
     freeze
         ``none``, ``bottom:K`` or ``top:K`` (see `simlab.training.freezing`).
     seed
-        Of the head, the order of the rows and dropout.
+        Seed of the head, the order of the rows and dropout.
     random_init
         Start from random weights.
     """
@@ -64,7 +64,7 @@ class Recipe:
     random_init: bool = False
 
     def check(self) -> None:
-        """Raise UserError where a value makes no sense."""
+        """Raise UserError if a value is out of range."""
         for field in (*_POSITIVE, *_NOT_NEGATIVE):
             value, zero = getattr(self, field), field in _NOT_NEGATIVE
             if value is None or (math.isfinite(value) and (value > 0 or (zero and value == 0))):
@@ -76,51 +76,52 @@ class Recipe:
         parse_freeze(self.freeze)
 
     def steps(self, rows: int) -> int:
-        """Training steps for so many `rows`."""
+        """Return the number of training steps for `rows` training rows."""
         if self.max_steps is not None:
             return self.max_steps
         return max(1, round(self.epochs * math.ceil(rows / self.batch_size)))
 
     def warmup_steps(self, steps: int) -> int:
-        """Those of `steps` over which the learning rate rises."""
+        """Return the number of warm-up steps of a training of `steps` steps."""
         return round(self.warmup if self.warmup >= 1 else self.warmup * steps)
 
 
 _PAPER = Recipe(warmup=0, weight_decay=0.0, max_length=128, group_by_length=False)
 QUICK = "quick"
 RECIPES: dict[str, Recipe] = {
-    # Phang et al. 2021, section 2. They state no length; some of their tasks have long passages.
+    # Phang et al. 2021, section 2. The paper states no length, and some tasks have long passages.
     "phang2021": replace(
         _PAPER, max_steps=10_000, batch_size=4, learning_rate=1e-5, warmup=1_000, max_length=256
     ),
     # Wu et al. 2020, appendix D: the defaults of the Transformers example script of that time.
     "wu2020": replace(_PAPER, epochs=3, batch_size=8, learning_rate=5e-5, adam_epsilon=1e-8),
-    # Ren et al. 2023 fine-tune as the Transformers example for GLUE, whose batches have 32 rows.
+    # Ren et al. 2023 fine-tune as the Transformers example for GLUE does, in batches of 32 rows.
     "ren2023": replace(_PAPER, epochs=3, batch_size=32, learning_rate=2e-5),
     QUICK: Recipe(),
 }
-# What a recipe does differently on one task.
+# Fields of a recipe that differ on one task.
 _BY_TASK: dict[tuple[str, str], Mapping[str, Any]] = {("ren2023", "mrpc"): {"epochs": 5}}
 
 
 def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Recipe:
-    """A recipe for `task`, with the fields in `given` that are not None in the place of its own.
+    """Return the recipe for `task`, with the fields in `given` that are not None replaced.
 
     Parameters
     ----------
     recipe
-        A name of `RECIPES`, or a recipe as it is to be for any task.
+        A name in `RECIPES`, or a `Recipe`, which is the same for every task.
 
     Raises
     ------
     UserError
-        No recipe of that name, `epochs` and `max_steps` both given, or a senseless value.
+        No recipe has this name, both `epochs` and `max_steps` are given, or a value is out of
+        range.
     """
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
     chosen = {field: value for field, value in given.items() if value is not None}
     if {"epochs", "max_steps"} <= chosen.keys():
-        raise UserError("--max-steps: wanted this or --epochs, found both")
+        raise UserError("--max-steps: wanted --max-steps or --epochs, found both")
     if "epochs" in chosen:
         chosen["max_steps"] = None
     if isinstance(recipe, str):
@@ -131,12 +132,12 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds in the order they are written: ``0..4``, ``0,3,7`` or ``0..2,7``.
+    """Parse a list of seeds such as ``0..4``, ``0,3,7`` or ``0..2,7``; keep their order.
 
     Raises
     ------
     UserError
-        Anything else, a range that runs backwards, or a seed that comes twice.
+        The text is something else, a range falls, or a seed comes twice.
     """
     seeds: list[int] = []
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The Trainer as fine-tuning uses it: an order of rows that can be resumed, a bar, step times."""
+"""The Hugging Face Trainer with a resumable order of rows, a progress bar, and times of steps."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from simlab.training.recipes import Recipe
 
 SAVES_PER_RUN = 4
-_STATE = "trainer_state.json"  # the Trainer writes it last
-# Steps that are not timed: allocators and caches warm up. Of short runs half of the steps.
+_STATE = "trainer_state.json"  # the last file of a checkpoint that the Trainer writes
+# First steps, left out of the median time: allocators and caches warm up. In short runs, half of
+# the steps at most.
 _WARM_UP_STEPS = 5
 
 
 class RowOrder(Sampler[int]):
-    """Rows in an order that seed and epoch decide, and nothing else.
+    """A sampler whose order of rows depends on seed and epoch alone.
 
-    The Trainer's own sampler by length draws from the global generator, whose state in the middle
-    of an epoch does not tell in which order that epoch began: a resumed run would go on with
-    other rows.
+    The Trainer's own sampler by length draws from the global random generator. In the middle of an
+    epoch, the state of the generator does not determine the order of that epoch, so a resumed run
+    would continue with other rows.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class RowOrder(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch follows; the Trainer does."""
+        """Set the epoch that follows; the Trainer calls this method."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __iter__(self) -> Iterator[int]:
-        # Not the sum of both: epoch 1 of seed 1 would be epoch 0 of seed 2.
+        # The sum of both would not do: epoch 1 of seed 1 would be epoch 0 of seed 2.
         mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
         if not self.group_by_length:
@@ -69,33 +70,33 @@ class ResumableTrainer(Trainer):
 
 
 class ShowProgress(TrainerCallback):
-    """Draws the project's bar; a resumed run starts it where it left off."""
+    """Advance the progress bar of simlab; in a resumed run it starts at the steps done before."""
 
     def __init__(self, advance: Callable[[int], None]) -> None:
         self.advance = advance
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Count what a resumed run has done before."""
+        """Count the steps that a resumed run has done before."""
         self.advance(state.global_step)
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count one."""
+        """Count one step."""
         self.advance(1)
 
 
 class StepTimes(TrainerCallback, ExportableState):
-    """Seconds of every step, forward, backward and update; kept over interruptions."""
+    """Record the seconds of every step (forward, backward, update), also over interruptions."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self._started = 0.0
 
     def state(self) -> dict[str, Any]:
-        """What the Trainer stores with its checkpoints."""
+        """Return the state that the Trainer stores with its checkpoints."""
         return {"args": {}, "attributes": {"seconds": self.seconds}}
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Take up what a resumed run timed before."""
+        """Load the times that a resumed run recorded before."""
         stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         self.seconds = list(stored["attributes"]["seconds"])
 
@@ -104,7 +105,7 @@ class StepTimes(TrainerCallback, ExportableState):
         self._started = _now()
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Stop it."""
+        """Stop the clock, and record the seconds."""
         self.seconds.append(_now() - self._started)
 
 
@@ -117,12 +118,12 @@ def make_trainer(
     folder: Path,
     callbacks: Sequence[TrainerCallback],
 ) -> Trainer:
-    """Make the Trainer of `recipe`, which saves now and then, and at the end, into `folder`.
+    """Return a Trainer for `recipe`, which saves `SAVES_PER_RUN` checkpoints into `folder`.
 
     Parameters
     ----------
     rows
-        The model's inputs and ``labels``, per training row.
+        For each training row, the inputs of the model and ``labels``.
     """
     steps = recipe.steps(len(rows))
     arguments = TrainingArguments(
@@ -160,13 +161,13 @@ def make_trainer(
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint in `folder`; a kill may have cut one short."""
+    """Return the newest complete checkpoint in `folder`, or None if there is none."""
     complete = [path.parent for path in folder.glob(f"checkpoint-*/{_STATE}") if _is_json(path)]
     return max(complete, key=checkpoint_step, default=None)
 
 
 def remove_incomplete_checkpoints(folder: Path) -> None:
-    """Delete what a failed save left in `folder`."""
+    """Delete the incomplete checkpoints that a failed save left in `folder`."""
     import shutil
 
     for path in folder.glob("checkpoint-*"):
@@ -175,17 +176,17 @@ def remove_incomplete_checkpoints(folder: Path) -> None:
 
 
 def checkpoint_step(checkpoint: Path) -> int:
-    """How many steps a checkpoint has behind it."""
+    """Return the number of training steps before `checkpoint`, from its name."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """What the Trainer noted with a checkpoint."""
+    """Read the state that the Trainer stored with `checkpoint`."""
     return json.loads((checkpoint / _STATE).read_text("utf-8"))
 
 
 def median_step_seconds(state: dict[str, Any]) -> float:
-    """Median time of a step after warm-up, from `read_state`."""
+    """Return the median time of a step after warm-up; `state` comes from `read_state`."""
     seconds = state["stateful_callbacks"][StepTimes.__name__]["attributes"]["seconds"]
     return median(seconds[min(_WARM_UP_STEPS, len(seconds) // 2) :])
 
@@ -199,11 +200,11 @@ def _is_json(path: Path) -> bool:
 
 
 def _length(ids: list[Any]) -> int:
-    """Tokens of an example, or of the longest of several choices."""
+    """Return the number of tokens of an example, or of the longest of its choices."""
     return max(map(len, ids)) if isinstance(ids[0], list) else len(ids)
 
 
 def _now() -> float:
-    if torch.cuda.is_available():  # steps are queued: wait for what has been asked
+    if torch.cuda.is_available():  # kernels run asynchronously: wait until they are done
         torch.cuda.synchronize()
     return time.perf_counter()

@@ -3,13 +3,16 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from commandline import check_refused
 from tinymodels import COLUMNS, save_tiny_model
 from tolerance import FLOAT32_CKA_ABSOLUTE
 
+from simlab.commands.options import continues
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
@@ -207,6 +210,19 @@ def test_a_damaged_model_is_refused(tmp_path, simcore, reviews, file, content):
     result = simcore("extract", folder, reviews, *COLUMNS, "--out", out)
     check_refused(result, "wanted whole weights", str(folder / file))
     assert not list(tmp_path.glob("reps*"))
+
+
+@pytest.mark.parametrize("name", [".", "link"])
+def test_an_interrupted_step_is_kept_beside_the_place_itself(tmp_path, monkeypatch, capsys, name):
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "link").symlink_to(place)
+    (tmp_path / "place.partial").mkdir()
+    (tmp_path / "place.partial" / "job.json").touch()
+    monkeypatch.chdir(place)
+    with pytest.raises(typer.Exit), continues(Path(name)):
+        raise KeyboardInterrupt
+    assert f"finished steps of {name} are kept" in capsys.readouterr().err
 
 
 def test_mistakes_of_grid_truncate_and_plot(folders, simcore, tiny_bert, reviews):

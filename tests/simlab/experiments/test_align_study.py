@@ -1,6 +1,7 @@
 """Alignment studies: what is fitted on which rows, how it is stored, resumed and drawn."""
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
 from shutil import copytree
@@ -13,13 +14,14 @@ from tolerance import ALIGNED, FLOAT32_MEASURE
 
 import simcore
 from simcore.align import LinearAligner
-from simlab.errors import UserError
+from simlab.errors import BusyError, UserError
 from simlab.experiments.align_study import StudyOptions, align_study, split_rows
 from simlab.experiments.complexity import nuclear_norm
 from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.store.files import read_json, write_json
+from simlab.store.ownership import owned
 from simlab.store.results import read_results
 
 LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
@@ -280,3 +282,55 @@ def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simco
     # Another method of the same study joins those that are there.
     code, _, errors = simcore(*arguments, "--name", "ft", "--method", "cca")
     assert (code, errors) == (0, [])
+
+
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}], ids=["anew", "overwrite"])
+@pytest.mark.parametrize("size", [500, None], ids=["half a file", "all of it"])
+def test_files_that_are_being_written_are_left_alone(tmp_path, folders, options, size):
+    """They are another process's, or a killed one has left them."""
+    align_study(folders["cls"][:2], tmp_path / "whole", LINEAR)
+    content = next((tmp_path / "whole").glob("alignment-*")).read_bytes()[:size]
+    study = tmp_path / "study"
+    study.mkdir()
+    partial = study / ".0123456789abcdef.partial.parquet"
+    partial.write_bytes(content)
+    assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 4
+    assert all(o.skipped for o in align_study(folders["cls"][:2], study, LINEAR, **options))
+    assert partial.read_bytes() == content
+
+
+def test_an_old_file_that_somebody_makes_is_not_removed(tmp_path, folders):
+    align_study(folders["cls"][:2], tmp_path, LINEAR)
+    (written,) = tmp_path.glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
+    old = written.rename(tmp_path / "old.parquet")
+    with owned(old), pytest.raises(BusyError, match=r"old\.parquet: wanted one process at a time"):
+        align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
+    assert old.exists()
+    assert len(align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)) == 4
+    assert written.exists()
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_an_old_file_that_is_another_by_its_turn_stays(tmp_path, folders, monkeypatch):
+    """Between the look at the folder and the lock, its owner has written it anew, or removed it."""
+    align_study(folders["cls"][:2], tmp_path, LINEAR)
+    align_study(folders["cls"][:2], tmp_path / "other", replace(LINEAR, name="other"))
+    (other,) = (tmp_path / "other").glob("alignment-*-R-0-R-1-*.parquet")
+    (written,) = tmp_path.glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
+    anew, gone = tmp_path / "anew.parquet", tmp_path / "gone.parquet"
+    for old in (anew, gone):
+        old.write_bytes(written.read_bytes())
+
+    @contextmanager
+    def owned_late(output, **options):
+        with owned(output, **options):
+            if output == anew:
+                anew.write_bytes(other.read_bytes())
+            else:
+                output.unlink()
+            yield
+
+    monkeypatch.setattr("simlab.experiments.study_files.owned", owned_late)
+    align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
+    assert anew.read_bytes() == other.read_bytes()
+    assert not gone.exists()

@@ -198,7 +198,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
     refused(r"wanted a checkpoint with a head", a, bare)
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
-    refused(r"--tokens all: wanted models that cut texts", other, b, layer=1, tokens="all")
+    refused(r"--tokens all: wanted models that split texts", other, b, layer=1, tokens="all")
 
 
 def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
@@ -210,7 +210,7 @@ def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
     arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 1, "--layer", 0]
     note = (
         "note: cca, pwcca: no value at layer 0: X: wanted rows that differ, got equal ones "
-        "(X is states of A, Y of B)"
+        "(X: states of A, Y: states of B)"
     )
     for state in ("s)", "done before"):
         code, printed, errors = simcore(*arguments)

@@ -22,8 +22,8 @@ from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_skipping
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
+from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, layer_states
 from simlab.store.results import SKIPPING, read_results
 
@@ -97,7 +97,7 @@ def test_layers_that_really_run(
     model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
     batch = batch_of(source, review_task, 2)
     rows = []
-    for layer in family_of(model).layers(model):  # stand-ins for a layer do not reach its inside
+    for layer in architecture_of(model).layers(model):  # stand-ins do not reach the inside
         layer.attention.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
     with torch.inference_mode():
         skip_logits(LayerChain(model, batch), states_per_call)
@@ -139,7 +139,7 @@ def test_what_lies_between_layers_is_refused(source, review_task):
     config.conv_kernel_size = 3
     model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
     batch = batch_of(source, review_task)
-    with pytest.raises(UserError, match="what layer 1 gives is changed before layer 2"):
+    with pytest.raises(UserError, match="output of layer 1 is changed before layer 2"):
         LayerChain(model, batch)
 
 

@@ -9,10 +9,9 @@ from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_co
 from tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 from simlab.errors import UserError
-from simlab.models.architectures import FAMILIES
+from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import batches, encode, pad
 from simlab.models.evaluate import predict_logits
-from simlab.models.families import family_of
 from simlab.models.load import (
     load_classifier,
     load_config,
@@ -20,6 +19,7 @@ from simlab.models.load import (
     load_tokenizer,
     random_twin,
 )
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.representations.extract import ExtractOptions, extract
@@ -60,16 +60,16 @@ def loaded(request, tmp_path_factory, review_task):
 
 
 def test_every_stated_architecture_is_tested():
-    stated = [model_type for family in FAMILIES for model_type in family.model_types]
+    stated = [model_type for family in KNOWN_ARCHITECTURES for model_type in family.model_types]
     assert sorted(stated) == sorted(ARCHITECTURES)
 
 
 def test_layers_are_those_that_the_configuration_counts(loaded):
-    family, config = family_of(loaded.model), loaded.model.config
+    family, config = architecture_of(loaded.model), loaded.model.config
     layers = family.layers(loaded.model)
     assert len(layers) == getattr(config, family.count) == LAYERS
     assert len(set(layers)) == (1 if loaded.architecture == "albert" else LAYERS)
-    assert family_of(config) == family
+    assert architecture_of(config) == family
 
 
 def test_states_are_the_library_s_hidden_states(loaded):
@@ -95,7 +95,7 @@ def test_last_states_give_the_model_s_logits_and_others_do_not(loaded):
 
 
 def test_the_head_reads_the_stated_token_and_no_other(loaded):
-    index = family_of(loaded.model).token_index(loaded.mask)
+    index = architecture_of(loaded.model).token_index(loaded.mask)
     hidden = torch.randn(*loaded.mask.shape, 24, generator=torch.Generator().manual_seed(0))
     there = torch.zeros_like(loaded.mask, dtype=torch.bool)
     there[torch.arange(len(there)), index] = True
@@ -122,14 +122,14 @@ def test_padding_does_not_change_logits(loaded, review_task):
 
 
 def test_head_is_everything_with_weights_outside_the_encoder(loaded):
-    head = family_of(loaded.model).head(loaded.model)
-    assert tuple(head) == family_of(loaded.model).head_modules
+    head = architecture_of(loaded.model).head(loaded.model)
+    assert tuple(head) == architecture_of(loaded.model).head_modules
     in_head = {p for module in head.values() for p in module.parameters()}
     in_encoder = set(loaded.model.base_model.parameters()) - in_head
     assert in_head | in_encoder == set(loaded.model.parameters())
     assert ("base_model.pooler" in head) == (loaded.architecture in ("bert", "albert"))
     with pytest.raises(UserError, match=r"wanted a head .*, found \w+Model without one"):
-        family_of(loaded.model).head(load_encoder(loaded.source))
+        architecture_of(loaded.model).head(load_encoder(loaded.source))
 
 
 def test_random_twin_is_seeded_and_unlike_the_model(loaded):
@@ -147,10 +147,10 @@ def test_random_twin_is_seeded_and_unlike_the_model(loaded):
 
 
 def test_a_model_of_fewer_layers_has_the_kept_ones_settings(loaded):
-    config = family_of(loaded.model).keep_layers(loaded.model.config, [0, 2])
+    config = architecture_of(loaded.model).keep_layers(loaded.model.config, [0, 2])
     smaller = type(loaded.model)(config)
-    kept = family_of(smaller).layers(smaller)
-    layers = family_of(loaded.model).layers(loaded.model)
+    kept = architecture_of(smaller).layers(smaller)
+    layers = architecture_of(loaded.model).layers(loaded.model)
     assert len(kept) == 2
     for one, other in zip(kept, (layers[0], layers[2]), strict=True):
         one.load_state_dict(other.state_dict())
@@ -160,7 +160,7 @@ def test_a_model_of_fewer_layers_has_the_kept_ones_settings(loaded):
 
 def test_extraction_takes_the_classifier_token_of_every_layer(tmp_path, loaded, review_task):
     extract(loaded.source, review_task, tmp_path / "reps", ExtractOptions(limit=6))
-    index = family_of(loaded.model).token_index(loaded.mask)
+    index = architecture_of(loaded.model).token_index(loaded.mask)
     with torch.inference_mode():
         encoder = load_encoder(loaded.source)
         hidden = encoder(**loaded.batch, output_hidden_states=True).hidden_states
@@ -200,7 +200,7 @@ def test_multiple_choice_heads_answer_to_any_layer(tmp_path, architecture):
         nested = states[-1].unflatten(0, (2, 3))
         assert torch.equal(apply_head(loaded.model, nested, loaded.mask), wanted)
         assert not torch.allclose(apply_head(loaded.model, states[0], loaded.mask), wanted)
-    family = family_of(loaded.model)
+    family = architecture_of(loaded.model)
     assert tuple(family.head(loaded.model)) == (family.choice_modules or family.head_modules)
 
 
@@ -231,14 +231,14 @@ def test_an_unstated_architecture_with_one_list_of_layers_works(
     tmp_path, review_task, architecture
 ):
     loaded = load(tmp_path / architecture, architecture, review_task)
-    family = family_of(loaded.model)
+    family = architecture_of(loaded.model)
     assert len(family.layers(loaded.model)) == LAYERS
     with torch.inference_mode():
         wanted = loaded.model(**loaded.batch).logits
         states = layer_states(loaded.model, loaded.batch)
         assert torch.equal(apply_head(loaded.model, states[-1], loaded.mask), wanted)
     with pytest.raises(UserError, match=f"{architecture}.: wanted one of albert, bert"):
-        family_of(load_config(loaded.source))
+        architecture_of(load_config(loaded.source))
 
 
 def test_an_architecture_without_one_list_of_layers_is_refused():
@@ -248,4 +248,4 @@ def test_an_architecture_without_one_list_of_layers_is_refused():
     model = FunnelBaseModel(FunnelConfig(block_sizes=[2, 2], **size))
     message = r"'funnel': wanted one of .*, or a base_model with one list of num_hidden_layers = 4"
     with pytest.raises(UserError, match=rf"{message} modules, found encoder.blocks \(2\)"):
-        family_of(model)
+        architecture_of(model)

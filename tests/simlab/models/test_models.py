@@ -9,7 +9,7 @@ from tinymodels import COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
-from simlab.models.architectures import FAMILIES
+from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import encode
 from simlab.models.load import (
     load_classifier,
@@ -251,7 +251,7 @@ def test_models_prints_families_or_models(simcore, tiny_bert, tmp_path):
     code, table, _ = simcore("models")
     assert code == 0
     lines = {line.split("  ")[0].strip(): line for line in table.splitlines()}
-    for family in FAMILIES:
+    for family in KNOWN_ARCHITECTURES:
         assert family.token in lines[family.name]
         assert all(example in lines[family.name] for example in family.examples)
     for number in range(2):

@@ -4,6 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from commandline import check_refused
 from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
@@ -145,7 +146,7 @@ def test_both_directions_of_an_asymmetric_measure_count():
     ("similarity", "clusters", "message"),
     [
         (np.ones((2, 3)), None, r"square matrix \[L, L\], found shape \(2, 3\)"),
-        (np.full((3, 3), np.nan), None, "not undefined, found none"),
+        (np.full((3, 3), np.nan), None, "found only nan"),
         (np.array([[1, np.nan], [0.5, 1]]), None, "nan in whole rows"),
         (np.ones((3, 3)), 4, "clusters: wanted 1 to 3, found 4"),
     ],
@@ -259,3 +260,10 @@ def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):
     assert "wanted a grid of a model with itself (FT-FT), found FT-ORIG" in errors[0]
     with pytest.raises(UserError):
         list(block_rows(read_results(path)))
+
+
+def test_a_folder_is_not_overwritten(results, simcore, tmp_path):
+    out = tmp_path / "out.parquet"
+    out.mkdir()
+    outcome = simcore("blocks", results, "--out", out, "--overwrite")
+    check_refused(outcome, f"--out {out}: wanted a results file, found a folder")

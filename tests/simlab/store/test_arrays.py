@@ -11,7 +11,7 @@ from disks import file_limit, mounted_disk
 from safetensors.numpy import load_file
 
 from simlab.errors import WriteError
-from simlab.store.arrays import create_safetensors, store
+from simlab.store.arrays import create_safetensors, flush_arrays
 
 
 def test_the_library_reads_what_was_filled_in_any_order(tmp_path):
@@ -109,11 +109,11 @@ def test_a_small_disk(tmp_path):
 def test_what_the_disk_refuses_later_is_heard_of(tmp_path, monkeypatch):
     """A network file system, or a thin volume, that has promised room and has none."""
     arrays = create_safetensors(tmp_path / "a.safetensors", {"a": (10,), "none": (0, 2)})
-    store(arrays.values())
+    flush_arrays(arrays.values())
 
     def refuse(self):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np.memmap, "flush", refuse)
-    with pytest.raises(OSError, match="No space left"):
-        store(arrays.values())
+    with pytest.raises(WriteError, match=r"a.safetensors: wanted to write there, found: No space"):
+        flush_arrays(arrays.values())

@@ -12,7 +12,7 @@ import termios
 import pytest
 from tinymodels import LAYERS
 
-from simlab.models.architectures import FAMILIES
+from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.store.results import ResultRow, to_frame, write_results
 from simlab.tasks import TASKS
 
@@ -72,8 +72,8 @@ def test_a_pipe_gets_every_task_on_one_line(environment):
 @pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
 def test_a_pipe_gets_every_family_on_one_line(environment):
     _, _, *rows = piped("models", **environment)
-    assert len(rows) == len(FAMILIES)
-    for row, family in zip(rows, FAMILIES, strict=True):
+    assert len(rows) == len(KNOWN_ARCHITECTURES)
+    for row, family in zip(rows, KNOWN_ARCHITECTURES, strict=True):
         assert row.startswith(f" {family.name} ")
         assert all(word in row for word in (family.layers_path, *family.examples))
 
@@ -104,7 +104,7 @@ def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("tasks", list(TASKS)), ("models", [family.name for family in FAMILIES])],
+    [("tasks", list(TASKS)), ("models", [family.name for family in KNOWN_ARCHITECTURES])],
 )
 def test_a_narrow_terminal_breaks_between_words_alone(command, names):
     lines = on_a_terminal(NARROW, command)

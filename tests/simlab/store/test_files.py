@@ -2,11 +2,14 @@
 
 import errno
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simlab.errors import UserError, WriteError
+from simlab.store.arrays import create_safetensors, store
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import run_job
 from simlab.store.results import ResultRow, ensure_results
@@ -115,6 +118,85 @@ def test_other_errors_pass_as_they_are(tmp_path):
             raise error
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+DENIED = (errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO)
+
+
+def fail_in_step(folder, number, *names):
+    """Make ``folder/out`` by work that ends in an error about files `names` in `folder`."""
+
+    def make(partial):
+        (partial / "half").touch()
+        raise OSError(number, os.strerror(number), *join(folder, names))
+
+    run_job(folder / "out", {}, make)
+
+
+def join(folder, names):
+    """Make the arguments of an OSError about the files `names`, which None stands between."""
+    files = [str(folder / name) for name in names]
+    return files[:1] + [value for file in files[1:] for value in (None, file)]
+
+
+@pytest.mark.parametrize("number", DENIED, ids=errno.errorcode.get)
+@pytest.mark.parametrize("names", [("model/config.json",), (".cache/token",), (), ("out-2/x",)])
+def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path, names, number):
+    """The work of a step reads, too."""
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        fail_in_step(tmp_path, number, *names)
+    assert [caught.value.filename] == (join(tmp_path, names) or [None])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [*DENIED, *NO_ROOM], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        (("out.partial/a/b",), "out.partial/a/b"),
+        (("out/a",), "out/a"),
+        (("out",), "out"),
+        (("",), ""),
+        ((".out.lock",), "out"),
+        ((".0123.partial.json",), "out"),
+        ((".out.0123.old/a",), ".out.0123.old/a"),
+        (("model/a", "out.partial/a"), "out.partial/a"),
+    ],
+)
+def test_a_file_of_the_output_is_one_that_cannot_be_written(tmp_path, names, named, number):
+    match = rf"^{(tmp_path / named)}: wanted to write there, found: {os.strerror(number)}"
+    with pytest.raises(WriteError, match=match):
+        fail_in_step(tmp_path, number, *names)
+
+
+@pytest.mark.parametrize("number", NO_ROOM, ids=errno.errorcode.get)
+@pytest.mark.parametrize("names", [("cache/file",), ()])
+def test_without_room_any_file_cannot_be_written(tmp_path, names, number):
+    with pytest.raises(WriteError, match=os.strerror(number)):
+        fail_in_step(tmp_path, number, *names)
+
+
+def test_the_output_is_known_by_relative_paths_and_through_links(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for folder, named in (("link", tmp_path / "real"), ("real", "link"), ("real", "link/../real")):
+        denied = PermissionError(errno.EACCES, "Permission denied", f"{named}/out/file")
+        with pytest.raises(WriteError), writing(Path(folder) / "out"):
+            raise denied
+
+
+def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
+    """The system says so without a name when the mapping is stored."""
+    arrays = create_safetensors(tmp_path / "a", {"a": (3,)})
+
+    def flush(array):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(np.memmap, "flush", flush)
+    with pytest.raises(WriteError, match=rf"^{tmp_path}/a: wanted to write there, found: Input/ou"):
+        flush_arrays(arrays.values())
+
+
 def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, small_files):
     match = rf"^{tmp_path}/f: wanted to write 30,000 bytes there, found: File too large \("
     with pytest.raises(
@@ -135,6 +217,84 @@ def test_a_file_above_the_output_is_named(tmp_path):
             WriteError, match=rf"^{tmp_path}/file.*: wanted to write there, found: "
         ):
             ensure_results(tmp_path / f"{name}.parquet", {}, lambda: [])
+
+
+def make_step(out, value, **options):
+    """Make folder `out` from inputs `value`."""
+
+    def make(partial):
+        (partial / "value").write_text(value)
+
+    return run_job(out, {"value": value}, make, replace=True, **options)
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_link_stays_one_when_what_it_leads_to_is_replaced(tmp_path, resumable):
+    link, real = tmp_path / "link", tmp_path / "elsewhere" / "real"
+    link.symlink_to("elsewhere/real")  # at first, to nothing
+    for value in ("a", "b", "b"):
+        assert make_step(link, value, resumable=resumable).path == link
+        assert link.is_symlink()
+        assert (real / "value").read_text() == value
+    assert make_step(real, "b").skipped
+    assert [path.name for path in real.parent.iterdir()] == ["real"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "link"]
+
+
+def test_a_link_to_a_results_file_stays_one(tmp_path):
+    link, real = tmp_path / "link.parquet", tmp_path / "elsewhere" / "real.parquet"
+    link.symlink_to(real)
+    for value in ("a", "b"):
+        assert ensure_results(link, {"value": value}, lambda: [], replace=True).path == link
+        assert link.is_symlink()
+    assert ensure_results(real, {"value": "b"}, lambda: []).skipped
+    assert [path.name for path in real.parent.iterdir()] == ["real.parquet"]
+
+
+def test_links_in_a_circle_and_the_root_are_refused(tmp_path):
+    (tmp_path / "x").symlink_to("y")
+    (tmp_path / "y").symlink_to("x")
+    with pytest.raises(UserError, match=rf"--out {tmp_path}/x: wanted .*, found links in a circle"):
+        run_job(tmp_path / "x", {}, fail)
+    for root in ("/", "//"):
+        with pytest.raises(UserError, match=r"--out //?: wanted .*, found the root"):
+            run_job(Path(root), {}, fail, replace=True)
+
+
+def fail(*_):
+    """Work that must not begin."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("name", [".", "..", "sub/..", "link"])
+def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
+    place = tmp_path / "a" / "b"
+    for folder in (place.parent, place):
+        make_step(folder, "before")
+    (place / "sub").mkdir()
+    (place / "link").symlink_to(place)
+    monkeypatch.chdir(place)
+    assert make_step(Path(name), "before").skipped
+    with pytest.raises(UserError, match=r"wanted a new folder or one made from the same inputs"):
+        run_job(Path(name), {"value": "after"}, fail)
+    wanted = r"wanted a folder to replace, found the working directory or one above it; choose"
+    with pytest.raises(UserError, match=rf"^--out {tmp_path}/.*: {wanted}"):
+        run_job(Path(name), {"value": "after"}, fail, replace=True)
+    assert (place / "value").read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dir.parquet").mkdir()
+    for replace in (False, True):
+        with pytest.raises(UserError, match=rf"--out {tmp_path}/file: wanted a folder, found a fi"):
+            run_job(tmp_path / "file", {}, fail, replace=replace)
+        with pytest.raises(UserError, match=r"dir.parquet: wanted a results file, found a folder"):
+            ensure_results(tmp_path / "dir.parquet", {}, fail, replace=replace)
+    with pytest.raises(WriteError, match=r"dir.parquet: wanted to write there, found: Is a dir"):
+        write_bytes(tmp_path / "dir.parquet", b"a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.parquet", "file"]
 
 
 def test_a_name_that_is_too_long_is_named(tmp_path):

@@ -221,12 +221,61 @@ def test_a_lock_that_was_removed_by_hand_is_not_removed_twice(tmp_path):
     assert lock.read_text() == "somebody else's"
 
 
+@pytest.mark.parametrize("name", ["link", "real/..", "."])
+def test_one_output_under_two_names_has_one_owner(tmp_path, monkeypatch, name):
+    real = {"link": tmp_path / "real"}.get(name, tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for first, second in ((real, Path(name)), (Path(name), real)):
+        with owned(first):
+            assert (real.parent / f".{real.name}.lock").is_file()
+            with pytest.raises(BusyError), owned(second):
+                pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_a_folder_in_the_place_of_the_lock_is_refused(tmp_path):
+    (tmp_path / ".out.lock").mkdir()
+    match = rf"--out {tmp_path}/out: wanted to lock file .*/\.out\.lock, found a folder there; ch"
+    with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
+        pass
+    assert (tmp_path / ".out.lock").is_dir()
+
+
 def test_a_killed_owner_has_left_its_signature(tmp_path):
     lock = tmp_path / ".out.lock"
     lock.write_text("killed " * 1000)
     with owned(tmp_path / "out"):
         assert lock.read_text().startswith("process ")
         assert "killed" not in lock.read_text()
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize("argument", ["a\rb", "a\r\nb", "a\nb", "a\udcffb"])
+def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch, argument):
+    """Text that is read as such would have other ends of lines than were written."""
+    monkeypatch.setattr(sys, "argv", ["simcore", "extract", argument])
+    with owned(tmp_path / "out"):
+        signed = (tmp_path / ".out.lock").read_bytes()
+    assert os.fsencode(argument) in signed
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_leaves_its_parents_claim(tmp_path):
+    """The child runs the end of the block, too."""
+    lock, child = tmp_path / ".out.lock", None
+    try:
+        with owned(tmp_path / "out"):
+            child = os.fork()
+            if child:
+                assert os.waitpid(child, 0)[1] == 0
+                assert lock.exists()
+                with pytest.raises(BusyError), owned(tmp_path / "out"):
+                    pass
+    finally:
+        if child == 0:
+            os._exit(0)
     assert not lock.exists()
 
 

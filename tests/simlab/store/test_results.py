@@ -77,7 +77,7 @@ def test_xarray_view_is_labelled_and_complete():
     cell = array.sel(comparison="FT-ORIG", measure="cka", estimator="unbiased")
     assert cell.sel(layer_x=2, layer_y=1) == 2.1
     assert np.isnan(cell.sel(layer_x=0)).all()
-    with pytest.raises(ValueError, match="do not tell rows apart"):
+    with pytest.raises(ValueError, match="wanted one row for each cell"):
         as_xarray(frame, ("layer_x", "layer_y"))
 
 

@@ -304,7 +304,7 @@ def changed(column, values, split="validation"):
         (changed("sentence", None), "validation: wanted column 'sentence', found label, idx"),
         (
             changed("sentence", ["a", None] * 3),
-            "'sentence' is empty in 3 rows, first in data row 2",
+            "'sentence' wanted a value in every row, found 3 empty, first in data row 2",
         ),
     ],
 )

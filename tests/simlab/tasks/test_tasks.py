@@ -136,7 +136,7 @@ def test_labels_that_cannot_be_ordered_are_refused(tmp_path, labels):
         ("text,label\nx,1\ny,0\n", TaskOptions(text_column="body"), "--text-column .*'body'.*text"),
         ("text,label\nx,1\ny,0\n", TaskOptions(label_column="z"), "--label-column .*'z'"),
         ("text,label\nx,1\ny,0\n", TaskOptions(pair_column="z"), "--text-pair-column .*'z'"),
-        ("text,label\nx,1\n,0\n", TaskOptions(), "'text' is empty in 1 rows, first in data row 2"),
+        ("text,label\nx,1\n,0\n", TaskOptions(), "'text' wanted a value in every row, found 1"),
         ("text,label\nx,1\ny,1\n", TaskOptions(), "two different labels"),
         ("text,label\nx,1\ny,0\n", TaskOptions(train_size=9), "--train-size wanted 1 to"),
         ("text,label\nx,1\ny,0\n", TaskOptions(heldout_size=9), "--heldout-size wanted 1 to"),

@@ -305,8 +305,8 @@ def test_seeds_make_a_folder_each_and_finish_one_by_one(tmp_path, tiny_bert, rev
     assert weights_hash(tmp_path / "ft" / "seed-1") != weights_hash(tmp_path / "ft" / "seed-2")
     arguments = ("finetune", tiny_bert.path, reviews, *COLUMNS, "--seeds", "0..1")
     for extra, found in {
-        ("--seed", 1, "--out", tmp_path / "x"): "wanted this or --seed, found both",
-        ("--out", tmp_path / "ft" / "seed-1"): "found a finished step",
+        ("--seed", 1, "--out", tmp_path / "x"): "wanted --seeds or --seed, found both",
+        ("--out", tmp_path / "ft" / "seed-1"): "found a folder that is itself a checkpoint",
     }.items():
         code, _, errors = simcore(*arguments, *extra)
         assert (code, len(errors)) == (2, 1)

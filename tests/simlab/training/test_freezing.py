@@ -7,8 +7,8 @@ from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
-from simlab.models.families import family_of
 from simlab.models.load import load_classifier
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
 from simlab.training.finetune import finetune
@@ -43,13 +43,13 @@ def test_states_up_to_a_frozen_bottom_stay(tmp_path, review_task, architecture):
         after = layer_states(model, BATCH)
     same = [torch.equal(x, y) for x, y in zip(before, after, strict=True)]
     assert same == [True] * 3 + [False] * (LAYERS - 2)
-    assert all(p.requires_grad for p in family_of(model).layers(model)[2].parameters())
+    assert all(p.requires_grad for p in architecture_of(model).layers(model)[2].parameters())
 
 
 @pytest.mark.parametrize("architecture", OWN_WEIGHTS)
 def test_a_frozen_top_is_the_top_layers_alone(tmp_path, review_task, architecture):
     model = frozen_model(tmp_path, architecture, review_task, "top:2")
-    layers = family_of(model).layers(model)
+    layers = architecture_of(model).layers(model)
     frozen = {id(p) for layer in layers[1:] for p in layer.parameters()}
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (id(parameter) not in frozen), name
@@ -83,7 +83,7 @@ def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_ber
     [
         ("bert", "bottom:4", "wanted at least 4 layers, found 3"),
         ("bert", "top:9", "wanted at least 9 layers, found 3"),
-        ("albert", "bottom:1", "found architecture 'albert', whose layers share theirs"),
+        ("albert", "bottom:1", "found architecture 'albert', whose layers share their weights"),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(tmp_path, review_task, architecture, freeze, found):

@@ -75,7 +75,7 @@ def test_steps_and_warm_up():
     ("name", "given", "message"),
     [
         ("slow", {}, "--recipe slow: wanted one of phang2021, wu2020, ren2023, quick"),
-        ("quick", {"epochs": 1, "max_steps": 5}, "--max-steps: wanted this or --epochs"),
+        ("quick", {"epochs": 1, "max_steps": 5}, "--max-steps: wanted --max-steps or --epochs"),
         ("quick", {"max_steps": 0}, "--max-steps: wanted more than 0, found 0"),
         ("quick", {"learning_rate": float("nan")}, "--learning-rate: wanted more than 0"),
         ("quick", {"warmup": -1}, "--warmup: wanted 0 or more, found -1"),

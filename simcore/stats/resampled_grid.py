@@ -1,4 +1,4 @@
-"""The measures that statistics are taken of: by name or any function of two lists of layers."""
+"""Any measure, by name or as a function, computed for reordered or resampled rows."""
 
 import inspect
 import warnings
@@ -29,7 +29,8 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "mixedsim": neurons.mixedsim_grid,
 }
 MEASURES = tuple(GRIDS)
-# Those that take bases, and of them those that truncate (with the default) or keep X as it is.
+# Measures that take bases; those among them that truncate, with the default truncation; and those
+# among them that take bases of Y alone.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
 TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
 EXPLAINED = ("linreg", "mixedsim")
@@ -37,14 +38,20 @@ Measure = str | Callable[..., Any]
 
 
 def generator(seed: object) -> np.random.Generator:
-    """A generator of its own: neither reads nor moves any global state."""
+    """Return a numpy generator with this seed; no global random state is read or changed.
+
+    Raises
+    ------
+    ValueError
+        ``seed`` is no integer, or below 0.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed: wanted an integer from 0 on, got {seed!r}")
     return np.random.default_rng(int(seed))
 
 
 def check_measure(measure: Measure) -> None:
-    """A ValueError or TypeError for what is neither a known name nor a function."""
+    """Raise a ValueError or TypeError if ``measure`` is neither a known name nor a function."""
     if isinstance(measure, str):
         check_choice(measure, "measure", MEASURES)
     elif not callable(measure):
@@ -52,14 +59,16 @@ def check_measure(measure: Measure) -> None:
 
 
 class GridMeasure:
-    """Any measure as a function of row indices on both sides.
+    """A measure of fixed layers as a function of the rows that are taken of each side.
 
     Parameters
     ----------
     measure : str or function
-        ``f(X, Y, **options)`` gets two lists of tensors and gives a grid ``[len(X), len(Y)]``.
+        A function ``f(X, Y, **options)`` takes two lists of tensors and returns a grid
+        ``[len(X), len(Y)]``.
     permuted : bool
-        Only permutations of Y will be asked for: layers of the CCA family are decomposed once.
+        Whether calls will permute the rows of Y alone. Measures that take bases then decompose
+        every layer once.
     """
 
     def __init__(
@@ -92,7 +101,7 @@ class GridMeasure:
             taken = 0
             if permuted and measure in DECOMPOSED:
                 taken = self._decompose(measure, x, y, bound)
-            # A draw reorders Y, that of a bootstrap X too.
+            # A permutation copies the layers of Y; a resample copies those of X too.
             drawn = [*self.y] if permuted else [*self.x, *self.y]
             taken += sum(_drawn_bytes(layer) for layer in drawn)
             if taken >= bound:
@@ -105,7 +114,7 @@ class GridMeasure:
             self.function = measure
 
     def _decompose(self, name: str, x: list[Tensor], y: list[Tensor], bound: int) -> int:
-        """Bases in place of layers, and their bytes; what truncates or scales has been applied."""
+        """Replace layers by bases, with truncation and scaling applied; return their bytes."""
         cut_x = cut_y = None
         basis_options: dict[str, Any] = {}
         if name in TRUNCATED:
@@ -129,7 +138,7 @@ class GridMeasure:
         return taken + sum(basis.nbytes for basis in explained)
 
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
-        """The grid for layers whose rows are those of the indices (None: as they are)."""
+        """Return the grid of the layers with these rows; None stands for all rows in order."""
         grid = self.function(_take(self.x, rows_x), _take(self.y, rows_y), **self.options)
         grid = torch.as_tensor(grid, dtype=torch.float64)
         wanted = (len(self.x), len(self.y))
@@ -138,9 +147,9 @@ class GridMeasure:
         return grid
 
     def draws(self, rows: np.ndarray, label: str, progress: bool, *, paired: bool) -> Tensor:
-        """Grids ``[draws, Lx, Ly]`` of every draw of rows of Y, and of X alike if `paired`.
+        """Return the grids ``[draws, Lx, Ly]`` of all draws of rows of Y, and of X if ``paired``.
 
-        What the measure warns about is the same for every draw: only the first one may.
+        Only the first draw may warn, because a measure would give the same warnings for every draw.
         """
         grids = []
         with warnings.catch_warnings():
@@ -151,7 +160,7 @@ class GridMeasure:
 
 
 def _check_options(name: str, function: Callable[..., Any], options: dict) -> None:
-    """A TypeError for what is no option of the measure, or not one of a single grid."""
+    """Raise a TypeError for an option that the measure lacks, or that changes its return value."""
     wanted = [
         option
         for option, parameter in inspect.signature(function).parameters.items()
@@ -165,19 +174,18 @@ def _check_options(name: str, function: Callable[..., Any], options: dict) -> No
 
 
 def _drawn_bytes(layer: Tensor | Basis) -> int:
-    """What a draw copies of it."""
+    """Return the number of bytes that a draw copies of a layer or basis."""
     return layer.vectors.nbytes if isinstance(layer, Basis) else layer.nbytes
 
 
 def computed_in(layers: Sequence[Tensor]) -> torch.dtype:
-    """The precision of a grid: half precisions are computed in float32, and one such layer is
-    enough for its rounding to show."""
+    """Return the precision of a grid: float64 if all layers are float64, else float32."""
     double = all(layer.dtype == torch.float64 for layer in layers)
     return torch.float64 if double else torch.float32
 
 
 def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
-    """A sequence of counts over the layers of X and of what X is compared with, which is X too."""
+    """Return a truncation for the layers of both sides; counts of X are repeated if Y is None."""
     cuts = per_layer_truncation(truncation, len(x) + len(y))
     if truncation is None or np.ndim(truncation) == 0:
         return truncation

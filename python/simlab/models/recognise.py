@@ -1,7 +1,7 @@
-"""Which family a model is of, and what that says of its tokens and positions.
+"""Recognise the architecture of a model, and tell its classifier token, padding and positions.
 
-An architecture that is not in `architectures.FAMILIES` works if it has a ``base_model`` with one
-list of as many modules as its configuration has layers.
+A model whose architecture is not in `KNOWN_ARCHITECTURES` works if its ``base_model`` has exactly
+one list with as many modules as its configuration has layers.
 """
 
 from __future__ import annotations
@@ -10,25 +10,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.architectures import COUNT, FAMILIES, FINAL, FIRST, POOLER, Family
+from simlab.models.architectures import (
+    COUNT,
+    FINAL,
+    FIRST,
+    KNOWN_ARCHITECTURES,
+    POOLER,
+    Architecture,
+)
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
-_BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
-# Of an architecture that nobody stated, what its head may be called.
+_BY_TYPE = {
+    model_type: architecture
+    for architecture in KNOWN_ARCHITECTURES
+    for model_type in architecture.model_types
+}
+# Usual names of head modules, for an unknown architecture.
 _USUAL_HEAD = (POOLER, "pooler", "pre_classifier", "dropout", "head", "classifier", "score")
 
 
-def family_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Family:
-    """The family of a model, or of a configuration whose architecture is stated.
+def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Architecture:
+    """Return the architecture of a model, or of a configuration of a known architecture.
 
     Raises
     ------
     UserError
-        An unknown architecture: of a model without exactly one list of as many modules as it has
-        layers, or of a configuration, which has no modules to look at.
+        The architecture is unknown, and the argument is a configuration (without modules) or a
+        model that does not have exactly one list with as many modules as layers.
     """
     config = getattr(model_or_config, "config", model_or_config)
     known = _BY_TYPE.get(config.model_type)
@@ -38,31 +49,31 @@ def family_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Family:
         raise UserError(
             f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}"
         )
-    return _look_at(model_or_config)
+    return _inspect(model_or_config)
 
 
 def classifier_token(config: PreTrainedConfig) -> str:
-    """Which token the head reads; of an architecture that nobody stated, the first."""
+    """Return which token the head reads; for an unknown architecture, the first token."""
     known = _BY_TYPE.get(config.model_type)
     return known.token if known else FIRST
 
 
 def padding_side(config: PreTrainedConfig) -> str:
-    """Where the tokenizer must pad for the head to read the right token: left or right."""
+    """Return the side, left or right, to pad on so that the head reads its classifier token."""
     return "left" if classifier_token(config) == FINAL else "right"
 
 
 def position_limit(config: PreTrainedConfig) -> int | None:
-    """The most tokens that the model has positions for, None if it does not say or any number."""
+    """Return the most tokens that the model has positions for; None if there is no limit."""
     positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or positions <= 0:  # XLNet
+    if positions is None or positions <= 0:  # as in XLNet
         return None
     known = _BY_TYPE.get(config.model_type)
     return positions - (config.pad_token_id + 1 if known and known.positions_after_padding else 0)
 
 
-def _look_at(model: PreTrainedModel) -> Family:
-    """Find the layers of an architecture that nobody stated, and how they answer."""
+def _inspect(model: PreTrainedModel) -> Architecture:
+    """Find the list of layers of an unknown architecture, and the type that a layer returns."""
     from torch import nn
 
     config, base = model.config, model.base_model
@@ -75,12 +86,14 @@ def _look_at(model: PreTrainedModel) -> Family:
             f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}, or "
             f"a base_model with one list of {COUNT} = {count} modules, found {found}"
         )
-    family = Family(config.model_type, (config.model_type,), fitting[0], _USUAL_HEAD)
-    return replace(family, returns_tuple=_answers_in_tuples(model, family.layers(model)[0]))
+    architecture = Architecture(config.model_type, (config.model_type,), fitting[0], _USUAL_HEAD)
+    return replace(
+        architecture, returns_tuple=_answers_in_tuples(model, architecture.layers(model)[0])
+    )
 
 
 def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
-    """Run `model` on two tokens and see what `layer` gives."""
+    """Run `model` on two tokens, and return whether `layer` returns a tuple."""
     import torch
 
     answers: list[Any] = []
