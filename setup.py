@@ -104,6 +104,8 @@ def extension() -> object:
         "SIMCORE_TORCH_VERSION": f'"{torch.__version__}"',
         "SIMCORE_WITH_CUDA": str(int(with_cuda)),
         "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
+        # Torch's headers then declare single operators, not all of them: seconds a file.
+        "AT_PER_OPERATOR_HEADERS": "1",
     }
     return kind(
         "simcore._C",

@@ -22,5 +22,6 @@ if(SIMCORE_TORCH_INCLUDES)
   target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
     ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
     tests/cpp/torch_stand_in)  # last: a torch that has the header is taken at its word
+  target_compile_definitions(simcore_cuda_adapters PRIVATE AT_PER_OPERATOR_HEADERS=1)
   target_compile_options(simcore_cuda_adapters PRIVATE -O0 -Wall -Wextra -Werror)
 endif()

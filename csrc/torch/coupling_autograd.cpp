@@ -1,13 +1,13 @@
 // The derivative of simcore::affine_coupling, which is simcore::affine_coupling_backward; the
-// second is in simcore/_ops.py. In C++ because a stack of couplings calls it at every step of a
-// training: neither recording nor running it goes through the interpreter.
+// second is in simcore/_ops/coupling.py. In C++ because a stack of couplings calls it at every step
+// of a training: neither recording nor running it goes through the interpreter.
 //
 // A torch::autograd::Function has neither forward mode nor torch.func. There both directions are
 // composed of torch's own operations, which have.
-#include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 

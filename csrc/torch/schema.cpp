@@ -1,11 +1,18 @@
-// Every operator that is written in C++, in one page. Implementations: <name>_cpu.cpp,
-// <name>_cuda.cpp; fake kernels: simcore/_ops.py; derivatives: simcore/_hsic_derivatives.py and
-// coupling_autograd.cpp; twins: simcore/reference/. A grid that torch traces is an operator, too:
-// simcore/_one_operator.py. float64 layers come in range (simcore/_range.py): sums of their
-// entries, and of squares of products of two layers where these are formed, are finite.
+// Every operator that is written in C++, in one page, by family. A family has one name everywhere:
+//   csrc/torch/<family>_cpu.cpp, _cuda.cpp   checks, and the calls into
+//   csrc/cpu/<family>, csrc/cuda/<family>    its kernels; what is made of torch's own operations is
+//                                            in csrc/torch/composed
+//   simcore/_ops/<family>.py                 shapes of results, and derivatives in Python
+// Its line below says where in simcore/reference its float64 twins are, and which of its operators
+// have a CUDA kernel. test_registry.py holds all of this to account.
+// A grid that torch traces is an operator, too: simcore/_grid/one_operator.py. float64 layers come
+// in range (simcore/_grid/scale.py): sums of their entries, and of squares of products of two
+// layers where these are formed, are finite.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
+  // ---- hsic. Twins: hsic.py, stats.py. On CUDA: hsic_terms.
+
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
   // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";
   // max_memory in bytes, 0 for the default; precision "highest" | "high" | "medium" of float32
@@ -13,11 +20,6 @@ TORCH_LIBRARY(simcore, m) {
   m.def(
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
       "int max_memory, str precision=\"highest\") -> (Tensor xy, Tensor xx, Tensor yy)");
-
-  // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
-  // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32
-  // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
-  m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
 
   // hsic_terms of the linear kernel by its Gram method, and sums over each layer's K scaled by
   // 2^(-2 exponent): squares [L, n] sum_{j != i} K_ij^2, cubes [L] sum_{i != j} K_ij^3, x then y.
@@ -28,6 +30,13 @@ TORCH_LIBRARY(simcore, m) {
   // Median of the squared distances between the rows of each layer, as the RBF kernel's bandwidth
   // rule has it, float64 [Lx + Ly].
   m.def("median_squared_distances(Tensor[] x, Tensor[] y) -> Tensor");
+
+  // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
+  // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32
+  // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
+  m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
+
+  // ---- spectral. Twins: cca.py. On CUDA: small_svd.
 
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
   // with r = min(n, p); standardize divides the columns by their standard deviation.
@@ -41,6 +50,16 @@ TORCH_LIBRARY(simcore, m) {
       "nuclear_norms(Tensor[] x, Tensor[] y, int max_memory) "
       "-> (Tensor xy, Tensor norm_x, Tensor norm_y)");
 
+  // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
+  // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
+  m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
+
+  // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
+  // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
+  m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
+
+  // ---- neurons. Twins: neurons.py. On CUDA: best_partners, multiple_correlations.
+
   // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
   // every neuron of every layer of x (rows, layers one after another) and every layer of y, that
   // value (float64, nan where undefined) and the first such k' (int64, -1), else without rows.
@@ -52,13 +71,7 @@ TORCH_LIBRARY(simcore, m) {
   // Mean over neurons of ||y_j^T x_k|| / ||x_k||, centred columns: [Lx, Ly] float64.
   m.def("multiple_correlations(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
 
-  // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
-  // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
-  m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
-
-  // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
-  // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
-  m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
+  // ---- rsa. Twins: rsa.py. On CUDA: none.
 
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
@@ -77,12 +90,16 @@ TORCH_LIBRARY(simcore, m) {
       "rank_moments(Tensor[] x, Tensor[] y, int max_memory) "
       "-> (Tensor xy, Tensor xx, Tensor yy, Tensor spread, Tensor rounding)");
 
+  // ---- attention. Twins: attention.py. On CUDA: attention_similarity.
+
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
   // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
   // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.
   m.def(
       "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
       "int max_memory) -> Tensor");
+
+  // ---- coupling. Twins: coupling.py. On CUDA: affine_coupling, affine_coupling_backward.
 
   // Affine coupling of the half x [n, k] or [B, n, k] that changes; params [.., n, 2k] holds s_raw,
   // then t. s = clamp tanh(s_raw / clamp); y = x exp(s) + t and log_det = sum s a row, or inverse:

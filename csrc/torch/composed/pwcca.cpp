@@ -17,6 +17,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_svd.h>
+#include <ATen/ops/promote_types.h>
 
 #include <algorithm>
 #include <limits>

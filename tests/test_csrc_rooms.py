@@ -1,0 +1,96 @@
+"""The rooms of csrc: what shared code and each family may include, and no circle among files."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent
+while not (ROOT / "pyproject.toml").exists():
+    ROOT = ROOT.parent
+CSRC = ROOT / "csrc"
+FAMILIES = ("hsic", "spectral", "neurons", "rsa", "attention", "coupling")
+SHARED = {  # a room and what it may include beside itself
+    "core/math": (),
+    "core/views": ("core/math",),
+    "cpu/base": ("core/math", "core/views"),
+    "cpu/isa": ("core/math", "core/views", "cpu/base"),
+    "cpu/products": ("core/math", "core/views", "cpu/base", "cpu/isa"),
+    "cuda/base": ("core/math", "core/views"),
+    "cuda/products": ("core/math", "core/views", "cuda/base"),
+}
+MOST_LINES = 400
+
+FILES = {str(f.relative_to(CSRC)): f.read_text() for f in sorted(CSRC.rglob("*.*")) if f.is_file()}
+INCLUDES = {
+    file: [name for name in re.findall(r'#include "([^"]+)"', text) if name in FILES]
+    for file, text in FILES.items()
+}
+
+
+def room_of(file: str) -> str:
+    return file.rpartition("/")[0]
+
+
+def allowed(room: str) -> set[str]:
+    """The rooms that files of `room` may include."""
+    device, _, name = room.partition("/")
+    if room in SHARED:
+        return {room, *SHARED[room]}
+    assert name in FAMILIES, f"csrc/{room}: neither a family nor shared"
+    shared = (device + "/products", device + "/base", "cpu/isa" if device == "cpu" else device)
+    return {room, "core/math", "core/views", *shared}
+
+
+def strangers(file: str) -> list[str]:
+    """What an adapter of one family includes of another's."""
+    family = Path(file).name.partition("_")[0]
+    others = [f for f in FAMILIES if f != family] if family in FAMILIES else []
+    pattern = re.compile(rf"(cpu|cuda)/({'|'.join(others)})/|torch/({'|'.join(others)})_")
+    return [name for name in INCLUDES[file] if others and pattern.match(name)]
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if not f.startswith("torch/")])
+def test_a_file_includes_only_what_its_room_may(file):
+    rooms = allowed(room_of(file))
+    assert not [name for name in INCLUDES[file] if room_of(name) not in rooms]
+    assert not re.findall(r"#include <(?:ATen|c10|torch|pybind11)/", FILES[file])
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.startswith("torch/")])
+def test_an_adapter_includes_no_other_family(file):
+    assert not strangers(file)
+
+
+def test_no_circle():
+    done: set[str] = set()
+
+    def visit(file: str, path: tuple[str, ...]) -> None:
+        assert file not in path, " -> ".join((*path, file))
+        if file not in done:
+            for name in INCLUDES[file]:
+                visit(name, (*path, file))
+            done.add(file)
+
+    for file in FILES:
+        visit(file, ())
+    assert len(done) == len(FILES)
+
+
+def test_no_file_is_long():
+    assert not {f: n for f, text in FILES.items() if (n := text.count("\n")) > MOST_LINES}
+
+
+def test_files_that_texts_name_exist():
+    texts = [*(CSRC.rglob("*.*")), *(ROOT / "simcore").rglob("*.py"), ROOT / "ARCHITECTURE.md"]
+    named = r"(?<![\w/])(?:csrc|simcore)(?:/\w+)+\.(?:cpp|cuh|cu|h|py)\b"
+    found = {(f.name, name) for f in texts for name in re.findall(named, f.read_text())}
+    assert len(found) > len(FAMILIES)
+    assert not [pair for pair in sorted(found) if not (ROOT / pair[1]).exists()]
+
+
+def test_includes_are_found():
+    assert room_of("cpu/hsic/gram.cpp") == "cpu/hsic"
+    assert sum(map(len, INCLUDES.values())) > len(FILES)
+    assert "cpu/neurons" not in allowed("cpu/hsic")
+    assert "cpu/isa" not in allowed("cpu/base")
