@@ -4,6 +4,8 @@ A family has the same name in csrc/torch, csrc/cpu, csrc/cuda and csrc/core. Imp
 loads the extension and registers everything that torch has to know of its operators.
 """
 
+import torch  # noqa: F401 - first: it brings the libraries that the extension needs
+
 import simcore._C  # noqa: F401 - loading it registers the operators
 from simcore._ops import attention as attention
 from simcore._ops import coupling as coupling

@@ -1,10 +1,10 @@
 """How sure a similarity is: permutation tests and bootstrap intervals of all layer pairs.
 
-moments.py      moments of the permutation distribution, without drawing
-permutation.py  `permutation_test`
-bootstrap.py    `bootstrap_ci`
-grams.py        Gram matrices of all layers in memory, for CKA
-measures.py     every other measure, computed anew for each draw
+moments.py         moments of the permutation distribution, without drawing
+permutation.py     `permutation_test`
+bootstrap.py       `bootstrap_ci`
+grams.py           Gram matrices of all layers in memory, for CKA
+resampled_grid.py  every other measure, computed anew for each draw
 """
 
 from simcore.stats.bootstrap import BootstrapInterval, bootstrap_ci

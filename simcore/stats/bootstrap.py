@@ -15,7 +15,7 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
-from simcore.stats.measures import (
+from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
     check_measure,

@@ -16,12 +16,6 @@ from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_product
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
-from simcore.stats.measures import (
-    GridMeasure,
-    Measure,
-    check_measure,
-    generator,
-)
 from simcore.stats.moments import (
     Invariants,
     PowerSums,
@@ -30,6 +24,12 @@ from simcore.stats.moments import (
     moment,
     pearson3_tail,
     stack,
+)
+from simcore.stats.resampled_grid import (
+    GridMeasure,
+    Measure,
+    check_measure,
+    generator,
 )
 
 # A permutation that changes nothing (of equal rows, say) gives the observed value in another order

@@ -7,13 +7,13 @@ import time
 
 import numpy as np
 import pytest
-from tinymodels import COLUMNS, LAYERS
-from tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
 from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
+from support.lab.tinymodels import COLUMNS, LAYERS
+from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
 REPRESENTATIONS = ("orig", "ft-1", "ft-2", "random")

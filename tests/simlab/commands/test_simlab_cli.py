@@ -6,14 +6,14 @@ import time
 
 import numpy as np
 import pytest
-from commandline import check_refused
-from tinymodels import COLUMNS, save_tiny_model
-from tolerance import FLOAT32_CKA_ABSOLUTE
 
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import MAJORITY, as_xarray, read_results
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS, save_tiny_model
+from support.tolerance import FLOAT32_CKA_ABSOLUTE
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
 COMMANDS += ("skip", "plot")

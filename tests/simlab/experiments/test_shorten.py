@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tinyclassifiers import choice_task, save_classifier
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
-from tolerance import assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
@@ -20,6 +17,15 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import to_frame
 from simlab.tasks import Task
+from support.lab.tinyclassifiers import choice_task, save_classifier
+from support.lab.tinymodels import (
+    ARCHITECTURES,
+    COLUMNS,
+    LAYERS,
+    save_tiny_decoder,
+    save_tiny_model,
+)
+from support.tolerance import assert_same_forward
 
 KEPT = 2
 UNTUNED = TruncationOptions()

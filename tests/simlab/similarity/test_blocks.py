@@ -4,7 +4,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
 from simlab.figures.grids import plot_grids
@@ -18,6 +17,7 @@ from simlab.store.results import (
     to_frame,
     write_results,
 )
+from support.tolerance import FLOAT64_RELATIVE
 
 LAYERS = 24
 

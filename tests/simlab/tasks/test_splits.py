@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from commandline import check_refused
-from tinymodels import COLUMNS
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
@@ -13,6 +11,8 @@ from simlab.store.files import write_json
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS
 
 OPTIONS = TaskOptions("body", None, "verdict")
 SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)

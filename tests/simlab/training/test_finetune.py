@@ -10,8 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commandline import check_refused
-from tinymodels import COLUMNS
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
@@ -21,6 +19,8 @@ from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import CKA_RESULTS, finetune
 from simlab.training.recipes import Recipe
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 
