@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.peak import in_subprocess
+from support.forks import in_fork
 
 MB = 2**20
 # Views of the sentences, stacks of the threads, pages of libraries touched for the first time.
@@ -27,7 +27,7 @@ print(peak_during(lambda: attention_grid(weights, **options)))
 def peak(count, sentences, heads, words, *, dtype="torch.float32", **options):
     """Peak memory beyond inputs that are parts of larger arrays: a copy would show."""
     shape = {"count": count, "sentences": sentences, "heads": heads, "words": words}
-    return int(in_subprocess(PROGRAM.format(dtype=dtype, options=options, **shape)))
+    return int(in_fork(PROGRAM.format(dtype=dtype, options=options, **shape)))
 
 
 # name: (layers, sentences, heads, words, limit, options). The inputs hold 118 MB or more (float32),

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 from support import tolerance
-from support.cases import DTYPES, HALVES
+from support.cases import HALVES
 from support.couplings import CLAMP, entries, formula
 
 DIRECTIONS = pytest.mark.parametrize("inverse", [False, True])
@@ -28,8 +28,9 @@ def cotangents(shape, dtype=torch.float64):
 
 
 @DIRECTIONS
-@SHAPES
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [(torch.float32, (2, 3, 5)), (torch.float64, (4, 3))], ids=str
+)
 def test_opcheck(dtype, shape, inverse):
     x, params = leaves(shape, dtype)
     torch.library.opcheck(affine_coupling.default, (x, params, CLAMP, inverse))

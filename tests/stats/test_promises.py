@@ -10,7 +10,7 @@ import torch
 from simcore import cka_grid, stats
 from support import tolerance
 from support.cases import KERNELS, Case, exact, layers
-from tools.peak import in_subprocess
+from support.forks import in_fork
 
 MB = 2**20
 
@@ -157,13 +157,13 @@ torch.set_num_threads(2)
 def test(n):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(30, n, 20, generator=generator)
-    z = torch.randn(20, n, 256, generator=generator)
+    z = torch.randn(40, n, 128, generator=generator)
     limit = 100 * 2**20
     return lambda: {PEAKS[name]}
 test(50)()
 print(peak_during(test(1000)))
 """
-    assert int(in_subprocess(program)) <= 100 * MB + 16 * MB
+    assert int(in_fork(program)) <= 100 * MB + 16 * MB
 
 
 def test_names_are_those_of_the_docstring():
