@@ -1,38 +1,22 @@
-"""Alignment: can the invertible network find a random one again, and is a batch of pairs cheaper?
+"""Alignment: 16 maps of d = 384 on n = 1,600 rows, in one batched loop and one after another.
 
-    python -m bench.align --job pairs16 --repeats 3
-    python -m bench.align synthetic
+    python -m bench.align --repeats 3
 
-`pairs16`: 16 maps of d = 384 on n = 1,600 rows, in one batched loop and one after another; rows of
-the common harness in results/align.csv. The floor is the products of the perceptrons.
-
-`synthetic` (Ren et al. 2023, section 4.3): X are tokens of MiniLM's last layer, Y = f(X) with f a
-random `CouplingINN`; every method learns on some sentences and is judged on others. Rows in
-results/align_synthetic.csv.
+The floor is the products of the perceptrons.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from bench import harness, minilm
+from bench import harness
 
 PAIRS, EPOCHS, HIDDEN, BLOCKS = 16, 3, 256, 4
-SENTENCES, TRAINING_SENTENCES, ROWS = 4000, 3400, 30_000
-TEACHER = {"n_blocks": 2, "hidden": 16, "depth": 1, "output_gain": 1.6}
-LINEAR = {"linear": {}, "linear, ridge 10": {"ridge": 10.0}, "cca": {}, "svcca": {}, "pwcca": {}}
-TRAINED = {
-    "inn": {"n_blocks": 2, "hidden": 128, "learning_rate": 5e-3, "max_epochs": 12},
-    "mlp": {"hidden": 512, "learning_rate": 1e-3, "max_epochs": 12},
-}
-SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -97,83 +81,5 @@ class PairsJob(harness.Job):
 
 JOBS: dict[str, PairsJob] = {"pairs16": PairsJob()}
 
-
-@dataclass(frozen=True)
-class SyntheticRow:
-    """One method on one random map."""
-
-    method: str
-    seed: int
-    train_mse: float
-    train_relative: float
-    heldout_mse: float
-    heldout_relative: float
-    times_best_linear: float  # best linear method's held-out mse / this one's
-    n: int
-
-
-def synthetic(seed: int) -> list[SyntheticRow]:
-    """Every method on the random map of `seed`."""
-    from simcore.align import align_pairs
-
-    tokens, sentence = minilm.tokens(SENTENCES)
-    learnt, judged = _rows(sentence, seed)
-    y = random_map(tokens, seed)
-    sides = ([tokens[learnt]], [y[learnt]])
-    heldout = {"X_heldout": [tokens[judged]], "Y_heldout": [y[judged]]}
-    found = {}
-    for name, params in {**LINEAR, **TRAINED}.items():
-        (found[name],) = align_pairs(*sides, name.partition(",")[0], **heldout, **params)
-    # SVCCA's error leaves out what its truncation cut: no rival for the whole of Y.
-    best = min(found[name].heldout.mse for name in LINEAR if name != "svcca")
-    return [
-        SyntheticRow(
-            method=name,
-            seed=seed,
-            train_mse=result.train.mse,
-            train_relative=result.train.relative,
-            heldout_mse=result.heldout.mse,
-            heldout_relative=result.heldout.relative,
-            times_best_linear=best / result.heldout.mse,
-            n=len(learnt),
-        )
-        for name, result in found.items()
-    ]
-
-
-def _rows(sentence: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Tokens to learn from and tokens to judge on, of different sentences."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(sentence), generator=generator)
-    learning = (sentence < TRAINING_SENTENCES)[order]
-    return order[learning][:ROWS], order[~learning]
-
-
-def random_map(x: Tensor, seed: int) -> Tensor:
-    """``f(x)``: a random invertible network on columns of variance 1."""
-    from simcore.nn import CouplingINN
-
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        f = CouplingINN(x.shape[1], **TEACHER)
-        std = x.std(0)
-        return f((x - x.mean(0)) / std.clamp(min=1e-3 * float(std.max())))
-
-
-def run_synthetic() -> None:
-    """Run all seeds, print the table and append it to results/align_synthetic.csv."""
-    torch.set_num_threads(harness.THREADS)
-    path = harness.RESULTS / "align_synthetic.csv"
-    for seed in SEEDS:
-        rows = pd.DataFrame([asdict(row) for row in synthetic(seed)])
-        print(rows.to_string(index=False, float_format="%.4g"), flush=True)
-        described = rows.assign(**harness.machine())
-        described.to_csv(path, mode="a", header=not path.exists(), index=False, float_format="%.4g")
-    print(path.relative_to(harness.ROOT))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["synthetic"]:
-        run_synthetic()
-    else:
-        harness.main({"align": JOBS}, __doc__ or "")
+    harness.main({"align": JOBS}, __doc__ or "")

@@ -25,40 +25,6 @@ def representations(count: int) -> Tensor:
     return layers
 
 
-def tokens(sentences: int) -> tuple[Tensor, Tensor]:
-    """Tokens of the last layer of the pretrained model, ``[tokens, 384]``, and their sentence.
-
-    Computed once a machine and kept as `representations` are.
-    """
-    from simlab.store.assets import cache_folder
-
-    path = cache_folder() / f"bench-minilm-tokens-{sentences}.pt"
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        torch.save(_last_tokens(sentences), partial)
-        partial.rename(path)
-    rows, sentence = torch.load(path)
-    return rows, sentence
-
-
-def _last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
-    from simlab.models.batches import batches, encode
-    from simlab.models.load import load_encoder, load_tokenizer
-    from simlab.models.sources import resolve
-    from simlab.tasks import load_task
-
-    source = resolve("minilm")
-    tokenizer, encoder = load_tokenizer(source), load_encoder(source)
-    encoded = encode(tokenizer, load_task("rt").split("train"), MAX_LENGTH)[:sentences]
-    states, numbers = [], []
-    with torch.inference_mode():
-        for rows, batch in batches(tokenizer, encoded, 64, "cpu"):
-            mask = batch["attention_mask"].bool()
-            states.append(encoder(**batch).last_hidden_state[mask])
-            numbers.append(torch.from_numpy(rows)[:, None].expand(mask.shape)[mask])
-    return torch.cat(states), torch.cat(numbers)
-
-
 def _model_layers(top: int, count: int) -> Tensor:
     from simlab.models.batches import batches, encode
     from simlab.models.load import load_encoder, load_tokenizer

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch._functorch.config
 
-# The memory tests share their meter with the benchmarks; appended, so that an installed simcore
-# still comes first.
+# For `tools`: the compile gate has tests, and the meter of peak memory serves the benchmarks too.
+# Appended, so that an installed simcore still comes first.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 # Derandomised: a failure in one run is a failure in the next. No deadline: two shared cores.

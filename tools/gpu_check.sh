@@ -17,15 +17,16 @@ export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
 "$python" setup.py -q egg_info build_ext --inplace
 
 # --noconftest: the suite's conftest.py needs hypothesis, which the GPU tests do not.
-tests=("$python" -m pytest -q -ra --noconftest -o addopts=--strict-markers -p no:cacheprovider)
-"${tests[@]}" tests/test_gpu*.py
+tests=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
+  -o "addopts=--import-mode=importlib --strict-markers")
+"${tests[@]}" tests/gpu
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck; do
     # Every kernel is launched at small sizes, by both the float32 and the float64 products.
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" --error-exitcode 1 \
-      --target-processes all "${tests[@]}" tests/test_gpu_cka.py tests/test_gpu_measures.py \
+      --target-processes all "${tests[@]}" tests/gpu \
       -k "(test_hsic_cross_grid or neuronsim or mixedsim or attention or couplings) and 33"
   done
 else

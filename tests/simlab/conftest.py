@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from disks import file_limit
-from tinymodels import save_tiny_model, write_reviews
 
 from simlab.models.sources import ModelSource, resolve
 from simlab.tasks import Task, TaskOptions, load_task
+from support.lab.disks import file_limit
+from support.lab.tinymodels import save_tiny_model, write_reviews
 
 
 @pytest.fixture(scope="module", autouse=True)

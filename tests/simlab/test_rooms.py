@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from support.imports import between_rooms, find_circle, read_arrows, upward
 
 import simlab
+from support.imports import between_rooms, find_circle, read_arrows, upward
 
 # The order of the rooms, declared here and nowhere else: a room imports from lower floors only,
 # and rooms of one floor do not know each other. `simlab` is the face.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from disks import file_limit, mounted_disk
 from safetensors.numpy import load_file
-from tinymodels import COLUMNS
 
 from simlab import cli
 from simlab.store.results import read_results
+from support.lab.disks import file_limit, mounted_disk
+from support.lab.tinymodels import COLUMNS
 
 WRITE_NOTHING = {"models", "tasks"}
 REASON = r"(File too large|No space left on device|torch could not write all of a file)"

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from commandline import check_refused
-from tinymodels import COLUMNS, save_tiny_model
-from tolerance import FLOAT32_CKA_ABSOLUTE
 
-from simlab.commands.options import continues
+from simlab.commands.options import explain_interrupt
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import MAJORITY, as_xarray, read_results
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS, save_tiny_model
+from support.tolerance import FLOAT32_CKA_ABSOLUTE
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
 COMMANDS += ("skip", "plot")
@@ -220,7 +220,7 @@ def test_an_interrupted_step_is_kept_beside_the_place_itself(tmp_path, monkeypat
     (tmp_path / "place.partial").mkdir()
     (tmp_path / "place.partial" / "job.json").touch()
     monkeypatch.chdir(place)
-    with pytest.raises(typer.Exit), continues(Path(name)):
+    with pytest.raises(typer.Exit), explain_interrupt(Path(name)):
         raise KeyboardInterrupt
     assert f"finished steps of {name} are kept" in capsys.readouterr().err
 

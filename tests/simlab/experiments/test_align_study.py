@@ -8,9 +8,6 @@ from shutil import copytree
 
 import numpy as np
 import pytest
-from commandline import check_refused
-from tinymodels import LAYERS
-from tolerance import ALIGNED, FLOAT32_MEASURE
 
 import simcore
 from simcore.align import LinearAligner
@@ -23,6 +20,9 @@ from simlab.representations.folder import load_representations
 from simlab.store.files import read_json, write_json
 from simlab.store.ownership import owned
 from simlab.store.results import read_results
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import LAYERS
+from support.tolerance import ALIGNED, FLOAT32_MEASURE
 
 LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
 

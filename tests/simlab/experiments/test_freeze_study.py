@@ -1,10 +1,10 @@
 """The freezing study: every way with every seed, resumed, and refused before it trains."""
 
 import pytest
-from tinymodels import COLUMNS
 
 from simlab.experiments.freeze_study import freeze_study
 from simlab.store.results import FREEZING, read_results
+from support.lab.tinymodels import COLUMNS
 
 
 def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simcore):

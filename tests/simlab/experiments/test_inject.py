@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
 from simlab.errors import UserError
 from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
@@ -17,6 +16,7 @@ from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
+from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
 # One architecture of each way to pass states: keyword or position, tuple or tensor, shared
 # weights, time first, a module after the first layer.

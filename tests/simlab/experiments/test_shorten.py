@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tinyclassifiers import choice_task, save_classifier
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model
-from tolerance import assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
@@ -20,6 +17,15 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import to_frame
 from simlab.tasks import Task
+from support.lab.tinyclassifiers import choice_task, save_classifier
+from support.lab.tinymodels import (
+    ARCHITECTURES,
+    COLUMNS,
+    LAYERS,
+    save_tiny_decoder,
+    save_tiny_model,
+)
+from support.tolerance import assert_same_forward
 
 KEPT = 2
 UNTUNED = TruncationOptions()
@@ -150,12 +156,12 @@ def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_ta
     quick = batches.per_example
 
     def slow(columns):
-        time.sleep(5)
+        time.sleep(2)
         return quick(columns)
 
     monkeypatch.setattr(batches, "per_example", slow)
     found = measure_checkpoint(source.path, review_task, 64)
-    assert 0 < found.ms_per_example * len(review_task.heldout) < 4000
+    assert 0 < found.ms_per_example * len(review_task.heldout) < 1500
     logits = predict_logits(
         load_classifier(source), load_tokenizer(source), review_task.heldout, 64
     )

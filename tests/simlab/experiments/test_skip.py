@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tinyclassifiers import batch_of, choice_task, save_classifier
-from tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
-from tolerance import CHANGE, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
@@ -26,6 +23,9 @@ from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, layer_states
 from simlab.store.results import SKIPPING, read_results
+from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
+from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
+from support.tolerance import CHANGE, assert_same_forward
 
 BATCH = 6
 

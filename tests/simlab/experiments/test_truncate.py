@@ -3,9 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tinyclassifiers import choice_task, save_classifier
-from tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
-from tolerance import assert_same_forward
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import (
@@ -27,6 +24,9 @@ from simlab.store.files import write_json
 from simlab.store.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.splits import EVALUATION
+from support.lab.tinyclassifiers import choice_task, save_classifier
+from support.lab.tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
+from support.tolerance import assert_same_forward
 
 QUICK = HeadRecipe(most_steps=10, steps_between=5)
 OPTIONS = TruncationOptions(recipe=QUICK)

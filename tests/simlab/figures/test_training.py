@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
-from tinymodels import COLUMNS, LAYERS
 
 from simlab.figures.training import plot_training
 from simlab.store.results import TRAINING_CKA, ResultRow, read_results, to_frame, write_results
+from support.lab.tinymodels import COLUMNS, LAYERS
 
 STEPS = (10, 20, 30)
 

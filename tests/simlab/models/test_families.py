@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
-from tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.models.architectures import KNOWN_ARCHITECTURES
@@ -25,6 +23,8 @@ from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import Examples, Task
+from support.lab.tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
+from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 NORM_FOLLOWS = ("gpt2", "modernbert")
 # Real architectures that nobody stated.

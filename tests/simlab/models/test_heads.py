@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tinyclassifiers import batch_of, choice_task, save_classifier
-from tinymodels import ARCHITECTURES, tiny_config
-from tolerance import CHANGE, HEAD_TRAINING, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.models.heads import (
@@ -18,6 +15,9 @@ from simlab.models.heads import (
 )
 from simlab.models.load import load_classifier, random_twin
 from simlab.models.states import apply_head, layer_states
+from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
+from support.lab.tinymodels import ARCHITECTURES, tiny_config
+from support.tolerance import CHANGE, HEAD_TRAINING, assert_same_forward
 
 RECIPE = HeadRecipe(most_steps=40, steps_between=5, batch_size=8)
 

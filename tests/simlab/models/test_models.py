@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from commandline import check_refused
 from safetensors.torch import load_file, save_file
-from tinymodels import COLUMNS, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
@@ -21,6 +19,8 @@ from simlab.models.load import (
 from simlab.models.sources import expand_names, resolve
 from simlab.representations.kinds import find_rows
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_model
 
 WEIGHTS = "model.safetensors"
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
-from tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 from simlab.errors import UserError
 from simlab.models.batches import encode
@@ -12,6 +10,8 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations, require_same_examples
 from simlab.tasks import Examples, Task, TaskOptions, load_task
+from support.lab.tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
+from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 TEXTS = (
     "the unbelievable film",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from tolerance import ATTENTION_ROW_SUM
 
 from simlab.representations.kinds import NO_ROW, membership, pool_attention, pool_states
+from support.tolerance import ATTENTION_ROW_SUM
 
 # Two examples: [CLS] a b1 b2 [SEP] and [CLS] c [SEP].
 GROUPS = [np.array([NO_ROW, 0, 1, 1, NO_ROW]), np.array([NO_ROW, 0, NO_ROW])]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tinymodels import PIECES, byte_level_tokenizer, tiny_tokenizer
 
 from simlab.errors import UserError
 from simlab.representations.words import encode_words
 from simlab.tasks import Examples
+from support.lab.tinymodels import PIECES, byte_level_tokenizer, tiny_tokenizer
 
 
 def words_of(text, *, pair=None, max_length=64, words="tokenizer", tokenizer=None):

@@ -4,8 +4,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from commandline import check_refused
-from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
 from simlab.figures.grids import plot_grids
@@ -19,6 +17,8 @@ from simlab.store.results import (
     to_frame,
     write_results,
 )
+from support.lab.commandline import check_refused
+from support.tolerance import FLOAT64_RELATIVE
 
 LAYERS = 24
 

@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tinymodels import PIECES, save_tiny_model
-from tolerance import FLOAT32_MEASURE
 
 from simcore import reference
 from simlab.errors import UserError
@@ -16,6 +14,8 @@ from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import read_json, write_json
 from simlab.store.results import joint_table, read_results
+from support.lab.tinymodels import PIECES, save_tiny_model
+from support.tolerance import FLOAT32_MEASURE
 
 EPS = {"eps": float(np.finfo(np.float32).eps)}
 TWINS = {

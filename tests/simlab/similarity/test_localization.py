@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tolerance import FLOAT64_RELATIVE
 
 from simlab.errors import UserError
 from simlab.similarity.localization import localize
 from simlab.store.results import LOCALIZATION, ResultRow, read_results, to_frame, write_results
+from support.tolerance import FLOAT64_RELATIVE
 
 MODELS = (("ORIG", None), ("FT", 1))
 LAYERS = 3

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from disks import file_limit, mounted_disk
 from safetensors.numpy import load_file
 
 from simlab.errors import WriteError
 from simlab.store.arrays import create_safetensors, flush_arrays
+from support.lab.disks import file_limit, mounted_disk
 
 
 def test_the_library_reads_what_was_filled_in_any_order(tmp_path):

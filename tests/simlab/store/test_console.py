@@ -10,11 +10,11 @@ import sys
 import termios
 
 import pytest
-from tinymodels import LAYERS
 
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.store.results import ResultRow, to_frame, write_results
 from simlab.tasks import TASKS
+from support.lab.tinymodels import LAYERS
 
 NARROW = 80
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

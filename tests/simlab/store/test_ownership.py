@@ -13,16 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from disks import file_limit
-from owner import make, wait_for
-from tinymodels import COLUMNS
 
 from simlab.errors import BusyError, UserError, WriteError
 from simlab.store.ownership import owned
 from simlab.store.results import read_results
+from support.lab import owner
+from support.lab.disks import file_limit
+from support.lab.owner import make, wait_for
+from support.lab.tinymodels import COLUMNS
 
 KINDS = ("folder", "resumable", "file")
-OWNER = Path(__file__).with_name("owner.py")
+OWNER = Path(owner.__file__)
 
 
 class Workplace:

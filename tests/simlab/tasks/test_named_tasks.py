@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import sklearn.metrics
 from scipy import stats
-from taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
-from tinymodels import LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.experiments.baselines import majority_row, tfidf_row
@@ -21,6 +19,8 @@ from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
 from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
+from support.lab.taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
+from support.lab.tinymodels import LAYERS, save_tiny_model
 
 LIBRARY = {
     "accuracy": sklearn.metrics.accuracy_score,

@@ -2,10 +2,10 @@
 
 import pandas as pd
 import pytest
-from tinymodels import GOOD
 
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
+from support.lab.tinymodels import GOOD
 
 
 def test_twins_are_one_group():

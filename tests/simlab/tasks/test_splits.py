@@ -1,11 +1,12 @@
 """A fine-tuned checkpoint's split is taken up, so that its training rows are never held out."""
 
 from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
 
 import pytest
-from commandline import check_refused
-from tinymodels import COLUMNS
 
+from simlab import cli
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
@@ -13,20 +14,27 @@ from simlab.store.files import write_json
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS
 
 OPTIONS = TaskOptions("body", None, "verdict")
 SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)
 STEP = ("--max-steps", 1, "--max-length", 16)
 
 
-@pytest.fixture
-def checkpoint(tmp_path, simcore, tiny_bert, reviews):
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory, tiny_bert, reviews):
     """A checkpoint that was fine-tuned on 40 of the reviews, with 20 held out."""
-    out = tmp_path / "ft"
+    out = tmp_path_factory.mktemp("models") / "ft"
     arguments = (tiny_bert.path, reviews, *COLUMNS, *SPLIT, *STEP)
-    code, _, errors = simcore("finetune", *arguments, "--out", out)
-    assert (code, errors) == (0, [])
+    assert cli.run([str(part) for part in ("finetune", *arguments, "--out", out)]) == 0
     return out
+
+
+@pytest.fixture
+def checkpoint(tmp_path, tuned):
+    """A copy of it that a test may change."""
+    return Path(copytree(tuned, tmp_path / "ft"))
 
 
 def test_the_checkpoint_notes_its_split(checkpoint):

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tinymodels import LAYERS, save_tiny_decoder
-from tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
 from simcore import reference
 from simlab import CKACallback
@@ -12,6 +10,8 @@ from simlab.models.batches import batches, encode
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import TRAINING_CKA, read_results
+from support.lab.tinymodels import LAYERS, save_tiny_decoder
+from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
 STEPS = 6
 

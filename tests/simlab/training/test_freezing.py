@@ -3,7 +3,6 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
@@ -14,6 +13,7 @@ from simlab.models.states import layer_states
 from simlab.training.finetune import finetune
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import Recipe
+from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 OWN_WEIGHTS = [name for name in ARCHITECTURES if name != "albert"]
 BATCH = {"input_ids": torch.tensor([[2, 7, 9, 3], [2, 12, 8, 3]])}

@@ -1,0 +1,40 @@
+"""What the studies share: the model and its seeds, running a command, publishing its results."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).parent / "results"
+MODEL, SEEDS = "minilm", (1, 2, 3)
+
+
+def simcore(*arguments: object) -> None:
+    """Run a command; it shows its own progress and does nothing that it has done before."""
+    subprocess.run(["simcore", *map(str, arguments)], check=True)
+
+
+def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str]) -> None:
+    """Put results as one table under ``examples/studies/results``, and figures of them in ``docs``.
+
+    Parameters
+    ----------
+    results
+        Results files, or folders of them.
+    drawn
+        Folder for all figures.
+    table
+        Name of the table.
+    figures
+        Names of figures, and what they are to be called in ``docs/figures``.
+    """
+    from simlab.store.results import read_results
+
+    frame = read_results(results).dropna(axis="columns", how="all")
+    RESULTS.mkdir(exist_ok=True)
+    frame.to_csv(RESULTS / table, index=False)
+    simcore("plot", *results, "--out", drawn)
+    for name, called in figures.items():
+        shutil.copy(drawn / name, ROOT / "docs" / "figures" / called)

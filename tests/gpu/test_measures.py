@@ -1,0 +1,102 @@
+"""Everything beside CKA on a CUDA device: the CPU tests' jobs, tolerances and twins."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcore import attention_grid, neuronsim_grid, rsa_grid, stats
+from simcore._ops.coupling import affine_coupling
+from simcore._ops.spectral_batched import singular_systems
+from support import measure_table, tolerance
+from support.cases import DTYPES, Case
+from support.gpu import needs_cuda, on_gpu
+
+pytestmark = [*needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
+JOBS = [job for job in measure_table.JOBS if job[0].function != "rsa_grid"]
+
+
+@pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_grids_match_the_twins(dtype, measure, case):
+    x = measure.layers(case, dtype)
+    got = measure(on_gpu(x))
+    assert got.is_cuda
+    tolerance.assert_measure(got.cpu(), measure.twin(x), dtype)
+    y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
+    tolerance.assert_measure(measure(on_gpu(x), on_gpu(y)).cpu(), measure.twin(x, y), dtype)
+
+
+def test_partners_are_the_cpus():
+    x = torch.randn(3, 300, 150, generator=torch.Generator().manual_seed(0))
+    want = neuronsim_grid(x, return_partners=True)
+    got = neuronsim_grid(x.cuda(), return_partners=True)
+    for best, other in zip(got[1], want[1], strict=True):
+        torch.testing.assert_close(best.cpu(), other, rtol=0, atol=2e-6)
+    for partner, other in zip(got[2], want[2], strict=True):
+        assert torch.equal(partner.cpu(), other)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (50, 128, 128), (7, 20, 90), (5, 90, 20)], ids=str)
+def test_singular_systems(shape):
+    m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    u, s, vt = (t.cpu() for t in singular_systems(m.cuda()))
+    want = torch.linalg.svdvals(m.double())
+    torch.testing.assert_close(s.double(), want, rtol=0, atol=2e-6 * float(want.max()))
+    torch.testing.assert_close((u * s[:, None]) @ vt, m, rtol=0, atol=3e-6 * float(want.max()))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("measure", ["js", "pearson", "frobenius"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_attention(dtype, measure, causal):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(3, 6, 9, 33, 33, generator=generator).softmax(-1).to(dtype)
+    want = attention_grid(x, measure=measure, causal=causal)
+    got = attention_grid(x.cuda(), measure=measure, causal=causal)
+    bound = 1e-12 if dtype == torch.float64 else tolerance.FLOAT32_ATTENTION_ABSOLUTE
+    torch.testing.assert_close(got.cpu(), want, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(7, 5), (3, 65, 384), (2, 9, 33)])
+def test_couplings_and_their_gradients(shape, dtype, inverse):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator).to(dtype)
+    params = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator).to(dtype)
+
+    def outputs(device):
+        inputs = [t.to(device).requires_grad_() for t in (x, params)]
+        y, log_det = affine_coupling(*inputs, 1.3, inverse)
+        loss = (y * y).sum() + log_det.sum()
+        return [t.cpu() for t in (y, log_det, *torch.autograd.grad(loss, inputs))]
+
+    bound = 1e-12 if dtype == torch.float64 else 1e-5 if dtype == torch.float32 else 2e-2
+    for got, want in zip(outputs("cuda"), outputs("cpu"), strict=True):
+        torch.testing.assert_close(got, want, rtol=bound, atol=bound)
+
+
+def test_bad_input_is_refused_as_on_the_cpu():
+    x = torch.randn(2, 20, 4).cuda()
+    x[1, 3, 2] = float("nan")
+    for measure, _ in {job[0].name: job for job in JOBS}.values():
+        with pytest.raises(ValueError, match=r"X\[1\]: wanted finite values, got 1 NaN"):
+            measure(x)
+    weights = torch.rand(2, 3, 2, 5, 5).softmax(-1).cuda()
+    weights[1, 0, 0, 0, 0] = -1
+    with pytest.raises(ValueError, match=r"A\[1\]: wanted no negative weights"):
+        attention_grid(weights)
+
+
+def test_what_has_no_kernels_says_so():
+    x = torch.randn(2, 20, 4).cuda()
+    for function in (rsa_grid, stats.permutation_test):
+        with pytest.raises(ValueError, match=r"X\[0\]: wanted device cpu for .*, got cuda"):
+            function(x)
+
+
+def test_repetition_is_bit_equal():
+    x = torch.randn(3, 200, 60, generator=torch.Generator().manual_seed(0)).cuda()
+    want = neuronsim_grid(x)
+    assert np.isfinite(want.cpu().numpy()).all()
+    assert torch.equal(neuronsim_grid(x), want)

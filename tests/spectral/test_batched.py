@@ -1,0 +1,163 @@
+"""The spectral operators of a CUDA device on CPU tensors: the CPU tests' jobs and tolerances."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+import simcore.basis
+import simcore.cca
+from simcore._ops import spectral_batched
+from simcore._ops.polar import nuclear_norms_of, polar_steps
+from support import measure_table, tolerance
+from support.cases import DTYPES, Case
+
+FAMILY = {"cca_grid", "svcca_grid", "pwcca_grid", "linreg_grid", "procrustes_grid", "mixedsim_grid"}
+JOBS = [job for job in measure_table.JOBS if job[0].function in FAMILY]
+pytestmark = pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")
+
+
+@pytest.fixture
+def device_operators(monkeypatch):
+    for module, name in (
+        (simcore.basis, "principal_components"),
+        (simcore.cca, "nuclear_norms"),
+        (simcore.cca, "pwcca"),
+    ):
+        monkeypatch.setattr(module, name, spectral_batched.OPERATORS[name])
+
+
+@pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.usefixtures("device_operators")
+def test_grids_match_the_twins(dtype, measure, case):
+    x = measure.layers(case, dtype)
+    tolerance.assert_measure(measure(x), measure.twin(x), dtype)
+    y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
+    tolerance.assert_measure(measure(x, y), measure.twin(x, y), dtype)
+
+
+@pytest.mark.parametrize("lowest", [1e-8, 1e-3])
+def test_polar_steps_keep_what_they_state(lowest):
+    steps, error = polar_steps(lowest)
+    assert error < 2e-7
+    for low, high, bound in ((lowest, 1.0, 1.01 * error + 1e-15), (0.0, lowest, 1.0)):
+        x = np.linspace(low, high, 100_001)
+        x = np.concatenate([x, np.geomspace(max(low, 1e-30), high, 100_001)])
+        for a, b, c in steps:
+            x = a * x + b * x**3 + c * x**5
+        assert np.abs(1 - x).max() <= bound
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (5, 7, 40), (4, 40, 7), (2, 200, 200), (0, 3, 3)])
+@pytest.mark.parametrize("magnitude", [1e-15, 1.0, 1e15])
+def test_nuclear_norms_by_products_alone(shape, magnitude):
+    generator = torch.Generator().manual_seed(0)
+    m = torch.randn(shape, generator=generator) * magnitude
+    want = torch.linalg.svdvals(m.double()).sum(-1)
+    torch.testing.assert_close(nuclear_norms_of(m), want, rtol=tolerance.POLAR_RELATIVE, atol=0)
+
+
+def test_spectra_that_decay_fall_short_by_what_is_stated():
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.linalg.qr(torch.randn(100, 100, generator=generator)).Q for _ in range(2))
+    for s in (torch.logspace(0, -12, 100), torch.eye(100)[0], torch.ones(100)):
+        m = (u * s) @ v.mT
+        error = nuclear_norms_of(m[None])[0] - torch.linalg.svdvals(m.double()).sum()
+        assert abs(float(error)) < tolerance.POLAR_RELATIVE * float(s.sum())
+
+
+def test_zeros_have_norm_zero():
+    assert nuclear_norms_of(torch.zeros(2, 3, 4)).tolist() == [0.0, 0.0]
+
+
+WIDTHS = (12, 40, 3, 12, 17, 1, 33, 40)  # several to a stack, several stacks
+
+
+def layers_of(widths, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    # Rows for two layers beside each other: no space is shared, no two correlations are equal.
+    return [torch.randn(120, width, generator=generator) for width in widths]
+
+
+def vectors_of(widths, seed=0):
+    return [torch.linalg.qr(layer - layer.mean(0)).Q for layer in layers_of(widths, seed)]
+
+
+@pytest.mark.parametrize("bound", [1, 20_000, 10**9])
+@pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
+def test_memory_only_cuts_batches(bound, against):
+    x, y = layers_of(WIDTHS), layers_of(against, seed=1)
+    got, *_ = spectral_batched.OPERATORS["nuclear_norms"](x, y, bound)
+    want = [[torch.linalg.svdvals((a - a.mean(0)).mT @ (b - b.mean(0))) for b in y or x] for a in x]
+    want = torch.tensor([[float(values.double().sum()) for values in row] for row in want])
+    torch.testing.assert_close(got, want.double(), rtol=tolerance.POLAR_RELATIVE, atol=0)
+
+
+@pytest.mark.parametrize("bound", [1, 20_000, 10**9])
+@pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
+@pytest.mark.parametrize("filled", [False, True], ids=["own-widths", "filled-widths"])
+def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
+    # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
+    monkeypatch.setattr(spectral_batched, "_takes_jacobi", lambda *_: filled)
+    svd = functools.partial(torch.linalg.svd, full_matrices=False)
+    monkeypatch.setattr(spectral_batched, "singular_systems", svd)
+    x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
+    weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
+    got = spectral_batched.OPERATORS["pwcca"](x, weighted, y, bound)
+    want = torch.ops.simcore.pwcca(x, weighted, y, 10**9)
+    torch.testing.assert_close(got, want, rtol=0, atol=tolerance.FLOAT32_CLOSE_CORRELATIONS)
+
+
+@pytest.mark.parametrize("most", [1, 4, 100])
+@pytest.mark.parametrize("upper", [False, True])
+def test_runs_hold_every_pair_once_and_no_more_than_asked(most, upper):
+    batches = list(spectral_batched._runs(5, 5, most, upper))
+    pairs = [[(i, j) for i, first, end in runs for j in range(first, end)] for runs in batches]
+    assert all(len(batch) == most for batch in pairs[:-1])
+    assert 0 < len(pairs[-1]) <= most
+    wanted = [(i, j) for i in range(5) for j in range(i if upper else 0, 5)]
+    assert [pair for batch in pairs for pair in batch] == wanted
+
+
+def test_chunks_hold_every_layer_once_and_no_more_than_asked():
+    side = spectral_batched._Side([16, 48, 16, 16, 48], [10, 30, 10, 10, 30], lambda members: None)
+    assert side.chunks(1000) == [[[0, 2, 3], [1, 4]]]
+    assert side.chunks(50) == [[[0, 2, 3]], [[1]], [[4]]]
+    assert side.chunks(60) == [[[0, 2, 3], [1]], [[4]]]
+    assert side.chunks(1) == [[[0]], [[2]], [[3]], [[1]], [[4]]]
+
+
+@pytest.mark.parametrize("bound", [1, 50, 1000])
+@pytest.mark.parametrize("others", [None, 3])
+def test_stacks_meet_once(bound, others):
+    def side(widths):
+        return spectral_batched._Side(widths, [10] * len(widths), tuple)
+
+    x, y = side([16, 48, 16, 32]), others and side([16] * others)
+    met = [
+        tuple(sorted(pair)) if y is None else pair
+        for a, b in spectral_batched._stack_pairs(x, y, bound)
+        for pair in ((i, j) for i in a for j in b if a is not b or i <= j)
+    ]
+    wanted = [(i, j) for i in range(4) for j in (range(i, 4) if y is None else range(others))]
+    assert sorted(met) == wanted
+
+
+def test_every_layer_is_centred_once(monkeypatch):
+    centred = []
+    of_one = spectral_batched._centred
+    monkeypatch.setattr(spectral_batched, "_centred", lambda x: centred.append(x) or of_one(x))
+    spectral_batched.OPERATORS["nuclear_norms"](layers_of(WIDTHS), [], 10**9)
+    assert len(centred) == len(WIDTHS)
+
+
+def test_precision_of_the_caller_is_left_alone():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        spectral_batched.OPERATORS["principal_components"]([torch.randn(10, 3)], False)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,115 @@
+"""Layers that share dimensions for want of rows: PWCCA's weights are then not determined."""
+
+import re
+import warnings
+
+import pytest
+import torch
+
+from simcore import bases, pwcca_grid
+from support import tolerance
+from support.cases import DTYPES, Case, layers
+
+N = 30
+TIED = re.compile(
+    r"pwcca_grid: (\d+) of (\d+) pairs .* k_x \+ k_y > n = 30 components.* at least (\d+) rows"
+)
+
+
+def drawn(*widths, dtype=torch.float64, seed=0):
+    return layers(Case(N, 10.0, widths=widths), dtype, seed=seed)
+
+
+def messages_of(*arguments, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pwcca_grid(*arguments, **options)
+    return [str(warning.message) for warning in caught]
+
+
+def ties_of(*arguments, **options):
+    """(pairs, of how many, rows that are enough) of the one warning there is; None: no warning."""
+    messages = messages_of(*arguments, **options)
+    if not messages:
+        return None
+    (message,) = messages
+    return tuple(map(int, TIED.match(message).groups()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_pairs_are_counted_once_and_the_rows_that_are_enough_named(dtype):
+    # Sums of two widths: 30, 31, 43, 31, 43, 44; a layer with itself does not count.
+    x = drawn(15, 15, 16, 28, dtype=dtype)
+    assert ties_of(x) == (5, 6, 45)
+    assert ties_of(x[:2]) is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_two_sides_count_every_pair(dtype):
+    x, y = drawn(15, 15, 16, dtype=dtype), drawn(3, 15, 20, dtype=dtype, seed=1)
+    assert ties_of(x, y) == (4, 9, 37)
+    assert ties_of(y, x) == (4, 9, 37)
+    assert ties_of(bases(x), y) == (4, 9, 37)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_layers_in_one_another_do_not_count(dtype):
+    x = drawn(20, dtype=dtype)
+    x.append(x[0][:, :17] @ torch.diag(torch.linspace(1, 2, 17, dtype=dtype)))
+    assert ties_of(x) is None
+    assert ties_of(x, x) is None
+
+
+def test_a_layer_that_fills_the_space_has_a_warning_of_its_own():
+    (message,) = messages_of(drawn(29, 40, 16, 14))
+    assert "n - 1 independent columns" in message
+    saturated, tied = messages_of(drawn(29, 16, 15))
+    assert "n - 1 independent columns" in saturated
+    assert TIED.match(tied).groups() == ("1", "3", "32")
+
+
+def test_what_a_truncation_leaves_counts():
+    x = drawn(20, 20, 20)
+    assert ties_of(x) == (3, 3, 41)
+    assert ties_of(x, truncation=15) is None
+    assert ties_of(x, truncation=[15, 15, 16]) == (2, 3, 32)
+
+
+def test_the_rows_that_are_enough_are_enough_for_a_share_of_the_variance():
+    x = torch.randn(1000, 160, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, second = x[:, :80], x[:, 80:]
+    _, _, rows = ties_of([first[:N]], [second[:N]], truncation=0.9)
+    assert rows == 161
+    assert ties_of([first[:rows]], [second[:rows]], truncation=0.9) is None
+
+
+def test_a_layer_without_variance_ties_with_none():
+    (message,) = messages_of([*drawn(20), torch.ones(N, 20, dtype=torch.float64)])
+    assert "no variance" in message
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(UserWarning, match="correlations of 1 tie") as warned:
+        pwcca_grid(drawn(20, 20))
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def turned(layer, seed):
+    """The same columns' space and, but for rounding, the same measure."""
+    generator = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(layer.shape[1], layer.shape[1], generator=generator, dtype=layer.dtype)
+    return layer @ torch.linalg.qr(matrix)[0]
+
+
+@pytest.mark.filterwarnings("ignore:pwcca_grid")
+def test_the_boundary_is_where_values_stop_being_determined():
+    """One shared dimension is one correlation of 1: nothing ties. Two are another matter."""
+    for widths, determined in (((15, 14), True), ((15, 15), True), ((16, 15), False)):
+        x, y = drawn(*widths)
+        grids = [pwcca_grid([x], [turned(y, seed)]) for seed in range(5)]
+        change = max(float((grid - grids[0]).abs().max()) for grid in grids)
+        if determined:
+            for grid in grids:
+                tolerance.assert_measure(grid, grids[0], torch.float64)
+        else:
+            assert change > tolerance.CHANGE / 10

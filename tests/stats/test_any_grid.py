@@ -1,0 +1,99 @@
+"""Statistics of any measure: by name, by function, and by the bases of layers."""
+
+import numpy as np
+import pytest
+import torch
+
+import simcore
+from simcore import cka_grid, stats
+from support import tolerance
+from support.cases import Case, layers
+from support.draws import MEASURED, drawn, pair
+
+
+@pytest.mark.parametrize(("kernel", "estimator"), MEASURED)
+def test_a_function_is_measured_like_the_name(kernel, estimator):
+    x, y = pair(Case(33))
+    options = {"kernel": kernel, "estimator": estimator}
+    by_name = stats.permutation_test(x, y, permutations=9, return_null=True, **options)
+    by_call = stats.permutation_test(
+        x, y, measure=cka_grid, permutations=9, return_null=True, **options
+    )
+    tolerance.assert_same(by_call.null, by_name.null, torch.float64)
+    tolerance.assert_same(by_call.observed, by_name.observed, torch.float64)
+
+
+def test_a_function_gets_its_options_and_permuted_rows_of_y_only():
+    x, y = pair(Case(33))
+    seen = []
+
+    def measure(a, b, *, factor):
+        assert all(torch.equal(u, v) for u, v in zip(a, x, strict=True))
+        seen.append(b[0])
+        return torch.full((len(a), len(b)), factor)
+
+    result = stats.permutation_test(x, y, measure=measure, permutations=4, seed=5, factor=0.25)
+    assert (result.observed == 0.25).all()
+    assert (result.pvalue == 1).all()
+    for rows, layer in zip(drawn(5, 33, 4), seen, strict=True):
+        assert torch.equal(layer, y[0][torch.from_numpy(rows).long()])
+
+
+NAMED = {
+    "cca": {"reduction": "r2"},
+    "svcca": {"truncation": 0.9, "standardize": True},
+    "pwcca": {"truncation": [3, 4, 5, 6, 2]},
+    "linreg": {},
+    "procrustes": {},
+    "rsa": {"correlation": "spearman"},
+    "neuronsim": {},
+    "mixedsim": {},
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_is_measured_like_its_function(name):
+    """Layers that are decomposed once give what layers permuted before do; options go along."""
+    x, y = pair(Case(65, widths=(7, 20, 33)))
+    options = {"permutations": 4, "seed": 1, "return_null": True, **NAMED[name]}
+    function = getattr(simcore, f"{name}_grid")
+    got = stats.permutation_test(x, y, measure=name, **options)
+    want = stats.permutation_test(x, y, measure=function, **options)
+    tolerance.assert_same(got.null, want.null, torch.float32)
+    tolerance.assert_same(got.observed, function(x, y, **NAMED[name]), torch.float32)
+    interval = stats.bootstrap_ci(x, y, measure=name, resamples=3, **NAMED[name])
+    tolerance.assert_same(interval.observed, want.observed, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_layers_tie_as_their_float32_values_do(dtype):
+    x, y = ([layer.to(dtype) for layer in side] for side in pair(Case(60, widths=(5, 4))))
+    options = {"measure": "cca", "permutations": 49}
+    got = stats.permutation_test(x, y, **options)
+    want = stats.permutation_test([t.float() for t in x], [t.float() for t in y], **options)
+    assert torch.equal(got.pvalue, want.pvalue)
+
+
+def test_counts_of_x_serve_what_x_is_compared_with():
+    x = layers(Case(60, widths=(5, 6)))
+    counts = np.array([2, 3])
+    test = stats.permutation_test(x, measure="svcca", truncation=counts, permutations=9)
+    tolerance.assert_same(test.observed, simcore.svcca_grid(x, truncation=counts), torch.float64)
+    interval = stats.bootstrap_ci(x, measure="svcca", truncation=[2, 3], resamples=9)
+    tolerance.assert_same(interval.observed, test.observed, torch.float64)
+    both = stats.permutation_test(x, x, measure="cca", truncation=[2, 3, 2, 3], permutations=9)
+    tolerance.assert_same(both.observed, test.observed, torch.float64)
+
+
+def test_a_measure_warns_once():
+    x = layers(Case(20, widths=(30, 40)))
+    with pytest.warns(UserWarning, match="cca_grid") as caught:
+        stats.permutation_test(x, measure="cca", permutations=3)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("option", ["trunc", "return_partners", "progress_"])
+def test_an_option_that_the_measure_lacks_is_named(option):
+    x, y = pair(Case(33))
+    with pytest.raises(TypeError, match=f"{option}: wanted .* of measure 'neuronsim'"):
+        stats.permutation_test(x, y, measure="neuronsim", permutations=2, **{option: True})

@@ -1,0 +1,59 @@
+"""Bootstrap intervals: against plain loops, and how often they cover."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from simcore import cka_grid, stats
+from simcore.reference.stats import resampled_cka
+from simcore.stats.bootstrap import _draws
+from simcore.stats.resampled_grid import generator
+from support import tolerance
+from support.cases import DTYPES, Case, exact
+from support.draws import MEASURED, pair
+
+
+@pytest.mark.parametrize(("kernel", "estimator"), MEASURED)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("same", [False, True])
+def test_bootstrap_matches_the_plain_loop(same, dtype, kernel, estimator):
+    x, y = pair(Case(65, offset=10.0), dtype)
+    options = {"kernel": kernel, "estimator": estimator}
+    rows = _draws(generator(4), 65, 70)
+    want = resampled_cka(exact(x), exact(x if same else y), rows, rows, **options)
+    got = stats.bootstrap_ci(
+        x, None if same else y, confidence=0.8, resamples=70, seed=4, **options
+    )
+    check = tolerance.assert_float32_cka if dtype == torch.float32 else compare_float64
+    check(got.low, np.quantile(want[1:], 0.1, axis=0))
+    check(got.high, np.quantile(want[1:], 0.9, axis=0))
+    check(got.observed, want[0])
+
+
+def compare_float64(got, want):
+    tolerance.assert_close(got, want, torch.float64)
+
+
+def test_bootstrap_of_a_function_draws_the_same_rows():
+    x, y = pair(Case(33))
+    by_name = stats.bootstrap_ci(x, y, resamples=30, seed=1)
+    by_call = stats.bootstrap_ci(x, y, resamples=30, seed=1, measure=cka_grid)
+    other = stats.bootstrap_ci(x, y, resamples=30, seed=2)
+    for name in ("low", "high", "observed"):
+        tolerance.assert_same(getattr(by_call, name), getattr(by_name, name), torch.float64)
+    assert not torch.equal(by_name.low, other.low)
+
+
+def test_bootstrap_covers_the_known_correlation():
+    """CKA of two single neurons is their squared correlation: 0.36 here, by construction."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    trials, covered = 100, 0
+    for seed in range(trials):
+        a, b = torch.randn(2, 100, 1, generator=generator, dtype=torch.float64)
+        result = stats.bootstrap_ci([a], [0.6 * a + 0.8 * b], resamples=200, seed=seed)
+        covered += bool(result.low <= 0.36 <= result.high)
+    # The percentile interval is a little short at n = 100.
+    low, high = scipy.stats.binom(trials, 0.93).interval(tolerance.TEST_LEVEL)
+    assert low <= covered <= high

@@ -1,0 +1,19 @@
+"""What the tests of statistics share: layers, and the permutations that a seed gives."""
+
+import torch
+
+from simcore.stats.permutation import _permutations
+from simcore.stats.resampled_grid import generator
+from support.cases import ESTIMATORS, KERNELS, Case, layers
+
+MEASURED = [(kernel, estimator) for kernel in KERNELS for estimator in ESTIMATORS]
+
+
+def drawn(seed, n, count):
+    """The permutations that a seed gives, the identity first."""
+    return _permutations(generator(seed), n, count)
+
+
+def pair(case, dtype=torch.float64):
+    """Layers to compare, of two widths each."""
+    return layers(case, dtype), layers(Case(case.n, case.offset, widths=(12, 3)), dtype, seed=1)

@@ -1,0 +1,174 @@
+"""The measures beside CKA, each with its twin: the one table that their tests go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+import simcore
+from simcore import reference
+from support.cases import Case, exact, layers
+
+# What may be done to the neurons of a layer; each of these names holds those it is made of.
+PERMUTATION = frozenset({"permutation"})
+SIGNS = PERMUTATION | {"signs"}
+NEURONS = SIGNS | {"neurons"}  # permutation, sign and scale
+ROTATION = SIGNS | {"rotation"}
+LINEAR = NEURONS | ROTATION | {"linear"}
+
+# What the twins call an option of the grids.
+TWIN_NAMES = {"standardize": "standardized"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A grid function with options, its twin, and its invariances.
+
+    ``invariant_x`` and ``invariant_y`` name what may be done to the neurons of either argument
+    without a change, beside translation and isotropic scaling, which no measure feels.
+    """
+
+    name: str
+    function: str
+    options: dict[str, Any] = field(default_factory=dict)
+    symmetric: bool = True
+    rank_rule: bool = True  # the twin takes eps
+    takes_bases: bool = True
+    min_rows: int = 2  # below it the value is undefined, or decided by rounding
+    min_width: int = 1
+    any_translation: bool = True  # RSA centres rows: it ignores a common offset only
+    invariant_x: frozenset[str] = LINEAR
+    invariant_y: frozenset[str] = LINEAR
+
+    @property
+    def grid(self) -> Callable[..., Any]:
+        return getattr(simcore, self.function)
+
+    def __call__(self, x, y=None, **more):
+        return self.grid(x, y, **self.options, **more)
+
+    def twin(self, x, y=None, *, eps=None) -> np.ndarray:
+        """What the twin gives for the very same values and, where it has one, rule of rank."""
+        options = {TWIN_NAMES.get(key, key): value for key, value in self.options.items()}
+        if self.rank_rule:
+            options["eps"] = eps or rank_eps([*x, *(y or [])])
+        return getattr(reference, self.function)(exact(x), exact(y), **options)
+
+    def layers(self, case: Case, dtype=torch.float64, *, seed=0) -> list[torch.Tensor]:
+        """`cases.layers`, widened to what this measure needs."""
+        widths = tuple(max(width, self.min_width) for width in case.widths)
+        return layers(Case(case.n, case.offset, case.outlier, widths), dtype, seed=seed)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def rank_eps(tensors: list[torch.Tensor]) -> float:
+    """The precision that the rule of rank goes by, which has to be the same for all layers."""
+    (double,) = {tensor.dtype == torch.float64 for tensor in tensors}
+    return torch.finfo(torch.float64 if double else torch.float32).eps
+
+
+CCA = Measure("cca", "cca_grid")
+CCA_R2 = Measure("cca-r2", "cca_grid", {"reduction": "r2"})
+SVCCA = Measure("svcca", "svcca_grid", invariant_x=ROTATION, invariant_y=ROTATION)
+SVCCA_COUNT = Measure(
+    "svcca-count", "svcca_grid", {"truncation": 3}, invariant_x=ROTATION, invariant_y=ROTATION
+)
+SVCCA_STANDARDIZED = Measure(
+    "svcca-standardized",
+    "svcca_grid",
+    {"truncation": 0.9, "standardize": True},
+    invariant_x=NEURONS,
+    invariant_y=NEURONS,
+)
+# Two layers of more than n - 1 dimensions together share a space, in which all correlations are 1
+# and the variates of pwcca undetermined.
+PWCCA = Measure("pwcca", "pwcca_grid", symmetric=False, min_rows=129, invariant_x=SIGNS)
+PWCCA_TRUNCATED = Measure(
+    "pwcca-truncated",
+    "pwcca_grid",
+    {"truncation": 0.9},
+    symmetric=False,
+    min_rows=33,
+    invariant_x=SIGNS,
+    invariant_y=ROTATION,
+)
+LINREG = Measure("linreg", "linreg_grid", symmetric=False, invariant_x=ROTATION)
+PROCRUSTES = Measure(
+    "procrustes", "procrustes_grid", rank_rule=False, invariant_x=ROTATION, invariant_y=ROTATION
+)
+NEURONSIM = Measure(
+    "neuronsim",
+    "neuronsim_grid",
+    symmetric=False,
+    rank_rule=False,
+    takes_bases=False,
+    invariant_x=NEURONS,
+    invariant_y=NEURONS,
+)
+MIXEDSIM = Measure("mixedsim", "mixedsim_grid", symmetric=False, invariant_x=NEURONS)
+RSA = Measure(
+    "rsa",
+    "rsa_grid",
+    rank_rule=False,
+    takes_bases=False,
+    min_rows=5,
+    min_width=5,
+    any_translation=False,
+    invariant_x=PERMUTATION,
+    invariant_y=PERMUTATION,
+)
+RSA_SPEARMAN = Measure(
+    "rsa-spearman",
+    "rsa_grid",
+    {"correlation": "spearman"},
+    rank_rule=False,
+    takes_bases=False,
+    min_rows=5,
+    min_width=5,
+    any_translation=False,
+    invariant_x=PERMUTATION,
+    invariant_y=PERMUTATION,
+)
+
+MEASURES = (
+    CCA,
+    CCA_R2,
+    SVCCA,
+    SVCCA_COUNT,
+    SVCCA_STANDARDIZED,
+    PWCCA,
+    PWCCA_TRUNCATED,
+    LINREG,
+    PROCRUSTES,
+    NEURONSIM,
+    MIXEDSIM,
+    RSA,
+    RSA_SPEARMAN,
+)
+ON_BASES = tuple(measure for measure in MEASURES if measure.takes_bases)
+# One row a function: what does not depend on its options is asked once.
+FUNCTIONS = (CCA, SVCCA, PWCCA, LINREG, PROCRUSTES, NEURONSIM, MIXEDSIM, RSA)
+
+# What accuracy is tested on: every measure with the inputs that it is defined for.
+JOB_WIDTHS = (7, 1, 40, 24)
+JOB_CASES = (
+    *(Case(n, widths=JOB_WIDTHS) for n in (2, 3, 5, 33)),
+    *(
+        Case(129, offset, outlier, JOB_WIDTHS)
+        for offset, outlier in ((0.0, False), (10.0, True), (1000.0, False), (1000.0, True))
+    ),
+    Case(33, 1000.0, True, JOB_WIDTHS),
+    Case(150, 10.0, True, (130, 3)),
+)
+JOBS = [
+    (measure, case)
+    for measure in MEASURES
+    for case in JOB_CASES
+    if case.n >= measure.min_rows and (measure is not PWCCA or case.n > 2 * max(case.widths))
+]

@@ -1,0 +1,1 @@
+"""What building, testing and measuring lean on; nothing that users install."""
