@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import reference
-from support import tolerance
 from support.bad_inputs import assert_refused
-from support.cases import DTYPES, Case, exact, layers
+from support.cases import DTYPES, Case, layers
 
 ops = torch.ops.simcore
 X_CASE, Y_CASE = Case(12, 1.0, widths=(3, 1, 20)), Case(12, widths=(2, 4))
@@ -82,22 +80,6 @@ def test_fake_kernels_know_shapes_dtypes_and_order(name, dtype, cross):
         assert one.dtype == other.dtype
         assert one.is_contiguous()
         assert other.is_contiguous()
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_nuclear_norms_and_frobenius_norms(dtype):
-    x, y = layers(Case(60, 3.0, widths=(9, 1, 24)), dtype), layers(Case(60, widths=(5,)), dtype)
-    centred = [reference.center(layer) for layer in exact(x)]
-    others = [reference.center(layer) for layer in exact(y)]
-    for right, partners in (([], centred), (y, others)):
-        xy, norm_x, norm_y = ops.nuclear_norms(x, right, 0)
-        want_x = np.array([np.linalg.norm(c) for c in centred])
-        want_y = np.array([np.linalg.norm(c) for c in partners])
-        want = [[np.linalg.svd(a.T @ b, compute_uv=False).sum() for b in partners] for a in centred]
-        scale = want_x[:, None] * want_y
-        tolerance.assert_measure(xy / torch.from_numpy(scale), want / scale, dtype)
-        tolerance.assert_measure(norm_x / torch.from_numpy(want_x), np.ones(3), dtype)
-        tolerance.assert_measure(norm_y / torch.from_numpy(want_y), np.ones(len(want_y)), dtype)
 
 
 def test_operators_leave_out_what_has_no_variance():

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from support.families import FAMILIES
+
 ROOT = Path(__file__).resolve().parent
 while not (ROOT / "pyproject.toml").exists():
     ROOT = ROOT.parent
 CSRC = ROOT / "csrc"
-FAMILIES = ("hsic", "spectral", "neurons", "rsa", "attention", "coupling")
 SHARED = {  # a room and what it may include beside itself
     "core/math": (),
     "core/views": ("core/math",),
@@ -81,9 +82,14 @@ def test_no_file_is_long():
     assert not {f: n for f, text in FILES.items() if (n := text.count("\n")) > MOST_LINES}
 
 
+TEXTS = (".cpp", ".cuh", ".cu", ".h", ".py", ".md")
+
+
 def test_files_that_texts_name_exist():
-    texts = [*(CSRC.rglob("*.*")), *(ROOT / "simcore").rglob("*.py"), ROOT / "ARCHITECTURE.md"]
-    named = r"(?<![\w/])(?:csrc|simcore)(?:/\w+)+\.(?:cpp|cuh|cu|h|py)\b"
+    folders = ("csrc", "simcore", "python", "tests", "bench", "docs", "examples", "tools")
+    texts = [f for folder in folders for f in (ROOT / folder).rglob("*") if f.suffix in TEXTS]
+    texts += ROOT.glob("*.md")
+    named = r"(?<![\w/])(?:csrc|simcore|tests|bench|examples|tools)(?:/\w+)+\.(?:cpp|cuh|cu|h|py)\b"
     found = {(f.name, name) for f in texts for name in re.findall(named, f.read_text())}
     assert len(found) > len(FAMILIES)
     assert not [pair for pair in sorted(found) if not (ROOT / pair[1]).exists()]

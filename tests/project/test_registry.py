@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import simcore
+from support.families import FAMILIES
 
 assert simcore  # loads the extension
 ROOT = Path(__file__).resolve().parent
@@ -18,7 +19,6 @@ while not (ROOT / "pyproject.toml").exists():
     ROOT = ROOT.parent
 CSRC, TESTS = ROOT / "csrc", ROOT / "tests"
 SOURCES = (".cpp", ".cu", ".h", ".cuh")
-FAMILIES = ("hsic", "spectral", "neurons", "rsa", "attention", "coupling")
 # The job of bench/ whose time is mostly the operator's.
 JOBS = {
     "hsic_terms": "cka13",

@@ -3,10 +3,14 @@
 import atexit
 import functools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+# glibc raises its threshold when a block is freed, and then keeps what programs free: how much
+# depends on the order of threads. With a threshold that is set, blocks go back to the system.
+ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(2**19), "MALLOC_TRIM_THRESHOLD_": str(2**19)}
 ROOT = Path(__file__).resolve().parents[2]
 
 # Nothing runs before the fork but imports: threads would be missing in the copy.
@@ -50,6 +54,7 @@ def _server(modules: str) -> subprocess.Popen:
     server = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

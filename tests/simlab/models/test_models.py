@@ -247,13 +247,13 @@ def test_patterns_stand_for_many_models():
         resolve("google/multiberts-seed_{0..24}")
 
 
-def test_models_prints_families_or_models(simcore, tiny_bert, tmp_path):
+def test_models_prints_architectures_or_models(simcore, tiny_bert, tmp_path):
     code, table, _ = simcore("models")
     assert code == 0
     lines = {line.split("  ")[0].strip(): line for line in table.splitlines()}
-    for family in KNOWN_ARCHITECTURES:
-        assert family.token in lines[family.name]
-        assert all(example in lines[family.name] for example in family.examples)
+    for architecture in KNOWN_ARCHITECTURES:
+        assert architecture.token in lines[architecture.name]
+        assert all(example in lines[architecture.name] for example in architecture.examples)
     for number in range(2):
         (tmp_path / f"seed_{number}").symlink_to(tiny_bert.path)
     code, table, _ = simcore("models", tmp_path / "seed_{0..1}")

@@ -70,12 +70,12 @@ def test_a_pipe_gets_every_task_on_one_line(environment):
 
 
 @pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
-def test_a_pipe_gets_every_family_on_one_line(environment):
+def test_a_pipe_gets_every_architecture_on_one_line(environment):
     _, _, *rows = piped("models", **environment)
     assert len(rows) == len(KNOWN_ARCHITECTURES)
-    for row, family in zip(rows, KNOWN_ARCHITECTURES, strict=True):
-        assert row.startswith(f" {family.name} ")
-        assert all(word in row for word in (family.layers_path, *family.examples))
+    for row, architecture in zip(rows, KNOWN_ARCHITECTURES, strict=True):
+        assert row.startswith(f" {architecture.name} ")
+        assert all(word in row for word in (architecture.layers_path, *architecture.examples))
 
 
 def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
@@ -104,7 +104,10 @@ def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("tasks", list(TASKS)), ("models", [family.name for family in KNOWN_ARCHITECTURES])],
+    [
+        ("tasks", list(TASKS)),
+        ("models", [architecture.name for architecture in KNOWN_ARCHITECTURES]),
+    ],
 )
 def test_a_narrow_terminal_breaks_between_words_alone(command, names):
     lines = on_a_terminal(NARROW, command)

@@ -60,16 +60,20 @@ def loaded(request, tmp_path_factory, review_task):
 
 
 def test_every_stated_architecture_is_tested():
-    stated = [model_type for family in KNOWN_ARCHITECTURES for model_type in family.model_types]
+    stated = [
+        model_type
+        for architecture in KNOWN_ARCHITECTURES
+        for model_type in architecture.model_types
+    ]
     assert sorted(stated) == sorted(ARCHITECTURES)
 
 
 def test_layers_are_those_that_the_configuration_counts(loaded):
-    family, config = architecture_of(loaded.model), loaded.model.config
-    layers = family.layers(loaded.model)
-    assert len(layers) == getattr(config, family.count) == LAYERS
+    architecture, config = architecture_of(loaded.model), loaded.model.config
+    layers = architecture.layers(loaded.model)
+    assert len(layers) == getattr(config, architecture.count) == LAYERS
     assert len(set(layers)) == (1 if loaded.architecture == "albert" else LAYERS)
-    assert architecture_of(config) == family
+    assert architecture_of(config) == architecture
 
 
 def test_states_are_the_library_s_hidden_states(loaded):
@@ -200,8 +204,10 @@ def test_multiple_choice_heads_answer_to_any_layer(tmp_path, architecture):
         nested = states[-1].unflatten(0, (2, 3))
         assert torch.equal(apply_head(loaded.model, nested, loaded.mask), wanted)
         assert not torch.allclose(apply_head(loaded.model, states[0], loaded.mask), wanted)
-    family = architecture_of(loaded.model)
-    assert tuple(family.head(loaded.model)) == (family.choice_modules or family.head_modules)
+    architecture = architecture_of(loaded.model)
+    assert tuple(architecture.head(loaded.model)) == (
+        architecture.choice_modules or architecture.head_modules
+    )
 
 
 @pytest.mark.parametrize("architecture", DECODERS)
@@ -231,8 +237,8 @@ def test_an_unstated_architecture_with_one_list_of_layers_works(
     tmp_path, review_task, architecture
 ):
     loaded = load(tmp_path / architecture, architecture, review_task)
-    family = architecture_of(loaded.model)
-    assert len(family.layers(loaded.model)) == LAYERS
+    architecture = architecture_of(loaded.model)
+    assert len(architecture.layers(loaded.model)) == LAYERS
     with torch.inference_mode():
         wanted = loaded.model(**loaded.batch).logits
         states = layer_states(loaded.model, loaded.batch)

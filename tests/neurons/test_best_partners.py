@@ -1,0 +1,44 @@
+"""The best partner of every neuron: values and which neuron it is."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcore import neuronsim_grid, reference
+from support import tolerance
+from support.cases import DTYPES, HALVES, Case, exact
+from support.measure_table import (
+    NEURONSIM,
+)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
+def test_best_partners(dtype, cross):
+    x = NEURONSIM.layers(Case(129, 10.0, widths=(7, 1, 40)), dtype)
+    y = NEURONSIM.layers(Case(129, outlier=True, widths=(12, 5)), dtype, seed=1) if cross else None
+    grid, best, partner = neuronsim_grid(x, y, return_partners=True)
+    tolerance.assert_measure(grid, NEURONSIM.twin(x, y), dtype)
+    for i, layer in enumerate(exact(x)):
+        for j, other in enumerate(exact(y or x)):
+            want, which = reference.best_partners(layer, other)
+            tolerance.assert_measure(best[i][:, j], want, dtype)
+            # Where two neurons are as good as each other, rounding decides.
+            at_partner = np.abs(reference.neurons.correlations(layer, other))[
+                np.arange(layer.shape[1]), partner[i][:, j]
+            ]
+            tolerance.assert_measure(at_partner, want, dtype)
+            if dtype == torch.float64 and not (i == j and not cross):
+                np.testing.assert_array_equal(partner[i][:, j], which)
+    assert {values.dtype for values in best} == {torch.float64}
+    assert {values.dtype for values in partner} == {torch.int64}
+
+
+def test_equal_partners_give_the_first():
+    x = NEURONSIM.layers(Case(40, widths=(3,)))[0]
+    doubled = torch.cat([x, x, -x], dim=1)
+    for dtype in DTYPES:
+        _, _, partner = neuronsim_grid(
+            [x.to(dtype)], [doubled.to(dtype)[:, [0, 3, 6, 1, 4, 7, 2, 5, 8]]], return_partners=True
+        )
+        assert partner[0].flatten().tolist() == [0, 3, 6]

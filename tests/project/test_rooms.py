@@ -1,0 +1,57 @@
+"""The house of simcore: which module may import which, and how long a file may be."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.imports import between_rooms, find_circle, read_arrows, upward
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "simcore"
+# From the ground up: a room imports from lower floors only. `simcore` is the package's face, and
+# `reference` shares no code with the rest.
+FLOORS = (
+    ("_grid", "reference"),
+    ("_ops",),
+    ("basis", "cka", "rsa", "attention", "nn"),
+    ("_decomposed", "minibatch", "align"),
+    ("cca", "neurons"),
+    ("stats",),
+    ("simcore",),
+)
+MOST_LINES = 400
+FILES = sorted(
+    str(file.relative_to(ROOT))
+    for folder in ("simcore", "tests", "bench", "examples", "tools")
+    for file in (ROOT / folder).rglob("*")
+    if file.suffix in (".py", ".cpp", ".h") and file.is_file()
+)
+
+
+@pytest.fixture(scope="module")
+def arrows():
+    """Return which modules each module imports; `simcore._C` is no module of Python."""
+    return {module: others - {"simcore"} for module, others in read_arrows(PACKAGE).items()}
+
+
+def test_no_module_imports_the_whole_package():
+    whole = re.compile(r"^\s*(import simcore|from simcore import _C)\b(?!\.)", re.MULTILINE)
+    assert not [f for f in PACKAGE.rglob("*.py") if whole.search(f.read_text())]
+
+
+def test_every_room_has_its_floor(arrows):
+    assert sorted(between_rooms(arrows)) == sorted(room for floor in FLOORS for room in floor)
+
+
+def test_no_arrow_points_upward(arrows):
+    assert upward(between_rooms(arrows), FLOORS) == []
+
+
+def test_no_modules_import_one_another_in_a_circle(arrows):
+    assert find_circle(arrows) == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_not_too_long(file):
+    assert len((ROOT / file).read_text().splitlines()) <= MOST_LINES

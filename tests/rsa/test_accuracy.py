@@ -1,0 +1,35 @@
+"""Ties and nearly equal rows, beyond what `tests/grid` asks of every measure."""
+
+import pytest
+import torch
+
+from simcore import rsa_grid
+from support import tolerance
+from support.cases import DTYPES, Case
+from support.measure_table import (
+    RSA,
+    RSA_SPEARMAN,
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_spearman_shares_the_rank_of_ties(dtype):
+    """Examples that occur twice: every pair that they are in has a pair as far apart."""
+    x = RSA_SPEARMAN.layers(Case(40, 10.0, widths=(6,)), dtype)[0]
+    tied = torch.cat([x, x[:15], x[:8]])
+    other = RSA_SPEARMAN.layers(Case(63, widths=(6,)), dtype, seed=1)
+    want = RSA_SPEARMAN.twin([tied], other)
+    tolerance.assert_measure(RSA_SPEARMAN([tied], other), want, dtype)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4])
+def test_rows_that_are_nearly_equal(spread):
+    """All correlations of rows are close to 1: their dissimilarities keep their digits."""
+    generator = torch.Generator().manual_seed(0)
+    common = torch.randn(1, 20, generator=generator, dtype=torch.float64)
+    noise = torch.randn(2, 30, 20, generator=generator, dtype=torch.float64)
+    x, y = [common + spread * noise[0]], [common + spread * noise[1]]
+    for measure in (RSA, RSA_SPEARMAN):
+        tolerance.assert_measure(measure(x, y), measure.twin(x, y), torch.float32)
+    want = RSA.twin(x, y)
+    tolerance.assert_measure(rsa_grid(x, y), want, torch.float64, condition=tolerance.CONDITION)
