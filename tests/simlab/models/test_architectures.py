@@ -237,8 +237,7 @@ def test_an_unstated_architecture_with_one_list_of_layers_works(
     tmp_path, review_task, architecture
 ):
     loaded = load(tmp_path / architecture, architecture, review_task)
-    architecture = architecture_of(loaded.model)
-    assert len(architecture.layers(loaded.model)) == LAYERS
+    assert len(architecture_of(loaded.model).layers(loaded.model)) == LAYERS
     with torch.inference_mode():
         wanted = loaded.model(**loaded.batch).logits
         states = layer_states(loaded.model, loaded.batch)

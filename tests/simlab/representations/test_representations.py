@@ -52,8 +52,6 @@ def test_data_that_the_disk_refuses_at_last_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np.memmap, "flush", refuse)
-    with pytest.raises(
-        WriteError, match=r"/x.partial/cls.safetensors: wanted to write there, found: No space left"
-    ):
+    with pytest.raises(WriteError, match=r"/cls\.safetensors: wanted .* found: No space left"):
         extract(tiny_bert, review_task, tmp_path / "x")
     assert not list(tmp_path.iterdir())
