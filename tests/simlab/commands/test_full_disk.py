@@ -11,6 +11,7 @@ import typer
 from safetensors.numpy import load_file
 
 from simlab import cli
+from simlab.commands import demo_steps
 from simlab.store.results import read_results
 from support.lab.disks import file_limit, mounted_disk
 from support.lab.tinymodels import COLUMNS
@@ -105,6 +106,12 @@ ROWS = {
     ),
 }
 ALIGN = ("--method", "cca", "--heldout-share", "0.1")
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch):
+    """Leave figures out of the demo, which cost most of its time: `plot` has a row of its own."""
+    monkeypatch.setattr(demo_steps, "_plot_all", lambda run: [])
 
 
 def run(*arguments):
