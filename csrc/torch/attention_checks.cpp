@@ -15,7 +15,8 @@ AttentionMeasure parse_measure(const std::string& name) {
   return AttentionMeasure::frobenius;
 }
 
-// simcore/attention.py words these for users; here they keep a direct call of the operator safe.
+// simcore/attention.py raises these errors in words for users; here they keep a direct call of the
+// operator safe.
 AttentionView attention_view(const at::Tensor& weights, const at::Tensor& layer_heads,
                              const at::Tensor& sentence_words) {
   TORCH_CHECK_VALUE(weights.dim() == 3 && weights.size(1) == weights.size(2),

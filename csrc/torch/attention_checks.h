@@ -1,4 +1,4 @@
-// What the adapters of attention grids share.
+// Checks that the adapters of attention grids share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
 // simcore::attention_similarity on a CUDA device: checks, the plan, tables and workspace, and the
-// call into csrc/cuda on the current stream. One copy to the device before, one back after it: what
-// the kernels counted of weights that have no similarity.
+// call into csrc/cuda on the current stream. One copy to the device precedes the kernels; one copy
+// back follows them, with the number of weights that have no similarity.
 #include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 

@@ -1,5 +1,5 @@
-// Checks that several families make. simcore/_grid words errors for users; these keep a direct call
-// of an operator safe.
+// Checks that several families make. simcore/_grid raises these errors in words for users; here
+// they keep a direct call of an operator safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +9,9 @@
 namespace simcore {
 
 void check_layers(at::TensorList layers, const char* name, int64_t n);
-int64_t rows_of(at::TensorList x);  // n of a side that may not be empty
+int64_t rows_of(at::TensorList x);  // n of a side, which may not be empty
 
-// Both sides of a grid. Throws ValueError or TypeError for layers that do not fit together.
+// Returns both sides of a grid. Throws ValueError or TypeError for layers that do not fit together.
 LayersProblem layers_problem(at::TensorList x, at::TensorList y);
 
 }  // namespace simcore

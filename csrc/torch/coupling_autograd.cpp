@@ -1,9 +1,10 @@
 // The derivative of simcore::affine_coupling, which is simcore::affine_coupling_backward; the
-// second is in simcore/_ops/coupling.py. In C++ because a stack of couplings calls it at every step
-// of a training: neither recording nor running it goes through the interpreter.
+// second derivative is in simcore/_ops/coupling.py. The first is in C++ because a stack of
+// couplings calls it at every step of a training: neither recording nor running it goes through the
+// interpreter.
 //
-// A torch::autograd::Function has neither forward mode nor torch.func. There both directions are
-// composed of torch's own operations, which have.
+// A torch::autograd::Function supports neither forward mode nor torch.func. For these two, both
+// directions are composed of torch's own operations, which support them.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -38,7 +39,7 @@ Tensors call_backward(const variable_list& grads, const variable_list& kept_and_
   return op.call(grads[0], grads[1], kept_and_params[0], kept_and_params[1], clamp, inverse);
 }
 
-// Whether a tensor has a tangent, or is one of torch.func's.
+// Returns true if a tensor has a tangent, or belongs to a transform of torch.func.
 bool is_followed(std::initializer_list<at::Tensor> tensors) {
   const c10::DispatchKeySet wrapped{c10::DispatchKey::FuncTorchGradWrapper,
                                     c10::DispatchKey::FuncTorchBatched};
@@ -87,14 +88,16 @@ struct AffineCoupling : torch::autograd::Function<AffineCoupling> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const double clamp = ctx->saved_data["clamp"].toDouble();
     const bool inverse = ctx->saved_data["inverse"].toBool();
-    // Before any guard: a hook that unpacks may compute, and record, the forward pass once more.
+    // The tensors are unpacked before any guard: a hook that unpacks may compute, and record, the
+    // forward pass once more.
     const variable_list kept = ctx->get_saved_variables();
     if (is_followed({grads[0], grads[1], kept[0], kept[1]})) {
       const auto [grad_x, grad_params] =
           composed_backward(grads[0], grads[1], kept[0], kept[1], clamp, inverse);
       return {grad_x, grad_params, at::Tensor(), at::Tensor()};
     }
-    // Nobody differentiates the gradients: what would record them need not be asked.
+    // Without gradient mode nobody differentiates these gradients: the guard skips the keys that
+    // record.
     std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
     if (!at::GradMode::is_enabled()) guard.emplace();
     const auto [grad_x, grad_params] = call_backward(grads, kept, clamp, inverse);

@@ -11,7 +11,8 @@ RowsView rows_view(const at::Tensor& array) {
           array.stride(-2), array.stride(-1)};
 }
 
-// simcore/nn words these for users; here they keep a direct call of the operator safe.
+// simcore/nn raises these errors in words for users; here they keep a direct call of the operator
+// safe.
 Coupling coupling_of(const at::Tensor& x, const at::Tensor& params, double clamp, bool inverse) {
   TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, "x: wanted shape [n, k] or [B, n, k], got ",
                     x.sizes());

@@ -1,4 +1,4 @@
-// What the adapters of affine couplings share: checks, and views of the arrays.
+// Checks of affine couplings and views of their arrays, shared by the adapters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace simcore {
 
-// [n, k] counts as [1, n, k].
+// Returns a view of an array; [n, k] counts as [1, n, k].
 RowsView rows_view(const at::Tensor& array);
 
 // Throws ValueError for shapes that do not fit or a clamp out of range.

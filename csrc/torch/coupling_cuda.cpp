@@ -39,7 +39,7 @@ class OnCuda {
 std::tuple<at::Tensor, at::Tensor> affine_coupling_cuda(const at::Tensor& x,
                                                         const at::Tensor& params, double clamp,
                                                         bool inverse) {
-  check_on(params, "params", x.device());  // before a guard, which a CPU has none of
+  check_on(params, "params", x.device());  // before the device guard, which CPU tensors do not have
   return couple_on(OnCuda(x), x, params, clamp, inverse);
 }
 

@@ -1,4 +1,4 @@
-// What the adapters of HSIC share: its words, and its layers checked.
+// The names of HSIC's options, and checks of its layers, shared by the adapters of HSIC.
 #pragma once
 
 #include <ATen/core/Tensor.h>

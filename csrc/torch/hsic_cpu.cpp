@@ -44,7 +44,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cpu(
   }
 }
 
-// x then y, [L], [L, n], ... : what hsic_terms gives, and sums of powers of the Gram entries.
+// Returns the result of hsic_terms, and squares [L, n], cubes [L] and exponents [L] of x, then of
+// y.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>
 gram_power_sums_cpu(at::TensorList x, at::TensorList y, c10::string_view estimator,
                     int64_t max_memory) {

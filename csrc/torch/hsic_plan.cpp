@@ -1,4 +1,4 @@
-// What HSIC would do, for Python: simcore.plan_cka.
+// The plan that HSIC would follow, for Python: simcore.plan_cka.
 #include <ATen/Parallel.h>
 #include <pybind11/stl.h>
 

@@ -1,4 +1,5 @@
-// The Python module simcore._C: what is not an operator. Importing it registers the operators.
+// The Python module simcore._C: its functions that are not operators. Importing the module
+// registers the operators.
 #include <pybind11/pybind11.h>
 #include <torch/version.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 namespace py = pybind11;
 
-// "8.0;9.0+PTX" as a list.
+// Returns "8.0;9.0+PTX" as a list.
 py::list split(const std::string& names) {
   py::list list;
   std::istringstream stream(names);

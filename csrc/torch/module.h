@@ -1,4 +1,4 @@
-// What simcore._C has beside operators.
+// The functions of simcore._C that are not operators.
 #pragma once
 
 #include <pybind11/pybind11.h>

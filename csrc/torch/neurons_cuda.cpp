@@ -15,7 +15,7 @@ namespace {
 using Compute = void (*)(const LayersProblem&, const cuda::NeuronPlan&, void*,
                          const cuda::NeuronOutput&, cudaStream_t);
 
-// The grid, and best values and partners in `output` if it has room for them.
+// Computes the grid, and the best values and partners if `output` has room for them.
 at::Tensor compute(Compute function, const LayersProblem& problem, at::TensorList x,
                    at::TensorList y, cuda::NeuronOutput output, int64_t max_memory) {
   const at::Device device = x[0].device();

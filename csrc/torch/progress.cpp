@@ -8,7 +8,7 @@
 namespace simcore {
 namespace {
 
-// One callback per thread: grids that run at the same time in several threads keep apart.
+// Each thread has its own callback, so that grids in several threads do not report to each other's.
 thread_local PyObject* callback = nullptr;
 
 [[noreturn]] void rethrow() {

@@ -1,4 +1,4 @@
-// What the CUDA adapters share: device, stream, workspace, and how errors arrive in Python.
+// Device, stream, workspace and error messages, shared by the CUDA adapters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,8 +36,9 @@ inline bool capturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// The bound in force: max_memory itself, or a quarter of the free device memory for 0. Nothing may
-// be asked of the device while a graph is captured: the plan's own sizes are the bound then.
+// Returns the bound in force: max_memory itself, or a quarter of the free device memory for 0.
+// While a graph is captured nothing may be asked of the device: the plan's own sizes are the bound
+// then.
 inline int64_t device_memory_bound(int64_t max_memory) {
   if (max_memory > 0) return max_memory;
   if (capturing()) return std::numeric_limits<int64_t>::max();

@@ -1,13 +1,14 @@
 // Every operator that is written in C++, in one page, by family. A family has one name everywhere:
-//   csrc/torch/<family>_cpu.cpp, _cuda.cpp   checks, and the calls into
-//   csrc/cpu/<family>, csrc/cuda/<family>    its kernels; what is made of torch's own operations is
-//                                            in csrc/torch/composed
+//   csrc/torch/<family>_cpu.cpp, _cuda.cpp   checks, and the calls into the kernels
+//   csrc/cpu/<family>, csrc/cuda/<family>    kernels; operators composed of torch's own operations
+//                                            are in csrc/torch/composed
 //   simcore/_ops/<family>.py                 shapes of results, and derivatives in Python
-// Its line below says where in simcore/reference its float64 twins are, and which of its operators
-// have a CUDA kernel. test_registry.py holds all of this to account.
-// A grid that torch traces is an operator, too: simcore/_grid/one_operator.py. float64 layers come
-// in range (simcore/_grid/scale.py): sums of their entries, and of squares of products of two
-// layers where these are formed, are finite.
+// The heading of a family ("// ---- <family>.") names the files of simcore/reference that hold its
+// float64 twins, and its operators that have a CUDA kernel. tests/project/test_registry.py checks
+// every heading.
+// Under torch.compile a whole grid is one more operator, made in simcore/_grid/one_operator.py.
+// float64 layers arrive scaled (simcore/_grid/scale.py): sums of their entries, and sums of squares
+// of products of two layers where such products are formed, are finite.
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
@@ -37,6 +38,8 @@ TORCH_LIBRARY(simcore, m) {
   m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
 
   // ---- spectral. Twins: cca.py. On CUDA: small_svd.
+  // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
+  // torch's batched matrix products in simcore/_ops/spectral_batched.py.
 
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
   // with r = min(n, p); standardize divides the columns by their standard deviation.
@@ -76,7 +79,7 @@ TORCH_LIBRARY(simcore, m) {
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
   // rounding [] the variance that rounding of x gives the dissimilarities 1 - pearson. float64.
-  // name: of x, for the message about entries that are not finite.
+  // name is the name of x in the message about entries that are not finite.
   m.def(
       "standardised_rows(Tensor x, ScalarType dtype, str name=\"X[0]\") "
       "-> (Tensor rows, Tensor halves, Tensor rounding)");
@@ -108,7 +111,7 @@ TORCH_LIBRARY(simcore, m) {
       "affine_coupling(Tensor x, Tensor params, float clamp, bool inverse) "
       "-> (Tensor y, Tensor log_det)");
 
-  // Gradients of x and params; kept is x, or inverse: the y that affine_coupling gave.
+  // Gradients of x and params; kept is x (forward) or the y that affine_coupling gave (inverse).
   m.def(
       "affine_coupling_backward(Tensor grad_y, Tensor grad_log_det, Tensor kept, Tensor params, "
       "float clamp, bool inverse) -> (Tensor grad_x, Tensor grad_params)");

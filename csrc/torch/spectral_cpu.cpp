@@ -25,7 +25,7 @@ principal_components_cpu(at::TensorList layers, bool standardize) {
   return composed::principal_components(layers, standardize);
 }
 
-// float64 takes composed/: csrc/cpu reduces in float32 and squares a band.
+// float64 layers take composed/, because csrc/cpu reduces in float32 and squares a band.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList x, at::TensorList y,
                                                                  int64_t max_memory) {
   const LayersProblem problem = layers_problem(x, y);

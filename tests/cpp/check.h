@@ -30,12 +30,12 @@ inline std::vector<Test>& tests() {
 
 inline int failures = 0;
 
-// What is being tested right now ("n = 33, avx2"), printed with a failure.
+// The case that is being tested right now ("n = 33, avx2"), printed with a failure.
 inline std::string context;
 
 inline void fail(const char* file, int line, const std::string& what) {
   failures++;
-  // The first few say it all; the count at the end tells how many there were.
+  // The first failures say it all; the count at the end tells how many there were.
   if (failures <= 20) std::printf("%s:%d: %s [%s]\n", file, line, what.c_str(), context.c_str());
 }
 
@@ -58,7 +58,7 @@ inline std::string message_of(const std::function<void()>& body) {
   return "";
 }
 
-// Every test, or with the arguments `part parts` each parts-th one from `part` on.
+// Runs every test, or with the arguments `part parts` each parts-th test from `part` on.
 inline int main(int count = 0, char** arguments = nullptr) {
   const size_t part = count > 2 ? std::strtoul(arguments[1], nullptr, 10) : 0;
   const size_t parts = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 1;

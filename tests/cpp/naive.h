@@ -25,7 +25,7 @@ using simcore::cpu::LayerView;
 struct Layer {
   int64_t n = 0;
   DType dtype = DType::f64;
-  std::vector<double> values;  // [n, width], what the stored numbers are exactly
+  std::vector<double> values;  // [n, width], the exact values of the stored numbers
   std::vector<unsigned char> storage;
   LayerView view{};
 
@@ -123,14 +123,14 @@ inline std::vector<double> squared_distances(const Layer& x) {
   return d;
 }
 
-// The middle value, or the mean of the two middle ones.
+// Returns the middle value, or the mean of the two middle ones.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Gram matrix [n, n]: exp(-d^2 / (2 s^2)), or inner products of columns centred first.
+// Returns the Gram matrix [n, n]: exp(-d^2 / (2 s^2)), or inner products of columns centred first.
 inline std::vector<double> gram(const Layer& x, simcore::KernelKind kernel, double bandwidth) {
   const int64_t n = x.n;
   if (kernel == simcore::KernelKind::rbf) {
@@ -187,7 +187,7 @@ inline double hsic_unbiased(std::vector<double> k, std::vector<double> l, int64_
 }
 
 // The error allowed in an HSIC value: relative to the biased self-HSICs, so an absolute error of
-// CKA. 1e-5 is what float32 promises at any offset; half precisions compute in float32.
+// CKA. float32 promises 1e-5 at any offset; half precisions compute in float32.
 inline double tolerance(DType dtype, double self_x, double self_y) {
   return (dtype == DType::f64 ? 1e-10 : 1e-5) * std::sqrt(self_x * self_y);
 }

@@ -30,8 +30,8 @@ struct Attention {
   AttentionLayer views;
 };
 
-// Rows that sum to about 1, every fifth weight 0; the last row is constant. Stored with a gap after
-// every row, column by column if `transposed`.
+// Rows that sum to about 1, every fifth weight 0; the last row is constant. Rows are stored with a
+// gap after each, column by column if `transposed`.
 inline Attention make_attention(const std::vector<int64_t>& words, int64_t heads, DType dtype,
                                 unsigned seed, bool transposed = false) {
   std::mt19937 generator(seed);
@@ -78,7 +78,7 @@ inline double divergence(const std::vector<double>& p, const std::vector<double>
   double sum = 0;
   for (size_t k = 0; k < p.size(); k++) {
     const double m = (p[k] + q[k]) / 2;
-    // For rows that do not sum to 1 this form needs no correction: the logarithms of m match.
+    // This form is correct for rows that do not sum to 1, too: the logarithms of m match.
     sum += term(p[k], m) + term(q[k], m);
   }
   return sum;
@@ -135,7 +135,7 @@ inline AttentionProblem problem_of(const std::vector<Attention>& x, const std::v
   return problem;
 }
 
-// compute(problem): the grid, row by row.
+// compute(problem) returns the grid, row by row.
 template <typename Compute>
 void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
                          double tolerance, const Compute& compute) {

@@ -52,7 +52,7 @@ inline Problem make_problem(int64_t batch, int64_t rows, int64_t width, DType dt
   std::mt19937 generator(unsigned(rows * 1000 + width));
   std::uniform_real_distribution<double> uniform(-1, 1);
   const auto any = [&](int64_t) { return uniform(generator); };
-  const auto params = [&](int64_t k) {  // s_raw: into both ends of the clamp, tiny, and 0
+  const auto params = [&](int64_t k) {  // s_raw: beyond both ends of the clamp, tiny, and 0
     const double value = uniform(generator);
     if (k >= width) return value;
     return k % 7 == 3 ? 0 : k % 5 == 1 ? value * 1e-4 : k % 11 == 2 ? value * 100 : value * 3;
@@ -78,7 +78,7 @@ inline Entry naive_entry(const Problem& p, int64_t b, int64_t i, int64_t k) {
   const long double s = c * u;
   if (p.coupling.inverse) {
     const long double e = std::exp(-s);
-    // The gradients take what was kept: here x stands for the result of the inverse.
+    // For the inverse the gradients take its result, which is x here.
     return {(x - t) * e, -s, g * e, -(g * x + l) * slope, -g * e};
   }
   const long double e = std::exp(s);
@@ -88,7 +88,7 @@ inline Entry naive_entry(const Problem& p, int64_t b, int64_t i, int64_t k) {
 template <typename T>
 constexpr double kTolerance = sizeof(T) == 8 ? 2e-15 : 1e-6;  // relative, of numbers near 1
 
-// What `couple` and `couple_gradients` gave, rows one after the other.
+// Results of `couple` and `couple_gradients`, rows one after the other.
 template <typename T>
 struct Coupled {
   std::vector<T> out, log_det, grad_x, grad_params;

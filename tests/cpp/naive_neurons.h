@@ -32,7 +32,8 @@ inline double norm(const std::vector<double>& x, int64_t p, int64_t k, int64_t n
   return std::sqrt(product(x, p, k, x, p, k, n));
 }
 
-// What best_partners gave, x against y: [Lx, Ly] and [neurons of x, Ly] twice.
+// Checks the results of best_partners, x against y: grid [Lx, Ly], best and partner [neurons of x,
+// Ly].
 inline void check_partners(const std::vector<Layer>& x_layers, const std::vector<Layer>& y_layers,
                            const std::vector<double>& grid, const std::vector<double>& best,
                            const std::vector<int64_t>& partner, double tolerance) {

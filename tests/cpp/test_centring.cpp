@@ -27,7 +27,7 @@ void compare_with_long_double(const naive::Layer& layer) {
       mean += static_cast<long double>(layer.at(i, k)) / static_cast<long double>(layer.n);
       largest = std::max(largest, std::fabs(layer.at(i, k)));
     }
-    // mean_hi + mean_lo carries twice T's digits, but never more than float64 sums gave it.
+    // mean_hi + mean_lo has twice T's digits, but never more than float64 sums have.
     const double digits = sizeof(T) == 4 ? 0x1p-47 : 0x1p-49;
     const double scale = double(c.scale);
     CHECK_NEAR(double(c.mean_hi[k]) + double(c.mean_lo[k]), double(mean) * scale,

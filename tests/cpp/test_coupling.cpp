@@ -38,7 +38,8 @@ void agrees_everywhere(const Runtime& rt) {
         }
 }
 
-// tanh and its slope over the whole range, alone: the log-determinant of rows of one entry.
+// Checks tanh and its slope over the whole range: in rows of one entry the log-determinant is s
+// alone.
 template <typename T>
 void clamp_matches_tanh(double tolerance) {
   const auto& isa = isa_table<T>();
@@ -80,7 +81,7 @@ TEST(agrees_with_plain_loops) {
   }
 }
 
-// What coupling_impl.h states.
+// The tolerances are the errors that coupling_impl.h states.
 TEST(soft_clamp) {
   clamp_matches_tanh<float>(4e-7);
   clamp_matches_tanh<double>(1e-15);

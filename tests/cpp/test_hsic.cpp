@@ -57,7 +57,7 @@ Grams grams_of(const std::vector<naive::Layer>& layers, KernelKind kernel) {
   return grams;
 }
 
-// Every value of `result` against the definition.
+// Compares every value of `result` with the definition.
 void compare(const HsicResult& result, const std::vector<naive::Layer>& x,
              const std::vector<naive::Layer>& y, const Options& options) {
   const int64_t n = x[0].n;
@@ -88,7 +88,7 @@ std::string describe(int64_t n, const naive::Shape& shape, const Options& option
          std::to_string(int(options.method)) + ", threads " + std::to_string(options.threads);
 }
 
-// The three computations there are: both linear paths, and RBF.
+// The three computations: both linear paths, and RBF.
 const std::vector<Options> kPaths = {
     {KernelKind::linear, Estimator::biased, Method::gram, 0, 1},
     {KernelKind::linear, Estimator::biased, Method::feature, 0, 1},
@@ -180,7 +180,7 @@ TEST(identical_layers_give_identical_entries) {
     x[2] = naive::make_layer(33, 31, 1);  // the same numbers as x[0], elsewhere
     const HsicResult result = compute(x, {}, options);
     CHECK(result.xy[0 * 3 + 0] == result.xy[0 * 3 + 2]);
-    // A pair the other way round may be summed in another order.
+    // A pair in the other order may be summed in another order.
     CHECK_NEAR(result.xy[0 * 3 + 1], result.xy[2 * 3 + 1], 1e-14 * result.xx[0]);
     CHECK(result.xx[0] == result.xx[2]);
   }

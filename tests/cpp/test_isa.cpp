@@ -54,7 +54,7 @@ void micro_matches_plain_loops() {
         for (int64_t i = 0; i < isa.mr; i++)
           for (int64_t j = 0; j < c_stride; j++) {
             double wanted = double(before[i * c_stride + j]);
-            if (j < panels * w) {  // beyond is not ours to write
+            if (j < panels * w) {  // entries beyond may not be written
               wanted *= accumulate;
               for (int64_t k = 0; k < depth; k++)
                 wanted += double(a[k * w + i]) * double(b[j / w * b_stride + k * w + j % w]);
@@ -91,7 +91,8 @@ void packs_match_plain_loops() {
             CHECK_NEAR(norms[r], norm, kRounding<T> * (1 + norm));
           }
         }
-        // From the middle on, and all but the first: a rest alone, or several panels and a rest.
+        // The columns from the middle on, and all columns but the first: a rest alone, or several
+        // panels and a rest.
         for (const int64_t col : {width / 2, int64_t(width > 1)}) {
           const int64_t cols = width - col, padded = (cols + w - 1) / w * w, stride = n * w + 3;
           std::vector<T> panels(padded / w * stride, T(-1));
@@ -161,7 +162,7 @@ void select_keeps_what_lies_between() {
     CHECK_NEAR(double(kept[i]), double(wanted[i]), kRounding<T>);
 }
 
-// x log x of single numbers, where no other term hides an error.
+// Computes x log x of single numbers, where no other term hides an error.
 template <typename T>
 void mixture_terms_match_log(double tolerance) {
   const IsaTable<T>& isa = isa_table<T>();
@@ -309,7 +310,8 @@ TEST(median_selection) {
   select_keeps_what_lies_between<double>();
 }
 
-// float32: what attention_impl.h states, and half a unit in the last place of the product.
+// Bounds in float32: the error that attention_impl.h states, and half a unit in the last place of
+// the product.
 TEST(mixture_terms) {
   mixture_terms_match_log<float>(2.1e-7);
   mixture_terms_match_log<double>(1e-15);

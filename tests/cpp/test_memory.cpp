@@ -17,7 +17,7 @@ constexpr int64_t kMB = 1 << 20;
 constexpr int64_t kMachine = 64000 * kMB;
 const std::string kNoLimitVersion1 = "9223372036854771712";
 
-// A folder that stands for /, with 64000 MB free.
+// A folder that stands in for /, with 64000 MB free.
 class Root {
  public:
   Root() {
@@ -51,7 +51,7 @@ class Root {
                 int64_t inactive) const {
     write(folder + "/memory.limit_in_bytes", limit);
     write(folder + "/memory.usage_in_bytes", std::to_string(usage * kMB));
-    // Of the group alone, and with those inside it.
+    // inactive_file counts the group alone, total_inactive_file the groups inside it too.
     write(folder + "/memory.stat",
           "cache 1\ninactive_file 4096\ntotal_cache 2\n"
           "total_inactive_file " +
@@ -70,7 +70,7 @@ std::string bytes(int64_t megabytes) { return std::to_string(megabytes * kMB); }
 TEST(a_machine_without_groups_has_what_is_available) {
   const Root root;
   CHECK(root.free() == kMachine);
-  root.groups("0::/user.slice/session-1.scope");  // whose folders do not exist
+  root.groups("0::/user.slice/session-1.scope");  // the folders of this group do not exist
   CHECK(root.free() == kMachine);
 }
 
@@ -111,7 +111,7 @@ TEST(a_container_sees_its_own_group_as_the_mount) {
     root.groups(std::string("0::") + path);
     root.version2("/sys/fs/cgroup", bytes(8000), 3000, 1000);
     CHECK(root.free() == 6000 * kMB);
-    // Beyond the mount: where a path with ".." would lead.
+    // A folder outside the mount, where a path with ".." would lead.
     root.version2("/sys/fs", bytes(1), 0, 0);
     root.version2("/sys", bytes(1), 0, 0);
     CHECK(root.free() == 6000 * kMB);

@@ -20,7 +20,7 @@ using naive::Layer;
 
 constexpr double kEps[] = {0x1p-10, 0x1p-7, 0x1p-23, 0x1p-52};  // of DType
 
-// Rows centred and of unit length, [n, width]; what they were divided by to `norms`.
+// Returns rows centred and of unit length, [n, width], and writes their former lengths to `norms`.
 std::vector<double> unit_rows(const Layer& x, std::vector<double>* norms) {
   std::vector<double> z = x.values;
   const int64_t p = x.view.width;
@@ -43,7 +43,7 @@ double dissimilarity(const std::vector<double>& z, int64_t p, int64_t i, int64_t
   return sum / 2;
 }
 
-// The header's formula, pair by pair.
+// Computes the formula in the header of standard_rows.cpp pair by pair.
 double rounding(const Layer& x) {
   std::vector<double> norms, totals(x.n);
   const std::vector<double> z = unit_rows(x, &norms);
@@ -66,7 +66,7 @@ double rounding(const Layer& x) {
   return first / (double(x.n) * double(x.n - 1) / 2) + second / 2;
 }
 
-// Twice the ranks from 1 on, less count + 1.
+// Returns twice the ranks from 1 on, less count + 1.
 std::vector<double> plain_ranks(const std::vector<double>& values, double tie) {
   const int64_t count = int64_t(values.size());
   std::vector<int64_t> order(count);
@@ -94,7 +94,8 @@ void check_ranks(const std::vector<double>& values, double tie) {
   for (int64_t k = 0; k < count; k++) CHECK(double(got[k]) == wanted[k]);
 }
 
-// Shapes of distributions: the sort's keys are even steps between the least and the largest.
+// Draws from one of several distributions: the sort's keys are even steps between the least and the
+// largest value.
 double draw(int kind, std::mt19937_64& generator) {
   std::normal_distribution<double> normal;
   const double x = 1 + 0.05 * normal(generator);
@@ -162,7 +163,7 @@ bool equal(const RankMoments& a, const RankMoments& b) {
          a.rounding == b.rounding;
 }
 
-// x with its first rows once more: their pairs tie.
+// Returns x with its first rows appended once more: their pairs tie.
 std::vector<Layer> doubled(std::vector<Layer> layers, int64_t rows) {
   for (Layer& layer : layers) {
     layer.values.insert(layer.values.end(), layer.values.begin(),
@@ -187,7 +188,7 @@ TEST(ranks_of_any_distribution) {
 }
 
 TEST(chains_of_ties) {
-  for (const double step : {0.9, 1.1})  // of what ties
+  for (const double step : {0.9, 1.1})  // times the bound of a tie
     for (const int64_t count : {5, 1000}) {
       std::vector<double> values;
       for (int64_t k = 0; k < count; k++) values.push_back(1 + double(k * 7 % count) * step * 1e-6);
@@ -197,11 +198,12 @@ TEST(chains_of_ties) {
     }
 }
 
-// Of a run of equal keys that ties as a whole only the ends are put in order; they meet values in
-// the next steps.
+// In a run of equal keys that all tie only the least and the largest value are put in order; they
+// meet values in the next steps.
 TEST(a_run_that_ties_between_neighbours) {
   for (const double begin : {0.0, 1.05}) {
-    // From 0 to the largest, a step of the keys is 1, which is also what ties.
+    // With values from 0 to the largest key, one step of the keys is 1, which is also the bound of
+    // a tie.
     std::vector<double> values = {0, 0.3, 5, 1073741823.0};
     for (int64_t k = 0; k < 600; k++)
       values.push_back(begin + 0.9 * double((k * 77 + 300) % 600) / 600);

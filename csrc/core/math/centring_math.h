@@ -12,7 +12,7 @@
 
 namespace simcore {
 
-// Of a whole layer, sums over its columns.
+// Sums over all columns of a layer.
 struct LayerSums {
   double square = 0;      // of (x_ik - x_0k)^2
   double correction = 0;  // of (sum_i (x_ik - x_0k))^2 / n

@@ -11,7 +11,7 @@
 // templates; other users include it once in a namespace of their own, after core/math/hsic_math.h,
 // which has SIMCORE_HD.
 
-constexpr double kMaxTanhArgument = 80;  // of exp(2 z): its square still fits into float32
+constexpr double kMaxTanhArgument = 80;  // largest 2 z in exp(2 z): its square still fits float32
 
 template <typename V>
 struct SoftClamp {
@@ -19,8 +19,8 @@ struct SoftClamp {
   V slope;  // ds / ds_raw
 };
 
-// From e = exp(2 s_raw / c) and e_minus_1 = e - 1 computed without cancellation: tanh is then
-// accurate near 0 and 1 - tanh^2 where tanh is near 1.
+// Takes e = exp(2 s_raw / c) and e_minus_1 = e - 1 computed without cancellation: tanh is then
+// accurate near 0, and 1 - tanh^2 where tanh is near 1.
 template <typename T, typename V>
 SIMCORE_HD inline SoftClamp<V> soft_clamp(V e, V e_minus_1, T c) {
   const V q = T(1) / (e_minus_1 + T(2));
@@ -39,8 +39,8 @@ struct CouplingGradients {
   V x, s_raw, t;
 };
 
-// grad is that of the entry, grad_log_det that of its row's log-determinant. `kept` is x forward
-// and the result inverse: with it t is not needed again.
+// grad is the gradient of the entry, grad_log_det the gradient of its row's log-determinant. `kept`
+// is x (forward) or the result (inverse), so that t is not needed again.
 template <bool inverse, typename T, typename V>
 SIMCORE_HD inline CouplingGradients<V> coupling_gradients(V grad, T grad_log_det, V kept, V scale,
                                                           V slope) {

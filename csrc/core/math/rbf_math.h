@@ -1,9 +1,4 @@
-// The RBF kernel's width: which order statistics the median is made of, and what follows from it.
-//
-// Math    Sorted, the m^2 squared distances of m rows are m zeros (the diagonal), then every
-//         unordered pair twice. numpy's median of them is the mean of entries (m^2-1)/2 and m^2/2,
-//         each of which is 0 or one order statistic of the m(m-1)/2 pairs.
-// Twin    simcore/reference/hsic.py:rbf_width
+// The RBF kernel's width: the order statistics that the median consists of, and derived constants.
 #pragma once
 
 #include <cmath>
@@ -13,16 +8,19 @@
 
 namespace simcore {
 
-// n above which the width comes from every s-th row, s the least that leaves at most so many: at
-// least 4 million ordered pairs.
+// The largest n for which the width comes from all rows. Above it the width comes from every s-th
+// row, s being the least that leaves at most kExactMedianRows rows: at least 4 million ordered
+// pairs.
 constexpr int64_t kExactMedianRows = 4096;
 
-// RBF bandwidths from here on compute in float64: all entries of K then lie within 1 % of 1, and in
-// float32 their differences, which are all that HSIC sees, would be rounding.
+// RBF bandwidths of this value and above compute in float64. At the median distance K is
+// exp(-1/128) there, within 1 % of 1, and so it is for all pairs near that distance: in float32 the
+// differences between such entries would be mostly rounding, and HSIC sees nothing but differences.
 constexpr double kFloat64Bandwidth = 8.0;
 
 // The median is the mean of order statistics `first` and `second` (counted from 0) of the squared
-// distances of the pairs of every step-th of n rows, or half of it: of the second and a zero.
+// distances of the pairs of every step-th of n rows. If `halved`, it is the mean of `second` and a
+// zero of the diagonal.
 struct MedianRule {
   explicit MedianRule(int64_t n)
       : step((n + kExactMedianRows - 1) / kExactMedianRows), rows((n - 1) / step + 1) {
@@ -35,10 +33,12 @@ struct MedianRule {
   bool halved = false;
 };
 
-// The kernel's value at the median distance: a shift that both estimators are blind to.
+// Returns the kernel's value at the median distance: a constant shift of K, which changes neither
+// estimator.
 inline double rbf_shift(double bandwidth) { return std::exp(-0.5 / (bandwidth * bandwidth)); }
 
-// 1 / (2 sigma^2), at most `largest`; infinite for a median of 0, which leaves it undefined.
+// Returns 1 / (2 sigma^2), at most `largest`; infinite for a median of 0, for which sigma is
+// undefined.
 SIMCORE_HD inline double rbf_gamma(double median, double bandwidth, double largest) {
   const double gamma = 0.5 / (bandwidth * bandwidth * median);
   return median > 0 && gamma > largest ? largest : gamma;

@@ -1,4 +1,4 @@
-// Which HSIC of two sets of layers is wanted, whatever the device.
+// A request for the HSIC of two sets of layers, on any device.
 #pragma once
 
 #include "core/math/hsic_math.h"

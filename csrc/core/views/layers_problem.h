@@ -1,4 +1,4 @@
-// Two sets of layers that answered the same examples: what every grid over layers is given.
+// Two sets of layers that answered the same examples: the input of every grid over layers.
 #pragma once
 
 #include <cstdint>

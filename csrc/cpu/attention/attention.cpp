@@ -1,9 +1,9 @@
 // Similarity of attention heads: sums over all pairs of heads of all layers at once.
 //
 // Math      core/math/attention_math.h. All three measures add up one number per pair of heads and
-//           weight: m log m, u v or (p - q)^2. So a head is one long row, the rows of its attention
-//           one after the other, and which word a weight belongs to matters no more (js, pearson),
-//           or only where a sentence ends and the root is taken (frobenius).
+//           weight: m log m, u v or (p - q)^2. A head is therefore one long row, the rows of its
+//           attention one after the other. The word that a weight belongs to no longer matters;
+//           only frobenius needs the ends of sentences, where it takes a root.
 // Shapes    heads of x, then of y: N in all; a chunk of rows is packed as [N, columns] in T.
 // Plan      for each chunk of rows (words) that fits into the buffer:
 //             one task per layer and some of the rows: convert, renormalise (causal), and halve
@@ -47,13 +47,14 @@ namespace {
 constexpr int64_t kTile = 8;            // heads on either side of a tile of pairs
 constexpr int64_t kProductTile = 24;    // not js: fewer reads of L2 if there are tiles enough
 constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end together
-// Enough columns that the tasks of a chunk outweigh its two barriers; still within L3.
+// Bytes of a chunk: enough columns that the tasks of a chunk outweigh its two barriers, and few
+// enough that the chunk stays in L3.
 constexpr int64_t kMixtureBytes = 16ll << 20, kProductBytes = 4ll << 20;
 
 struct Row {
   int64_t sentence, word;
   int64_t length;  // columns that are packed
-  int64_t offset;  // in the chunk that it belongs to
+  int64_t offset;  // in its chunk
 };
 
 // Columns [begin, end) of a chunk, end a multiple of the vector width.
@@ -141,7 +142,8 @@ class AttentionPass {
       for (int64_t g = symmetric() ? h : 0; g < columns(); g += tile) tiles_.push_back({h, g});
   }
 
-  // Columns of the buffer, a stride. Every byte that is allocated is counted here.
+  // Returns the number of columns of the buffer, which is the stride of its rows. Every allocated
+  // byte is counted here.
   int64_t plan_capacity() const {
     const int64_t limit = memory_bound(problem_.max_memory);
     int64_t longest = 0;
@@ -156,20 +158,21 @@ class AttentionPass {
     if (least > limit)
       throw std::invalid_argument("max_memory: wanted at least " + std::to_string(least) +
                                   " bytes for one row of every head, got " + std::to_string(limit));
-    // buffer_bytes rounds up to whole huge pages: one is held back.
+    // buffer_bytes rounds up to whole huge pages: the plan holds one huge page back.
     const int64_t wanted = measure_ == AttentionMeasure::js ? kMixtureBytes : kProductBytes;
     const int64_t bytes = std::min(wanted, limit - fixed - kHugePage);
     return std::max(stride_of(longest), stride_of(bytes / column - 2 * kLine + 1));
   }
 
-  // Of the heads' rows in the buffer: an odd number of cache lines. The rows of a tile are read at
-  // the same column, and would otherwise meet in a few sets and banks of L1.
+  // Returns the stride of the heads' rows in the buffer: an odd number of cache lines. The rows of
+  // a tile are read at the same column, and would otherwise meet in a few sets and banks of L1.
   static int64_t stride_of(int64_t columns) {
     const int64_t lines = (columns + kLine - 1) / kLine;
     return (lines | 1) * kLine;
   }
 
-  // The rows from `first` on that fit, at least one; their offsets are set.
+  // Returns the chunk of rows from `first` on that fits, at least one row, with the rows' offsets
+  // set.
   Chunk next_chunk(int64_t first, int64_t capacity) {
     Chunk chunk{first, first, {}};
     int64_t begin = 0, end = 0;
@@ -205,8 +208,8 @@ class AttentionPass {
     });
   }
 
-  // Rows [first, end) of all heads of a layer, sentence by sentence, in which they lie together;
-  // what IsaTable::flaws finds in them.
+  // Packs rows [first, end) of all heads of a layer sentence by sentence, because the heads of a
+  // sentence lie together. Returns the IsaTable::flaws of these rows.
   int pack_layer(const Chunk& chunk, int64_t layer, int64_t first, int64_t end, T* buffer) const {
     int found = 0;
     for (int64_t last = first; first < end; first = last) {
@@ -222,7 +225,7 @@ class AttentionPass {
     return found;
   }
 
-  // Rows [first, last), which are of one sentence.
+  // Packs rows [first, last) of one sentence and returns their IsaTable::flaws.
   int pack_rows(const Head& head, int64_t first, int64_t last, T* out) const {
     const AttentionView& view = (*head.layer)[rows_[first].sentence];
     const int64_t words = view.words,

@@ -14,7 +14,7 @@ struct BadWeights {
   int64_t nonfinite = 0, negative = 0, total = 0;
 };
 
-// What measures cannot be computed from, among the weights that count.
+// Counts the NaN, infinite and negative weights among the weights that enter a measure.
 template <typename T>
 BadWeights inspect(const AttentionView& view, bool causal) {
   BadWeights found;

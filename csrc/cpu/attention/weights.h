@@ -1,4 +1,4 @@
-// Weights of attention as the caller holds them: how they are read, and which are refused.
+// Access to the weights of attention as the caller holds them, and the refusal of bad weights.
 #pragma once
 
 #include "cpu/attention/attention.h"

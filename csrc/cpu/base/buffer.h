@@ -14,12 +14,13 @@ namespace simcore::cpu {
 
 constexpr int64_t kHugePage = 2 << 20;
 
-// What a Buffer of so many bytes takes: large ones come in whole huge pages.
+// Returns the size of a Buffer of `bytes` bytes: a large Buffer takes whole huge pages.
 constexpr int64_t buffer_bytes(int64_t bytes) {
   return bytes >= kHugePage ? round_to(bytes, kHugePage) : bytes;
 }
 
-// A hint, for the whole pages of 2 MB in between: failing is fine.
+// Advises the system to use huge pages for the whole 2 MB pages of the storage. A failure is
+// harmless.
 inline void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
 #if defined(__linux__)
   const uintptr_t begin = round_to(int64_t(reinterpret_cast<uintptr_t>(data)), kHugePage);
@@ -28,9 +29,9 @@ inline void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int
 #endif
 }
 
-// Uninitialised, aligned storage: workspaces are large and always written before read. From 2 MB on
-// huge pages are asked for: panels are streamed, and with small pages every 4 KB costs a stall of
-// the prefetcher and a page walk (measured: 10 % of a grid's time).
+// Uninitialised, aligned storage: workspaces are large and always written before they are read. A
+// Buffer of 2 MB or more asks for huge pages: panels are streamed, and with small pages every 4 KB
+// costs a stall of the prefetcher and a page walk (measured: 10 % of a grid's time).
 template <typename T>
 class Buffer {
  public:

@@ -1,5 +1,5 @@
-// Half-precision storage types, converted on load only. No standard headers, no operators: these
-// are included where instruction-set pragmas are active.
+// Half-precision storage types, converted on load only. No standard headers and no operators: this
+// header is included where instruction-set pragmas are active.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace simcore::cpu {
 using simcore::DType;
 using simcore::LayerView;
 
-// What centring needs to know of a layer, in the compute type T.
+// The centring of a layer in the compute type T.
 //   centred(i, k) = (x(i, k) * scale - mean_hi[k]) - mean_lo[k]
 // mean_hi + mean_lo is the column mean times scale to twice T's precision, so an offset of many
 // standard deviations costs no accuracy; a constant column centres to exactly 0. scale is a power

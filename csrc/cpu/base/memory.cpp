@@ -1,13 +1,15 @@
 // Free memory of the machine and of the control groups that this process is in.
 //
-// Math      machine: MemAvailable. Group: limit - (usage - inactive_file): page cache that nothing
-//           has used lately is given back before a group's processes are killed. A group's limit
-//           also holds for the groups inside it, so every ancestor counts, and the least decides.
-// Plan      /proc/self/cgroup names the process's group in each hierarchy: "4:memory:/a/b" in that
-//           of version 1 for memory, "0::/a/b" in that of version 2, which is mounted one folder
-//           deeper where both are in use. Files of all folders from the mount to the group are read
-//           as far as they exist: the top group has none in version 2, and in a container the path
-//           may be the host's, of which only the mount is there, which is the container's group.
+// Math      The machine has MemAvailable bytes. A group has limit - (usage - inactive_file),
+//           because the kernel gives back page cache that nothing has used lately before it kills a
+//           group's processes. A group's limit also holds for the groups inside it, so that every
+//           ancestor counts and the least value decides.
+// Plan      /proc/self/cgroup names the process's group in each hierarchy: "4:memory:/a/b" is a
+//           group of version 1 for memory, "0::/a/b" a group of version 2, whose mount is one
+//           folder deeper where both versions are in use. The files of all folders from the mount
+//           to the group are read as far as the files exist: version 2 has none for the top group.
+//           In a container the path may be the host's; then only the mount exists, and the mount is
+//           the container's group.
 // Source    the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
 #include "cpu/base/memory.h"
 
@@ -26,14 +28,15 @@ struct Hierarchy {
   const char *mount, *limit, *usage, *reclaimable;  // the last is an entry of memory.stat
 };
 
-// total_: of the groups inside it too, as usage is.
+// Entries that begin with total_ include the groups inside, as usage does.
 constexpr Hierarchy kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
                               "/memory.usage_in_bytes", "total_inactive_file"};
 constexpr Hierarchy kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file"};
 constexpr Hierarchy kBesideVersion1{"/sys/fs/cgroup/unified", "/memory.max", "/memory.current",
                                     "inactive_file"};
 
-// None for what is no number ("max") or more than int64_t holds, which is no limit either.
+// Returns nothing for a word such as "max" and for a number above the largest int64_t: neither is a
+// limit.
 std::optional<int64_t> parse_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t number = 0;
@@ -62,7 +65,7 @@ int64_t free_of_machine(const std::string& root) {
   return int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2;
 }
 
-// The least of `free` and what the group in `folder` has left.
+// Returns the lesser of `free` and the free memory of the group in `folder`.
 int64_t least_of(int64_t free, const std::string& folder, const Hierarchy& hierarchy) {
   const std::optional<int64_t> limit = number_in(folder + hierarchy.limit);
   if (!limit) return free;
@@ -73,7 +76,7 @@ int64_t least_of(int64_t free, const std::string& folder, const Hierarchy& hiera
   return std::min(free, *limit - std::max<int64_t>(usage - reclaimable, 0));
 }
 
-// The same of the group `path` and of all that it lies in.
+// Returns the least of `free` and the free memory of the group `path` and of each group around it.
 int64_t least_of_all(int64_t free, const std::string& root, const std::string& path,
                      const Hierarchy& hierarchy) {
   const std::string mount = root + hierarchy.mount;
@@ -86,7 +89,7 @@ int64_t least_of_all(int64_t free, const std::string& root, const std::string& p
   return free;
 }
 
-// Whether "cpu,memory" lists memory.
+// Returns true if a list of controllers such as "cpu,memory" contains memory.
 bool lists_memory(const std::string& controllers) {
   return ("," + controllers + ",").find(",memory,") != std::string::npos;
 }

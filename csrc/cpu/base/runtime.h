@@ -1,4 +1,4 @@
-// How the torch-free CPU code gets threads and reports progress.
+// Threads and progress reports for the torch-free CPU code.
 //
 // The caller injects both: the torch adapter passes ATen's thread pool, the C++ tests pass
 // std::thread. Nothing below csrc/torch knows which one it runs on.
@@ -26,8 +26,8 @@ struct Runtime {
 };
 
 // Runs task(index, thread) for every index in [0, count), handed out one by one. Each index must
-// write to places of its own: then the result does not depend on the order or on the threads.
-// At most `threads` of the runtime's threads take part, those numbered from 0 on.
+// write to places of its own, so that the result depends neither on the order nor on the threads.
+// At most `threads` of the runtime's threads take part, numbered from 0.
 template <typename Task>
 void parallel_tasks(const Runtime& rt, int64_t count, int threads, const Task& task) {
   if (count <= 0) return;

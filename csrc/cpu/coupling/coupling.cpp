@@ -2,7 +2,7 @@
 //
 // Math      core/math/coupling_math.h
 // Shapes    x, out [B, n, k]; params [B, n, 2k], s_raw then t, as a linear layer leaves them;
-//           log_det [B, n]. The half that passes unchanged is not here at all: it costs no byte.
+//           log_det [B, n]. The half that passes unchanged is neither read nor written.
 // Plan      blocks of whole rows go to the threads one by one; a row is done kColumns at a time, so
 //           that columns of another type or stride are converted into buffers that stay in L1.
 // Cost      forward and inverse read 3 k and write k entries a row, backward reads 3 k and writes
@@ -23,14 +23,15 @@ namespace {
 
 constexpr int64_t kColumns = 256;
 constexpr int64_t kMostAhead = 1024;
-constexpr int64_t kTaskEntries = 1 << 14;  // of the work that a thread takes at a time
+constexpr int64_t kTaskEntries = 1 << 14;  // entries that a thread takes at a time
 
-// The next row where rows are short, else further along the same one.
+// Prefetch distances: the next row where rows are short, else a later part of the same row.
 CouplingAhead ahead_of(int64_t width) {
   return {std::min(width, kMostAhead), width <= kMostAhead ? 2 * width : kMostAhead};
 }
 
-// Columns of one row of an array: in place where their type and stride allow it, else converted.
+// Reads columns of one row of an array: in place where their type and stride allow it, else
+// converted.
 template <typename T>
 class RowReader {
  public:
@@ -56,7 +57,7 @@ class RowReader {
   int64_t offset_;
 };
 
-// body(batch, row) for every row, whole blocks of rows at a time.
+// Calls body(batch, row) for every row; a task takes a block of whole rows.
 template <typename Body>
 void for_rows(const Coupling& coupling, const Runtime& rt, const Body& body) {
   const int64_t total = coupling.batch * coupling.rows;

@@ -12,13 +12,14 @@ namespace simcore::cpu {
 using simcore::Coupling;
 using simcore::RowsView;
 
-// out [batch, rows, width] and each row's log-determinant [batch, rows], both contiguous. T is
-// double as soon as one input is.
+// Writes out [batch, rows, width] and each row's log-determinant [batch, rows], both contiguous. T
+// is double as soon as one input is.
 template <typename T>
 void couple(const Coupling& coupling, T* out, T* log_det, const Runtime& rt);
 
-// Gradients with respect to x and params, contiguous, from those of out [batch, rows, width] and of
-// log_det [batch, rows, 1]. coupling.x is x itself forward, and what `couple` gave inverse.
+// Writes the gradients with respect to x and params, contiguous, given the gradients of out [batch,
+// rows, width] and of log_det [batch, rows, 1]. coupling.x is x itself (forward) or the result of
+// `couple` (inverse).
 template <typename T>
 void couple_gradients(const Coupling& coupling, const RowsView& grad, const RowsView& grad_log_det,
                       T* grad_x, T* grad_params, const Runtime& rt);

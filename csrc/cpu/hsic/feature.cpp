@@ -13,7 +13,7 @@
 namespace simcore::cpu {
 namespace {
 
-// [L, n] K_ii; packing a panel of rows measures them on the way.
+// Returns the diagonals K_ii, [L, n], which packing a panel of rows computes along the way.
 template <typename T>
 std::vector<double> row_norms(const Grid<T>& grid, const Runtime& rt) {
   const IsaTable<T>& isa = isa_table<T>();
@@ -33,7 +33,7 @@ std::vector<double> row_norms(const Grid<T>& grid, const Runtime& rt) {
   return norms;
 }
 
-// sum_ij -> sum_{i != j}
+// Turns sum_ij into sum_{i != j}.
 template <typename T>
 void remove_diagonals(const Grid<T>& grid, const Runtime& rt, GridSums& sums) {
   const int64_t count = grid.count(), n = grid.n;

@@ -7,8 +7,8 @@
 // Plan      for each row block I:   centre, convert and pack its rows of every layer, once
 //             for each column block J >= I:
 //               G[l] = tile of K^l for every layer            tasks: layer x rows of the tile
-//               (J beyond I: a task is as much of a layer as leaves every thread some tasks, and
-//               packs its rows of J into the thread's cache first: they never go to memory)
+//               (J beyond I: tasks are parts of layers, small enough that every thread has some; a
+//               task first packs its rows of J, which stay in the thread's cache)
 //               S   += G G^T over the tile's entries, [L, L]  each thread its own share and sum
 //           No n x n matrix exists at any time, and nothing of a layer is recomputed per pair.
 // Cost      sum_l n^2 p_l + n^2 * pairs flops, matrix products throughout. Beside them per tile
@@ -114,7 +114,8 @@ class GramPass {
     });
   }
 
-  // Rows [first, first + count) of layer l and their squared lengths; those from n on become zeros.
+  // Packs rows [first, first + count) of layer l and stores their squared lengths; rows from n on
+  // become zeros.
   void pack(int64_t l, int64_t first, int64_t count, T* panels, double* norms) const {
     for (int64_t r = 0; r < count; r += isa_.width)
       isa_.pack_rows(grid_.layers[l], grid_.centring[l], first + r,
@@ -122,7 +123,8 @@ class GramPass {
                      panels + r * grid_.layers[l].width, norms + r);
   }
 
-  // All layers' Gram entries of a tile whose columns are rows of the packed block, from `begin` on.
+  // Computes all layers' Gram entries of a tile whose columns are rows of the packed block, from
+  // row `begin` of the block on.
   void compute(const Tile& tile, int64_t begin) {
     const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
     parallel_tasks(rt_, grid_.count() * blocks, [&](int64_t task, int) {
@@ -133,7 +135,8 @@ class GramPass {
     });
   }
 
-  // The same for columns from row j0 on, which are not in the packed block.
+  // Computes all layers' Gram entries of a tile whose columns, from row j0 on, are not in the
+  // packed block.
   void compute_beyond(const Tile& tile, int64_t j0) {
     const int64_t count = round_to(std::min(plan_.tile_cols, grid_.n - j0), unit_);
     const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
@@ -149,8 +152,8 @@ class GramPass {
     });
   }
 
-  // Rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed columns and
-  // `norms` their squared lengths.
+  // Computes rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed
+  // columns and `norms` their squared lengths.
   void compute_block(const Tile& tile, const T* columns, const double* norms, int64_t l,
                      int64_t begin) {
     const int64_t p = grid_.layers[l].width, width = isa_.width;
@@ -173,7 +176,8 @@ class GramPass {
              std::min(begin + kTaskRows, group.rows));
   }
 
-  // Kernel function and mask of rows [begin, end) of one column group, while it is in cache.
+  // Applies the kernel function and the mask to rows [begin, end) of one column group, while the
+  // group is in cache.
   void finish(const Tile& tile, const Tile::Group& group, const double* norms, int64_t l,
               int64_t begin, int64_t end) {
     T* g = gram_.data() + l * tile_stride_ + group.offset;
@@ -199,7 +203,7 @@ class GramPass {
              norm_i, norm_j, gamma, T(rbf_->shift));
   }
 
-  // False for a layer whose RBF bandwidth is 0: more than half of its rows coincide.
+  // Returns false for a layer whose RBF bandwidth is 0: more than half of its rows coincide.
   bool defined(int64_t l) const { return rbf_ == nullptr || std::isfinite(rbf_->gammas[l]); }
 
   // Entry (i, j) of the upper triangle counts in row i and, by symmetry, in row j.
@@ -232,7 +236,8 @@ class GramPass {
     });
   }
 
-  // Squares by row, like the row sums, and cubes; sums of one column group in T.
+  // Adds the squares to the sums of their rows, as add_row_sums does, and the cubes to one sum per
+  // layer. Within a column group the sums are in T.
   void add_power_sums(const Tile& tile) {
     parallel_tasks(rt_, grid_.count(), [&](int64_t l, int) {
       double* squares = squares_.data() + l * grid_.n;
@@ -245,7 +250,7 @@ class GramPass {
             column[j] += square[j];
             cube[j] += square[j] * g[j];
           }
-          // Every unit is a multiple of 6: three vectors of two elements or more.
+          // Every unit is a multiple of 6, because it has three vectors of two elements or more.
           T row[6] = {};
           for (int64_t j = 0; j < unit_; j += 6)
             for (int64_t r = 0; r < 6; r++) row[r] += square[j + r];

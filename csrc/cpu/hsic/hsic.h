@@ -15,7 +15,8 @@ struct HsicResult {
   std::vector<double> xy;  // [Lx, Ly] row-major
   std::vector<double> xx;  // [Lx] HSIC(x_i, x_i)
   std::vector<double> yy;  // [Ly]
-  // Of K scaled by 2^(-2 exponent), x then y; only if the plan has power_sums.
+  // Power sums of K scaled by 2^(-2 exponent), for the layers of x, then of y; only if the plan has
+  // power_sums.
   std::vector<double> squares;    // [L, n] sum_{j != i} K_ij^2
   std::vector<double> cubes;      // [L] sum_{i != j} K_ij^3
   std::vector<double> exponents;  // [L], always

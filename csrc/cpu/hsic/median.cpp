@@ -1,13 +1,6 @@
 // The RBF bandwidth: the median of the squared distances over all ordered pairs of examples.
 //
-// Math      which order statistics of the pairs it is made of: core/math/rbf_math.h.
-// Plan      one layer per task. A deterministic sample of pairs brackets the median; one pass over
-//           Gram tiles counts what lies below the bracket and keeps what lies inside (about 6 %),
-//           from which the order statistic is selected exactly. A bracket that missed (rare unless
-//           the rows are sorted by kind) is replaced by everything.
-// Cost      m^2 p flops per layer for m rows, as much as its share of the Gram pass.
-// Numerics  distances as the Gram pass computes them, in T.
-// Twin      simcore/reference/hsic.py:rbf_width
+// Math      core/math/rbf_math.h says which order statistics of the pairs the median consists of.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -49,8 +42,8 @@ class MedianPass {
     }
   }
 
-  // Blocks of pairs at places from a fixed linear congruential sequence (Knuth's MMIX constants):
-  // no state, no seed. Too few rows to sample give the bracket that holds everything.
+  // Samples blocks of pairs at places from a fixed linear congruential sequence (Knuth's MMIX
+  // constants): no state, no seed. With too few rows to sample, the bracket holds everything.
   Bracket<T> sample_bracket() {
     if (rows_ < 2 * unit_) return {};
     std::vector<T> sample;
@@ -74,8 +67,8 @@ class MedianPass {
     return {sample[int64_t((0.5 - kBracket) * pairs)], sample[int64_t((0.5 + kBracket) * pairs)]};
   }
 
-  // Mean of order statistics a and b (a <= b <= a + 1) of the pairs' squared distances, or -1 if
-  // the bracket does not hold them.
+  // Returns the mean of order statistics a and b (a <= b <= a + 1) of the pairs' squared distances,
+  // or -1 if the bracket does not hold them.
   double select(const Bracket<T>& bracket, int64_t a, int64_t b) {
     below_ = count_ = 0;
     for (int64_t column = 0; column < rows_; column += unit_) {
@@ -92,7 +85,7 @@ class MedianPass {
   }
 
  private:
-  // g = dot products of rows [begin, end) with the unit of rows from `column` on.
+  // Writes to g the dot products of rows [begin, end) with the unit of rows from `column` on.
   void multiply(int64_t begin, int64_t end, int64_t column, T* g) const {
     const int64_t p = layer_.width, w = isa_.width;
     for (int64_t i = begin; i < end; i += isa_.mr)

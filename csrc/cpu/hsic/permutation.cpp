@@ -81,13 +81,13 @@ class PermutationPass {
     return g_.weights == nullptr ? T(1) : g_.weights[draw * g_.n + i];
   }
 
-  // Row i of K against row r(i) of L for draws [first, first + draws).
+  // Adds the products of row i of K with row r(i) of L for draws [first, first + draws).
   void add_row(int64_t i, int64_t first, int64_t draws, Scratch& s, double* sums) {
     for (int64_t j = i; j < g_.n; j += kContractDepth) {
       const int64_t depth = std::min(kContractDepth, g_.n - j), panel = depth * w_;
       isa_.gather_entries(g_.x + i * g_.n * g_.count_x, g_.count_x, identity_.data() + j, depth,
                           s.left.data());
-      if (j == i)  // the diagonal stands for itself alone
+      if (j == i)  // a diagonal entry has no mirror image
         for (int64_t q = 0; q < panels_x_; q++)
           for (int64_t l = 0; l < w_; l++) s.left.data()[q * panel + l] *= T(0.5);
       int64_t panels = 0;

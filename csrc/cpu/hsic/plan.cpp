@@ -16,8 +16,8 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kTileCols = 96;  // columns of a Gram tile
-// Of packed rows: fresh memory costs page faults, which on a virtual machine are dearer than
-// packing a column twice; below kTileRows packing dominates.
+// Bytes of packed rows. Fresh memory costs page faults, which on a virtual machine cost more time
+// than packing a column twice; below kTileRows rows, packing dominates.
 constexpr int64_t kRowPanelBytes = 32ll << 20;
 constexpr int64_t kTileRows = 384;
 constexpr int64_t kTileBytes = 48ll << 20;  // of Gram tiles of all layers

@@ -1,4 +1,4 @@
-// Which path HSIC takes, in which tiles, and what it will cost: decided before any work.
+// The plan of HSIC: its path, its tiles and its cost, decided before any work.
 #pragma once
 
 #include <cstdint>

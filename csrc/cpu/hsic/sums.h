@@ -1,4 +1,4 @@
-// What the two paths of HSIC give: sums over example pairs of centred layers.
+// The sums over example pairs of centred layers that both paths of HSIC compute.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace simcore::cpu {
 
-// Unscaled: sums are those of centred entries times 2^-exponent.
+// All sums belong to centred entries times 2^-exponent; the scale is not undone.
 struct GridSums {
   std::vector<double> offdiag;  // [L, L], upper triangle of wanted pairs; sum_{i != j} K_ij L_ij
   std::vector<double> diag;     // [L, n] K_ii

@@ -1,4 +1,4 @@
-// Inner loops of the attention measures, part of isa_impl.h (which see).
+// Inner loops of the attention measures, included by isa_impl.h.
 //
 // Cost      per pair of heads and weight: js 17 operations of a register, of which 10 are
 //           multiply-adds; pearson one, frobenius two. A tile of kTileHeads times 4 (512 bits) or
@@ -6,16 +6,18 @@
 //           totals of w sums cost 2 (w - 1) shuffles and w - 1 additions: a tenth of the tile at
 //           kTileColumns.
 // Numerics  the logarithm is good to 1.4e-7 relative in float32 and 4e-16 in float64, for normal
-//           numbers; a subnormal one gets a finite value near log of the smallest normal, and 0
-//           times that is 0. A sum runs over at most one block of columns in T, in kSums * width
-//           parts (js) or width, and goes to float64. The same column takes the same
-//           instructions whatever the pair: F(p) and F((p + p) / 2) are bit-equal.
+//           numbers. The logarithm of a subnormal number is a finite value near that of the
+//           smallest normal number, and 0 times that value is 0. A sum runs over at most one block
+//           of columns in T, in kSums * width parts (js) or width parts (the others), and goes to
+//           float64. The same column takes the same instructions whatever the pair: F(p) and F((p +
+//           p) / 2) are bit-equal.
 
 constexpr int kSums = 4;  // independent sums of a row, to hide the latency of an addition
 constexpr int64_t kMixtureColumns = 256, kTileColumns = 1024;
 constexpr int kTileHeads = 4;  // of q
 
-// The logarithm comes in units in which the exponent of a number needs no conversion: its bits.
+// The unit of scaled_log. In float32 it is ln2 / 2^23, so that the exponent bits of a number need
+// no conversion.
 template <typename T>
 constexpr double kLogUnit = sizeof(T) == 4 ? 8.262958288192749e-8 : 0.6931471805599453;
 
@@ -38,9 +40,10 @@ inline Simd<float>::vec scaled_log(Simd<float>::vec x) {
   return q * r + __builtin_convertvector(exponent, vec);
 }
 
-// The same range; with s = r / (2 + r), |s| <= 1/5, log(1 + r) = 2 (s + s^3 / 3 + s^5 / 5 + ...).
-// Few instruction sets convert 64-bit integers or shift them arithmetically: the biased exponent is
-// shifted as an unsigned number and joins the mantissa of 2^52.
+// scaled_log in float64, for m in the same range: with s = r / (2 + r), |s| <= 1/5, log(1 + r) = 2
+// (s + s^3 / 3 + s^5 / 5 + ...). Few instruction sets convert 64-bit integers or shift them
+// arithmetically: the biased exponent is shifted as an unsigned number and joins the mantissa of
+// 2^52.
 inline Simd<double>::vec scaled_log(Simd<double>::vec x) {
   using vec = Simd<double>::vec;
   typedef uint64_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
@@ -70,14 +73,15 @@ inline typename Simd<T>::vec read(const T* row) {
   return *reinterpret_cast<const typename Simd<T>::loose*>(row);
 }
 
-// js gets halves of the weights: their sum is the mixture, exactly as rounded as (p + q) / 2.
+// The inputs of js are halves of the weights: their sum is the mixture, rounded exactly as (p + q)
+// / 2.
 template <typename vec>
 inline vec add_mixture(vec sum, vec p, vec q) {
   const vec m = p + q;
   return sum + m * scaled_log(m);
 }
 
-// One row of p against those of q.
+// Adds the js terms of one row of p with the rows of q.
 template <typename T>
 void mixture_sums(const T* p, int64_t, const T* q, int64_t q_rows, int64_t stride, int64_t length,
                   double* sums, int64_t) {
@@ -98,7 +102,8 @@ void mixture_sums(const T* p, int64_t, const T* q, int64_t q_rows, int64_t strid
   }
 }
 
-// What a pair of weights adds, and the rows of p in a tile: with its sums they fill the registers.
+// The term of a pair of weights, and the number of rows of p in a tile, whose sums fill the
+// registers.
 struct ProductTerm {
   static constexpr int rows = SIMCORE_VECTOR_BYTES == 64 ? 4 : 3;
   template <typename vec>
@@ -129,7 +134,7 @@ inline typename Simd<T>::vec totals(typename Simd<T>::vec (&sums)[kWidth<T>]) {
   return sums[0];
 }
 
-// Rows of p against kTileHeads of q, the terms of every pair in a register of its own.
+// Sums the terms of rows of p with kTileHeads rows of q; every pair has a register of its own.
 template <typename T, typename Term>
 inline void register_tile(const T* const (&p)[Term::rows], const T* const (&q)[kTileHeads],
                           int64_t length, T* out) {
@@ -158,7 +163,7 @@ inline void register_tile(const T* const (&p)[Term::rows], const T* const (&q)[k
   }
 }
 
-// Rows that a tile lacks are stood in for by the last one, and their sums left out.
+// The last row stands in for rows that a tile lacks; their sums are left out.
 template <typename T, typename Term>
 void tile_sums(const T* p, int64_t p_rows, const T* q, int64_t q_rows, int64_t stride,
                int64_t length, double* sums, int64_t sums_stride) {
@@ -209,9 +214,9 @@ inline void sum_rows(const T* const (&rows)[kWidth<T>], const T* shift, int64_t 
     }
 }
 
-// A register of rows at a time. The first entry is taken off before the mean, which leaves
-// differences between weights: their rounding is small beside the centred row however small that
-// is, and a row of one value gives exactly 0.
+// Centres and scales a register of rows at a time. The first entry is subtracted before the mean,
+// which leaves differences between weights: their rounding is small beside the centred row however
+// small the row is, and a row of one value gives exactly 0.
 template <typename T>
 void unit_rows(T* rows, int64_t count, int64_t length) {
   constexpr int w = kWidth<T>;
@@ -239,7 +244,7 @@ void unit_rows(T* rows, int64_t count, int64_t length) {
   }
 }
 
-// Not inside the lambda below, which the target pragma does not reach.
+// A function of its own, because the target pragma does not reach the lambda in `load`.
 template <typename T, typename Source>
 void load_strided(const Source* x, int64_t stride, int64_t count, T* out) {
   if (stride == 1)

@@ -1,14 +1,14 @@
-// Inner loops of affine couplings, part of isa_impl.h (which see).
+// Inner loops of affine couplings, included by isa_impl.h.
 //
-// Cost      about 45 operations and one division a register, forward; backward 10 more. That leaves
-//           too few loads in flight to hide memory behind, and rows of params come in pieces that
-//           hardware does not guess: the next row is asked for ahead.
-// Numerics  exponentials are good to 2e-7 relative in float32 and 4e-16 in float64 for arguments
-//           near 1, beyond to what rounding the argument costs; s to 4e-7 and 1e-15 of itself, near
-//           0 too (at 0 it is exactly 0), ds / ds_raw to twice that, times |s_raw| / c beyond 1.
-//           Beyond |s_raw| = 40 c the slope keeps its value there, below 1e-34. NaN stays NaN.
-//           Registers that a row does not fill are computed by the same instructions: an entry's
-//           result does not depend on its column.
+// Cost      about 45 operations and one division a register, forward; backward 10 more. So much
+//           arithmetic leaves too few loads in flight to hide the latency of memory, and the
+//           hardware does not predict the addresses of params: the loops prefetch the next row.
+// Numerics  relative errors: exponentials 2e-7 in float32 and 4e-16 in float64 for arguments up to
+//           about 1, and the error of rounding the argument beyond; s 4e-7 and 1e-15, near 0 too
+//           (at 0 it is exactly 0); ds / ds_raw twice the error of s, times |s_raw| / c where that
+//           ratio is above 1. Beyond |s_raw| = 40 c, ds / ds_raw keeps its value at 40 c, below
+//           1e-34. NaN stays NaN. Registers that a row does not fill are computed by the same
+//           instructions: an entry's result does not depend on its column.
 
 // exp(x) = power * (1 + p).
 template <typename V>
@@ -23,7 +23,7 @@ inline Exponential<Simd<float>::vec> exponential(Simd<float>::vec x) {
   typedef int32_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
   const vec shifted = x * 1.44269504f + 12582912.0f;  // the integer m stands in the low bits
   const vec m = shifted - 12582912.0f;
-  const vec r = x - m * 0.693147181f;  // its error, m 1e-8, is within what x itself is good for
+  const vec r = x - m * 0.693147181f;  // the error of r, m 1e-8, is below that of x itself
   vec q = vec{} + 0.0013888872857f;
   q = q * r + 0.0083690757062f;
   q = q * r + 0.041667136396f;
@@ -34,7 +34,7 @@ inline Exponential<Simd<float>::vec> exponential(Simd<float>::vec x) {
   return {__builtin_bit_cast(vec, power), q * r};
 }
 
-// The same with Q of degree 10 (1.8e-17). |x| <= 700.
+// The exponential in float64, with Q of degree 10 (1.8e-17). |x| <= 700.
 inline Exponential<Simd<double>::vec> exponential(Simd<double>::vec x) {
   using vec = Simd<double>::vec;
   typedef int64_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
@@ -74,7 +74,7 @@ inline typename Simd<T>::vec scale_of(typename Simd<T>::vec s) {
   return e.power * e.p + e.power;
 }
 
-// The first `count` of a register; the others are zero.
+// Returns a register with its first `count` entries read and the others zero.
 template <typename T>
 inline typename Simd<T>::vec read_part(const T* row, int64_t count) {
   typename Simd<T>::vec value{};

@@ -18,14 +18,13 @@ constexpr int kMaxPanels = 3;      // panels side by side in one micro-kernel ca
 constexpr int64_t kMaxUnit = 64;   // >= kMaxPanels * width for every instruction set
 constexpr int64_t kTaskRows = 96;  // rows of a tile per task: their panels stay in L2
 
-// What IsaTable::flaws finds.
+// Bits of the result of IsaTable::flaws.
 constexpr int kNotFinite = 1, kNegative = 2;
 // Centred rows of attention below this length count as constant: one repeated value may leave
 // rounding errors.
 constexpr double kConstantRow = 1e-12;
 
-// How far ahead an affine coupling asks memory for entries: beyond those of the half that changes,
-// and beyond those of its params.
+// Prefetch distances of an affine coupling in entries: in the half that changes, and in its params.
 struct CouplingAhead {
   int64_t row, params;
 };
@@ -51,12 +50,13 @@ struct IsaTable {
                     T* panel, double* norms);
 
   // Centres columns [col, col + cols) of rows [row, row + rows) into panels [rows][width], which
-  // start panel_stride entries apart; the last one's missing columns are zero. The operand of
-  // products whose depth runs over examples.
+  // start panel_stride entries apart; missing columns of the last panel are zero. These panels are
+  // operands of products whose depth runs over examples.
   void (*pack_columns)(const LayerView& layer, const Centring<T>& centring, int64_t row,
                        int64_t rows, int64_t col, int64_t cols, T* panels, int64_t panel_stride);
 
-  // One panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest is zero.
+  // Packs one panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest of the
+  // panel is zero.
   void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);
 
   // panels[l / width][k][l % width] = row[index[k] * layers + l] for l < layers, k < depth; the
@@ -68,15 +68,17 @@ struct IsaTable {
   // cols is a multiple of width.
   void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);
 
-  // Squared distances of g[begin, end) of one row, appended to out when in [lo, hi] (out has room
-  // for end - begin more); returns how many were appended and adds those below lo to *below.
+  // Appends the squared distances of g[begin, end) of one row that lie in [lo, hi] to out, which
+  // has room for end - begin more. Returns the number of appended distances, and adds the number of
+  // distances below lo to *below.
   int64_t (*select)(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
                     T* out, int64_t* below);
 
   // out[k] = source[k * stride] as T, k < count.
   void (*load)(const void* source, DType dtype, int64_t stride, int64_t count, T* out);
 
-  // Whether weights that are no numbers, or below 0, are among x[0, count): kNotFinite | kNegative.
+  // Returns kNotFinite if x[0, count) holds NaN or infinity, kNegative if it holds a weight below
+  // 0, kNotFinite | kNegative for both, else 0.
   int (*flaws)(const T* x, int64_t count);
 
   // Centres `count` rows of `length` entries each and scales them to unit length; a row whose
@@ -98,7 +100,7 @@ struct IsaTable {
   void (*couple[2])(const T* x, const T* s_raw, const T* t, int64_t count, T clamp,
                     CouplingAhead ahead, T* out, double* log_det);
 
-  // Their gradients; `kept` is x forward and the result inverse.
+  // Computes the gradients of `couple`; `kept` is x (forward) or the result (inverse).
   void (*couple_gradients[2])(const T* grad, T grad_log_det, const T* kept, const T* s_raw,
                               int64_t count, T clamp, CouplingAhead ahead, T* grad_x, T* grad_s_raw,
                               T* grad_t);

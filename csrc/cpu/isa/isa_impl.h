@@ -55,7 +55,7 @@ void micro(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c, int64_
     }
 }
 
-// The lanes' conversion is what this needs the instruction set for.
+// This loop needs the instruction set only for converting registers of T to float64.
 template <typename T>
 void add_block(const T* block, int64_t rows, int64_t cols, double* out, int64_t out_stride) {
   for (int64_t i = 0; i < rows; i++)
@@ -162,7 +162,7 @@ void pack_rows(const LayerView& layer, const Centring<T>& centring, int64_t row,
   }
 }
 
-// One register of centred entries, from `row` on.
+// Reads one register of centred entries, from `row` on.
 template <typename T, typename Source>
 inline void centre_register(const Source* row, const T* hi, const T* lo, T scale, T* out) {
   for (int j = 0; j < kWidth<T>; j++) out[j] = (T(widen(row[j])) * scale - hi[j]) - lo[j];
@@ -175,7 +175,7 @@ void pack_columns(const LayerView& layer, const Centring<T>& centring, int64_t r
   with_source(layer, [&](const auto* data) {
     data += row * layer.row_stride;
     int64_t k = 0;
-    // Several registers of a row at a time: a row is a page or so away from the next.
+    // Several registers of a row are read at a time, because the next row lies a page or so away.
     for (; layer.col_stride == 1 && k + together * w <= cols; k += together * w) {
       const T* hi = centring.mean_hi.data() + col + k;
       const T* lo = centring.mean_lo.data() + col + k;
@@ -209,7 +209,7 @@ void pack_plain(const T* source, int64_t stride, int64_t rows, int64_t depth, T*
   }
 }
 
-// Entries come in any order, from a row that is new to the caches: they are asked for ahead of use.
+// Prefetch distance: the entries of a row come in any order, and the row is new to the caches.
 constexpr int kPrefetchAhead = 24;
 
 template <typename T>

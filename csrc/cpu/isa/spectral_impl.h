@@ -46,7 +46,7 @@ inline void multiply(const float* left, int64_t left_stride, int64_t rows, const
                                  c + i * c_stride + j, c_stride, accumulate);
 }
 
-// Row-major [rows, columns] to column panels of `stride` entries.
+// Copies row-major [rows, columns] to column panels of `stride` entries.
 inline void to_column_panels(const float* source, int64_t source_stride, int64_t rows,
                              int64_t columns, float* panels, int64_t stride) {
   for (int64_t q = 0; q < columns / kW; q++)
@@ -54,14 +54,14 @@ inline void to_column_panels(const float* source, int64_t source_stride, int64_t
       store_f(panels + q * stride + i * kW, load_f(source + i * source_stride + q * kW));
 }
 
-// Row-major [rows, depth] to row panels of `stride` entries.
+// Copies row-major [rows, depth] to row panels of `stride` entries.
 inline void to_row_panels(const float* source, int64_t source_stride, int64_t rows, int64_t depth,
                           float* panels, int64_t stride) {
   for (int64_t i = 0; i < rows; i += kW)
     pack_plain(source + i * source_stride, source_stride, kW, depth, panels + i / kW * stride);
 }
 
-// Rows [0, kW) of column panels, `stride` entries each, as one row panel [columns][kW].
+// Copies rows [0, kW) of column panels, `stride` entries each, to one row panel [columns][kW].
 inline void transpose_rows(const float* panels, int64_t stride, int64_t columns, float* row_panel) {
   for (int64_t k = 0; k < columns; k += kW) {
     FVec tile[kW];
@@ -90,8 +90,8 @@ inline float reflector(const float* panel, int64_t m, int64_t c, float* v) {
   return float((beta - head) / beta);
 }
 
-// panel <- (I - tau v v^T) panel, columns from c's register on. Entries below the diagonal of
-// finished columns are never read again.
+// Applies panel <- (I - tau v v^T) panel to the columns from c's register on. Entries below the
+// diagonal of finished columns are never read again.
 inline void reflect(float* panel, int64_t m, int64_t c, const float* v, float tau) {
   for (int64_t q = c / kW; q < kBand / kW; q++) {
     float* p = panel + q * m * kW;
@@ -108,13 +108,13 @@ inline void reflect(float* panel, int64_t m, int64_t c, const float* v, float ta
 
 // One side of a step: Q = I - V T V^T of a [length, kBand] panel.
 struct Reflectors {
-  float* panel;            // column panels [length, kBand]: what is factored, then V T
+  float* panel;            // column panels [length, kBand]: the matrix to factor, then V T
   float* columns;          // V in column panels
   float* rows;             // V row-major [length, kBand]
   float t[kBand * kBand];  // T, row-major
 };
 
-// T from G = V^T V and the taus: upper triangular.
+// Computes T, which is upper triangular, from G = V^T V and the taus.
 inline void compact_factor(const float* gram, const float* taus, float* t) {
   for (int64_t i = 0; i < kBand * kBand; i++) t[i] = 0;
   for (int64_t c = 0; c < kBand; c++) {
@@ -156,7 +156,7 @@ struct BandWork {
   float* row_panel;  // [columns][kW]
 };
 
-// W = (V T)^T M2, and its two packed forms.
+// Computes W = (V T)^T M2 and its two packed forms.
 inline void form_w(const float* m2, int64_t panel, int64_t m, int64_t columns, BandWork& work) {
   alignas(64) float t[kBand * kBand];
   to_column_panels(work.left.t, kBand, kBand, kBand, t, kBand * kW);
@@ -186,7 +186,7 @@ inline void subtract(float* m, int64_t panel, int64_t rows, int64_t columns, con
     }
 }
 
-// Z = (M3 U - V3 (W U)) S into work.y; m3 and v3 are the rows from kBand on.
+// Computes Z = (M3 U - V3 (W U)) S into work.y; m3 and v3 are the rows from kBand on.
 inline void form_z(const float* m3, int64_t panel, int64_t rows, int64_t columns, BandWork& work) {
   alignas(64) float wu[kBand * kBand], packed[kBand * kBand];
   const float* u = work.right.columns;
@@ -205,7 +205,7 @@ inline void form_z(const float* m3, int64_t panel, int64_t rows, int64_t columns
   multiply(work.scratch, kBand * kW, rows, packed, kBand * kW, kBand, kBand, work.y, kBand, false);
 }
 
-// One step at k: the columns [k, k + kBand), then the rows beside them.
+// Takes one step at k: eliminates in columns [k, k + kBand), then in the rows beside them.
 inline void eliminate(float* m, int64_t rows, int64_t cols, int64_t k, BandWork& work, double* b) {
   const int64_t length = rows - k, columns = cols - k - kBand, panel = rows * kW;
   const auto entry = [&](int64_t i, int64_t j) -> double& {
@@ -270,12 +270,14 @@ inline void reduce_to_band(float* m, int64_t rows, int64_t cols, float* storage,
   for (int64_t k = 0; k < rows; k += kBand) eliminate(m, rows, cols, k, work, band);
 }
 
-// What later columns need of a column of L D: w = L D, l = L, and their derivatives by the shift.
+// The entries of a finished column that later columns read: w = L D, l = L, and their derivatives
+// with respect to the shift.
 struct BandEntry {
   DVec w, slope_w, l, slope_l;
 };
 
-// Entries d and d + 1 of column i without the diagonal's shift; columns[k] is column i - k.
+// Computes entries d and d + 1 of column i without the diagonal's shift; columns[k] is column i -
+// k.
 inline void band_column(const double* band, const BandEntry* const* columns, int64_t reach,
                         int64_t d, DVec* value, DVec* slope) {
   DVec sum0 = DVec{} + band[d], sum1 = DVec{} + band[d + 1];
@@ -301,7 +303,8 @@ inline void band_column(const double* band, const BandEntry* const* columns, int
   slope[d] = -(from_l0 + from_w0), slope[d + 1] = -(from_l1 + from_w1);
 }
 
-// One register of shifts; ring: [kBand][kBand + 1] entries of the last kBand columns.
+// Returns the traces for one register of shifts; ring: [kBand][kBand + 1] entries of the last kBand
+// columns.
 inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, BandEntry* ring) {
   constexpr int64_t length = kBand + 1;
   const BandEntry* columns[length];

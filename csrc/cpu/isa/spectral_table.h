@@ -10,7 +10,7 @@ constexpr int64_t kPoles = 24;  // shifts per call
 
 struct SpectralTable {
   int64_t band;  // b below
-  // Numbers that reduce_to_band needs as `work`.
+  // Returns the number of floats that reduce_to_band needs as `work`.
   int64_t (*band_work)(int64_t rows, int64_t cols);
   // m: [rows, cols], rows <= cols, both multiples of b, in column panels of IsaTable<float>::width;
   // overwritten. upper[i][d], d <= b: entry (i, i + d) of a matrix with m's singular values that is

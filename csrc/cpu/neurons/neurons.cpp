@@ -108,8 +108,8 @@ class PartnerSearch {
   const double* inverse(int64_t layer) const { return &norms_.inverse[norms_.offset[layer]]; }
   Best* across(int64_t layer) { return &across_[norms_.offset[layer]]; }
 
-  // Rows' maxima into rows_ (their tasks share a block), columns' straight into across_ (blocks of
-  // a layer come one after another).
+  // Merges the maxima of rows into rows_, because several tasks of a block share its rows, and the
+  // maxima of columns straight into across_, because the blocks of a layer come one after another.
   void reduce(const ProductBlock& left, const ProductBlock& right, int64_t task,
               const double* product) {
     const double* inverse_left = inverse(left.layer) + left.column;
@@ -137,7 +137,8 @@ class PartnerSearch {
       }
   }
 
-  // All products of layer a with later ones are done: their results, and room for the next layer.
+  // Stores the results of layer a, whose products with later layers are all done, and makes room
+  // for the next layer.
   void close(int64_t a) {
     for (int64_t b = a + 1; b < grid_.count(); b++) {
       if (!grid_.wanted(a, b)) continue;
@@ -155,7 +156,7 @@ class PartnerSearch {
     store(l, l, self.data(), 1);
   }
 
-  // The result of x_l with y_other from its neurons' best, `stride` apart.
+  // Stores the result of x_l with y_other, given the best partners of its neurons, `stride` apart.
   void store(int64_t l, int64_t other, const Best* best, int64_t stride) {
     const int64_t width = grid_.layers[l].width, column = other - first_;
     double sum = 0;

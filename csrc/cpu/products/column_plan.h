@@ -1,5 +1,5 @@
-// Tiles of column products (column_products.h) within a bound of memory, and what every plan of a
-// grid is made from: sizes, and the bytes that are held whatever the tiles.
+// Tiles of column products (column_products.h) within a bound of memory, and the parts that every
+// plan of a grid has: sizes, and the bytes that are held whatever the tiles.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ GridRequest grid_request(const LayersProblem& problem, int64_t max_memory, int t
 
 struct TilePlan {
   bool float64 = false;  // compute type
-  // Of a tile of products: columns of the left layer and of the right one.
+  // Sides of a tile of products: columns of the left layer and of the right layer.
   int64_t tile_rows = 0;
   int64_t tile_cols = 0;
   int64_t depth = 0;            // how far one product runs before its sum goes to float64
@@ -30,24 +30,24 @@ struct TilePlan {
   int64_t max_memory = 0;       // the bound that was applied
 };
 
-// Sizes that every candidate plan is costed with.
+// Sizes that determine the cost of every candidate plan.
 struct GridSizes {
   int64_t n, layers, result, total_width, widest, element, width, unit, threads;
   GridSizes(const GridRequest& request, bool float64);
 };
 
-// Means, sums and results, whatever the path; row_arrays: how many float64 [L, n] are among them.
+// Bytes of means, sums and results on any path; row_arrays is the number of float64 [L, n] arrays.
 constexpr int64_t kRowArrays = 3;  // at least
 int64_t common_bytes(const GridSizes& sizes, int64_t row_arrays);
 
-// Tiles, depth and workspace of `plan` for its bound; `common` as common_bytes has it. Throws
-// std::invalid_argument when not even the smallest tiles fit.
+// Sets the tiles, depth and workspace of `plan` for its bound; `common` is the result of
+// common_bytes. Throws std::invalid_argument when not even the smallest tiles fit.
 void plan_column_tiles(TilePlan& plan, const GridSizes& sizes, int64_t common);
 
-// plan.workspace_bytes, for the smallest tiles, is more than plan.max_memory.
+// Throws std::invalid_argument: the workspace_bytes of the smallest tiles exceed max_memory.
 [[noreturn]] void refuse_memory(const TilePlan& plan);
 
-// The plan of a grid that is made of column products alone. Throws as plan_column_tiles does.
+// Plans a grid that is made of column products alone. Throws as plan_column_tiles does.
 TilePlan plan_columns(const GridRequest& request);
 
 }  // namespace simcore::cpu

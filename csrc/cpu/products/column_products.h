@@ -1,5 +1,5 @@
-// The traversal behind everything that is made of products of columns, Xc_a^T Xc_b, without holding
-// one: HSIC in feature space, neuron-level correlations, projections.
+// The traversal behind all computations with products of columns, Xc_a^T Xc_b: HSIC in feature
+// space, neuron-level correlations, projections. No product is ever held whole.
 //
 // Plan      for each block F of tile_rows columns of a layer a: centre and pack F over all n rows
 //             for each block of tile_cols columns of every layer b wanted with a:   one task each
@@ -77,7 +77,7 @@ class ColumnProducts {
         : right(plan.tile_cols * plan.depth), product(plan.tile_rows * plan.tile_cols) {}
   };
 
-  // left_ = panels [columns / width][n][width].
+  // Packs left_ = panels [columns / width][n][width].
   void pack_left(const ProductBlock& left) {
     const int64_t w = isa_.width, chunks = (grid_.n + plan_.depth - 1) / plan_.depth;
     parallel_tasks(rt_, chunks, [&](int64_t chunk, int) {

@@ -12,8 +12,8 @@ namespace simcore::cpu {
 
 constexpr int64_t kContractDepth = 256;  // entries per product before its sum goes to float64
 
-// Which blocks of the [L, L] matrix S are computed, in panels of `width` layers; y starts on a
-// panel of its own so that a block never mixes x and y.
+// The blocks of the [L, L] matrix S that are computed, in panels of `width` layers; y starts on a
+// new panel so that no block mixes x and y.
 struct ContractionPlan {
   struct Block {
     int64_t j, panels;       // column panels [j, j + panels)

@@ -1,4 +1,4 @@
-// The layers of a grid, centred once, and which pairs are wanted.
+// The layers of a grid, centred once, and the pairs of layers that its result needs.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Grid {
   std::vector<Centring<T>> centring;
 
   int64_t count() const { return int64_t(layers.size()); }
-  // Pairs (a, b) with b >= a that the result needs: every pair of x with itself, or every (x, y)
-  // and each layer with itself.
+  // Returns true for pairs (a, b), b >= a, that the result needs: every pair of x with itself, or
+  // every (x, y) and each layer with itself.
   bool wanted(int64_t a, int64_t b) const {
     return symmetric || a == b || (a < count_x && b >= count_x);
   }

@@ -1,13 +1,13 @@
-// Mean ranks by a radix sort of what distinguishes most values, and of the rest where it does not.
+// Mean ranks by a radix sort of 30-bit keys, and a further sort of values whose keys are equal.
 //
 // Math      A value's key is its place between the least and the largest, in 2^30 steps: a
 //           monotone map, so values of different keys are in order once their keys are.
 // Plan      items = key << 31 | index; three passes of 10 bits, least significant first.
-//           A run of equal keys is sorted by its values, or, if it is long, by keys of its own
-//           between its least and largest value: three levels tell apart whatever float64 can.
-//           One pass over the sorted items then closes a group wherever a value exceeds the one
-//           before by more than `rounding`. Keys two steps apart show that without the values,
-//           which would be a cache miss each.
+//           A run of equal keys is sorted by its values or, if the run is long, by keys of its own
+//           between its least and largest value: three levels of keys tell apart all numbers that
+//           float64 tells apart. One pass over the sorted items then closes a group wherever a
+//           value exceeds its predecessor by more than `rounding`. Two keys at least two steps
+//           apart prove this without reading the values, each of which would be a cache miss.
 // Cost      per value 8 bytes read for the range, 16 read or written for the keys, 3 * 16 for the
 //           passes, and 4 of its rank: 76 bytes, of which 28 are scattered writes. At 10 GB/s and
 //           3 ns a scattered write (1024 streams of 64 bytes: L2), foreseen: 8 + 4 * 3 = 20 ns.
@@ -30,10 +30,10 @@ constexpr uint64_t kIndexMask = (uint64_t(1) << kIndexBits) - 1;
 static_assert(kDigitBits * kDigits + kIndexBits <= 64);
 constexpr int64_t kShortRun = 256;  // below it, the counters of a radix sort cost more than sorting
 
-// The steps between two values.
+// The map from the values between two bounds to keys.
 struct Range {
-  double least, scale;  // scale 0: at most rounding between all
-  bool steps_exceed;    // one step is more than rounding, however the keys were rounded
+  double least, scale;  // scale 0: all values are within rounding
+  bool steps_exceed;    // one step exceeds rounding, however the keys were rounded
 
   Range(double least_, double largest, double rounding) : least(least_), scale(0) {
     const double width = largest - least;
@@ -50,7 +50,7 @@ struct Histograms {
   void add(uint64_t key) {
     for (int d = 0; d < kDigits; d++) counts[d][(key >> d * kDigitBits) & (kBuckets - 1)]++;
   }
-  // Where each bucket's first item goes.
+  // Turns the counts into the place of each bucket's first item.
   void to_places() {
     for (auto& digit : counts) {
       int32_t total = 0;
@@ -67,7 +67,7 @@ class Sorter {
 
   double value(uint64_t item) const { return values_[item & kIndexMask]; }
 
-  // items[0, count) = indices 0 ... count - 1, sorted as below.
+  // Sets items[0, count) to the indices 0 ... count - 1, sorted as `sort` does.
   Range sort_all(uint64_t* items, uint64_t* spare, int64_t count) const {
     return sort(items, spare, count, [](int64_t k) { return uint64_t(k); });
   }
@@ -78,9 +78,9 @@ class Sorter {
   }
 
  private:
-  // items[0, count) = index(0) ... index(count - 1), sorted by value but for what is no more than
-  // rounding apart from end to end: of that, the least comes first and the largest last. Keys are
-  // those of the returned range. `index` may read the items.
+  // Sets items[0, count) to index(0) ... index(count - 1), sorted by value. A run of items that all
+  // lie within `rounding` of each other is not sorted: its least item comes first and its largest
+  // last. The keys belong to the returned range. `index` may read the items.
   template <typename Index>
   Range sort(uint64_t* items, uint64_t* spare, int64_t count, const Index& index) const {
     double least = values_[index(0)], largest = least;
@@ -111,7 +111,7 @@ class Sorter {
     std::swap(items[count - 1], *std::max_element(items, items + count, less));
   }
 
-  // From spare to items.
+  // Sorts the items of `spare` into `items`.
   void sort_by_key(uint64_t* items, uint64_t* spare, int64_t count, Histograms& histograms) const {
     static_assert(kDigits % 2 == 1);  // the last pass ends in items
     histograms.to_places();
@@ -130,7 +130,7 @@ class Sorter {
     }
   }
 
-  // Items of one key, which they keep.
+  // Sorts items of one key, and leaves that key in them.
   void sort_run(uint64_t* items, uint64_t* spare, int64_t count) const {
     if (count <= kShortRun) {
       std::sort(items, items + count, [&](uint64_t a, uint64_t b) { return value(a) < value(b); });

@@ -4,10 +4,10 @@
 //           them, R = 2 rank - (N + 1) are whole numbers of mean 0, ties shared or not:
 //           covariance of rank / N = sum R_a R_b / (4 N^3).
 // Shapes    n examples, L layers of width p_l; R [L, N] in int32, pairs (i, j) row after row.
-// Plan      layers in groups, one after the other what all threads share and side by side the rest:
+// Plan      layers in groups, each in two steps:
 //             a layer at a time:  c in panels (standard_rows.cpp), then tasks of kTaskRows rows:
 //                                 their entries of c c' above the diagonal, d while in cache
-//             the group at once:  a layer a task: variance, radix sort, ranks (ranks.cpp)
+//             all layers at once: a layer a task: variance, radix sort, ranks (ranks.cpp)
 //           then R R' in kSlabs shares of the pairs, each with a sum of its own, packed from int32
 //           kContractDepth pairs at a time.
 // Cost      n^2 p flops a layer at float64's rate of matrix products, 20 ns a pair for sorting and
@@ -76,7 +76,7 @@ class RankPass {
   }
 
  private:
-  // What a layer needs while it is sorted, beside its ranks.
+  // Workspace of a layer while its dissimilarities are sorted, beside its ranks.
   struct Slot {
     Buffer<double> values;          // [pairs]
     Buffer<uint64_t> items, spare;  // [pairs]
@@ -92,7 +92,7 @@ class RankPass {
   }
   int64_t first_pair(int64_t i) const { return i * n_ - i * (i + 1) / 2; }
 
-  // Layers that are sorted at once. Every byte that is allocated is counted here.
+  // Returns the number of layers that are sorted at once. Every allocated byte is counted here.
   int64_t plan_together(int64_t limit) const {
     const int64_t kept = buffer_bytes(4 * count() * pairs_) +
                          8 * (plan_.size() * plan_.size() + 8 * count() + count() * count());
@@ -120,7 +120,7 @@ class RankPass {
       const int64_t group = std::min(together_, count() - first);
       for (int64_t s = 0; s < group; s++) {
         const LayerView& layer = layers_[first + s];
-        // Whole units of rows are multiplied, and products with those beyond n are not used.
+        // Products take whole units of rows; products with the rows beyond n are not used.
         std::fill(panels.data() + n_ / isa_.width * isa_.width * layer.width,
                   panels.data() + round_to(n_, unit_) * layer.width, 0.0);
         slots[s]->rows = standardise_rows(layer, n_, isa_.width, panels.data(), rt_);
@@ -142,7 +142,7 @@ class RankPass {
                                 " NaN or infinite of " + std::to_string(n_ * layers_[layer].width));
   }
 
-  // The dissimilarities of a layer.
+  // Computes the dissimilarities of a layer.
   void compare(const double* panels, int64_t width, Slot& slot) const {
     parallel_tasks(rt_, (n_ + kTaskRows - 1) / kTaskRows, [&](int64_t task, int) {
       const int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, n_);
@@ -196,7 +196,7 @@ class RankPass {
                   out);
   }
 
-  // Products of all ranks.
+  // Adds up the products of the ranks of all pairs of layers.
   void collect(const int32_t* ranks) {
     std::vector<std::unique_ptr<ContractionSlot<double>>> slots(slabs_);
     parallel_tasks(rt_, slabs_, [&](int64_t s, int) {

@@ -13,9 +13,9 @@ namespace simcore::cpu {
 struct RankMoments {
   std::vector<double> xy;      // [Lx, Ly] covariances of the ranks, which are scaled to [0, 1]
   std::vector<double> xx, yy;  // their variances; y empty: yy is xx
-  // [Lx + Ly] of the dissimilarities, in units of the squared mean of |c_i|^2 / 2: their variance,
-  // and what rounding contributes to it (standard_rows.h); nan where a row is constant or all rows
-  // are alike.
+  // [Lx + Ly] for the dissimilarities: their variance, and the part of it that rounding contributes
+  // (standard_rows.h), in units of the squared mean of |c_i|^2 / 2; nan where a row is constant or
+  // all rows are alike.
   std::vector<double> spread, rounding;
 };
 

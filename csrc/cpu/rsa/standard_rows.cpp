@@ -3,19 +3,20 @@
 // Math      z_i = (x_i - mean) / r_i, r_i = |x_i - mean|; c_i = z_i - mean over i of z_i;
 //           d_ij = |z_i - z_j|^2 / 2 = |c_i - c_j|^2 / 2, whose digits do not cancel where all rows
 //           point in nearly one direction.
-//           Rounding. An entry x_ik is known to eps / 2 of its magnitude, eps that of the layer's
-//           own dtype, and x_ik - mean to 2 eps of float64 of its own. As errors that are spread
-//           evenly, these give z_ik the variance
+//           Rounding. An entry x_ik is known to eps / 2 of its magnitude, with the eps of the
+//           layer's own dtype, and x_ik - mean to 2 eps64 of its magnitude, with the eps of
+//           float64. Taken as evenly spread, these errors give z_ik the variance
 //             t_ik = ((eps / 2 x_ik)^2 + (2 eps64 (x_ik - mean))^2) / (3 r_i^2),
-//           and d_ij two errors that differ from pair to pair. To first order, e_ij =
-//           sum_k (z_ik - z_jk) (error of z_ik - error of z_jk), of variance
-//             sum_k (c_ik - c_jk)^2 (t_ik + t_jk),   its mean over all pairs i != j being
-//             2 / (n (n - 1)) sum_k [n sum_i c_ik^2 t_ik + (sum_i t_ik) (sum_i c_ik^2)]
-//           because sum_i c_ik = 0. To second order, |error of z_i - error of z_j|^2 / 2, with mean
-//           (t_i + t_j) / 2, t_i = sum_k t_ik, which varies over the pairs by var_i(t_i) / 2.
-//           `rounding` is the sum of both. For rows that all point in one direction c itself is
-//           rounding, sum_k c_ik^2 near t_i: the first term is then near sum_k (t_ik + t_jk)^2,
-//           above the variance of |error|^2 / 2, so that d varies by no more than `rounding` says.
+//           and d_ij two errors that differ from pair to pair. To first order, e_ij = sum_k (z_ik -
+//           z_jk) (error of z_ik - error of z_jk), of variance
+//             sum_k (c_ik - c_jk)^2 (t_ik + t_jk),
+//           whose mean over all pairs i != j is, because sum_i c_ik = 0,
+//             2 / (n (n - 1)) sum_k [n sum_i c_ik^2 t_ik + (sum_i t_ik) (sum_i c_ik^2)].
+//           To second order, |error of z_i - error of z_j|^2 / 2, with mean (t_i + t_j) / 2, t_i =
+//           sum_k t_ik, which varies over the pairs by var_i(t_i) / 2. `rounding` is the sum of
+//           both variances. If all rows point in one direction, c itself is rounding error and
+//           sum_k c_ik^2 is near t_i: the first variance is then near sum_k (t_ik + t_jk)^2, above
+//           the variance of |error|^2 / 2, so that d varies by no more than `rounding` says.
 // Plan      two passes over the rows, in kBlocks blocks whatever the threads, sums of a block in
 //           its own place and added in order: means and lengths, and the sum of z; then c, written
 //           once, and the sums for `rounding`.
@@ -80,7 +81,7 @@ RowScale row_scale(const double* x, int64_t width) {
   for (int64_t k = 0; k < width; k += kSums)
     for (int64_t i = k; i < std::min(k + kSums, width); i++)
       largest[i - k] = std::max(largest[i - k], std::abs(x[i]));
-  // Of a subnormal number the inverse power would be infinite.
+  // The inverse power of a subnormal number would be infinite.
   const int exponent = std::max(std::ilogb(*std::max_element(largest, largest + kSums)), -1000);
   RowScale row{std::ldexp(1.0, -exponent), 0, 0, 0, 0};
   row.mean = sum(width, [&](int64_t k) { return x[k] * row.scale; }) / double(width);
@@ -123,7 +124,8 @@ class Standardiser {
   }
 
  private:
-  // Sums over the rows of a block, for every column: of z, then in their place of t; of c^2.
+  // Sums over the rows of a block, for every column: of z and, later in the same place, of t; of
+  // c^2.
   enum { kMeans, kErrors = kMeans, kSquares, kColumnSums };
   struct RowSpread {
     double error, product;  // sum_k t_ik; sum_k c_ik^2 t_ik

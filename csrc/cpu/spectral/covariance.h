@@ -1,4 +1,4 @@
-// Single-threaded products of one layer: what decomposing it takes beside LAPACK.
+// Single-threaded products of one layer: the steps of its decomposition that LAPACK does not do.
 #pragma once
 
 #include <cstdint>

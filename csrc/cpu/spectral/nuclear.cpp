@@ -80,7 +80,7 @@ struct Panels {
   int64_t stride;
 };
 
-// Every layer whole, or nothing.
+// All layers packed whole, or no layer at all.
 class PackedLayers {
  public:
   PackedLayers(const Grid<float>& grid, bool keep, const Runtime& rt)
@@ -100,7 +100,7 @@ class PackedLayers {
   bool kept() const { return !layers_.empty(); }
   Panels layer(int64_t l) const { return {layers_[l]->data(), stride_}; }
 
-  // Whole units of columns: any may stand on the right.
+  // Layers are padded to whole units of columns, because any layer may be the right operand.
   static int64_t entries(int64_t n, const LayerView& layer) {
     return n * round_to(layer.width, unit());
   }
@@ -116,7 +116,8 @@ struct Problem {
   const RationalRoot& root;
 };
 
-// Columns [j, j + unit) of M += left^T right over `examples`; right is one unit of columns.
+// Computes columns [j, j + unit) of M += left^T right over `examples`; right is one unit of
+// columns.
 void multiply_strip(Panels left, Panels right, int64_t examples, int64_t j, const Sizes& s,
                     float* m) {
   const IsaTable<float>& isa = isa_table<float>();
@@ -139,7 +140,7 @@ void multiply_strip(Panels left, Panels right, int64_t examples, int64_t j, cons
   }
 }
 
-// M = a^T b, a having the fewer columns, from layers that are kept packed.
+// Computes M = a^T b, a having the fewer columns, from layers that are kept packed.
 void multiply_packed(const Problem& problem, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
   const Panels left = problem.packed.layer(a), right = problem.packed.layer(b);
   for (int64_t j = 0; j < s.large; j += unit())
@@ -147,7 +148,7 @@ void multiply_packed(const Problem& problem, int64_t a, int64_t b, const Sizes& 
                    problem.grid.n, j, s, w.product.data());
 }
 
-// The same, packing kExamples at a time.
+// Computes M = a^T b, a having the fewer columns, packing kExamples at a time.
 void multiply_packing(const Problem& problem, int64_t a, int64_t b, const Sizes& s, Workspace& w) {
   const IsaTable<float>& isa = isa_table<float>();
   const Grid<float>& grid = problem.grid;
@@ -169,8 +170,8 @@ void multiply_packing(const Problem& problem, int64_t a, int64_t b, const Sizes&
   }
 }
 
-// A = B B^T of an upper band B, both [size][b + 1] by diagonals, scaled to ||A||_F = 1. Returns the
-// norm before that.
+// Computes A = B B^T of an upper band B, both [size][b + 1] by diagonals, scaled to ||A||_F = 1.
+// Returns the norm of A before scaling.
 double squared_band(const double* upper, int64_t size, double* band) {
   const int64_t b = spectral_table().band, stride = b + 1;
   double squares = 0;

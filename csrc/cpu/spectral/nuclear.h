@@ -15,13 +15,14 @@ struct NuclearResult {
   std::vector<double> norm_y;  // [Ly]
 };
 
-// Bytes of all layers packed, and what one thread needs beside them or without them.
+// Return the bytes of all layers packed, and the bytes of one thread's workspace with or without
+// them.
 int64_t packed_bytes(const LayersProblem& problem);
 int64_t nuclear_workspace(const LayersProblem& problem, bool keep_packed);
 
-// keep_packed: every layer is packed once rather than for each pair. `threads`: how many of the
-// runtime's may work at once. Throws std::invalid_argument naming the layer that holds NaN or
-// infinity.
+// Computes the norms. keep_packed: every layer is packed once rather than for each pair. `threads`:
+// the number of the runtime's threads that may work at once. Throws std::invalid_argument naming
+// the layer that holds NaN or infinity.
 NuclearResult nuclear_norms(const LayersProblem& problem, bool keep_packed, int threads,
                             const Runtime& rt);
 

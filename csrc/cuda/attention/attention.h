@@ -14,7 +14,8 @@
 
 namespace simcore::cuda {
 
-// A row of attention: of every head, its place among the rows of all sentences one after the other.
+// The place of a row of attention: its sentence and word there, the sentence's length, and the
+// row's offset in a head whose sentences lie one after the other.
 struct AttentionRow {
   int64_t sentence, word, length, offset;
 };
@@ -23,7 +24,7 @@ struct AttentionHead {
   int64_t layer, index;
 };
 
-// What the kernels read of a problem besides the weights; the adapter copies it to the device.
+// Tables that the kernels read besides the weights; the adapter copies them to the device.
 struct AttentionTables {
   std::vector<AttentionView> views;  // [layers of x, then of y][sentences]
   std::vector<AttentionRow> rows;
@@ -42,8 +43,8 @@ struct DeviceTables {
 
 struct AttentionPlan {
   bool float64 = false;  // compute type
-  int64_t entries = 0;   // of every head that are packed at a time
-  int64_t shares = 1;    // of these, summed side by side
+  int64_t entries = 0;   // entries of every head that are packed at a time
+  int64_t shares = 1;    // of these entries, summed side by side
   int64_t workspace_bytes = 0;
 };
 

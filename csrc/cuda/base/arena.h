@@ -20,7 +20,8 @@ class Arena {
     return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
   }
   int64_t used() const { return used_; }
-  // Pieces taken after this start over at `mark`, a former used(): they take turns with others.
+  // Lets the next pieces start at `mark`, a former used(): they take turns with the pieces after
+  // it.
   void rewind(int64_t mark) { used_ = mark; }
 
  private:

@@ -1,11 +1,12 @@
-// What plans need to know of a device.
+// Properties of a device that plans depend on.
 #pragma once
 
 #include <cstdint>
 
 namespace simcore::cuda {
 
-// The products: `plain` runs anywhere, `tensor` on tensor cores of compute capability 8.0 or newer.
+// Variants of the products: `plain` runs anywhere, `tensor` on tensor cores of compute capability
+// 8.0 or newer.
 enum class Variant : int { plain = 0, tensor = 1 };
 
 struct Device {

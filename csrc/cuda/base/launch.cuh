@@ -19,7 +19,7 @@ inline void check(cudaError_t error, const char* what) {
 constexpr int kWarp = 32;
 constexpr int64_t kMaxGridY = 65535;  // of the y and z axes of a grid
 
-struct Grid {
+struct LaunchGrid {
   int64_t x = 1, y = 1, z = 1;
 };
 
@@ -27,7 +27,7 @@ struct DynamicShared {
   int64_t bytes = 0;
 };
 
-// A kernel's dynamic shared memory; the host run has its own meaning of it.
+// A kernel's dynamic shared memory; the host run defines it in its own way.
 #if defined(__CUDACC__)
 #define SIMCORE_DYNAMIC_SHARED(T, name)                                   \
   extern __shared__ __align__(16) unsigned char simcore_dynamic_shared[]; \
@@ -39,7 +39,7 @@ struct DynamicShared {
 
 // An empty grid launches nothing.
 template <typename... Formal, typename... Actual>
-void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
+void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int threads,
             cudaStream_t stream, DynamicShared shared, Actual... actual) {
   constexpr int64_t without_asking = 48 << 10;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -56,7 +56,7 @@ void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
 }
 
 template <typename... Formal, typename... Actual>
-void launch(const char* name, void (*kernel)(Formal...), Grid grid, int threads,
+void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int threads,
             cudaStream_t stream, Actual... actual) {
   launch(name, kernel, grid, threads, stream, DynamicShared{}, actual...);
 }

@@ -5,9 +5,9 @@
 // Plan      a warp per row, 16 bytes of the compute type a lane at a time: arrays whose rows start
 //           at whole packs are read and written in one access of a pack, others entry by entry.
 // Cost      3 k entries read and k written a row, backward 3 k and 3 k: bound by memory.
-// Numerics  s to a few eps of itself near 0, ds / ds_raw where tanh is near 1; the log-determinant
-//           is summed in float64, in a fixed order. Beyond |s_raw| = 40 c the slope keeps its value
-//           there. NaN stays NaN.
+// Numerics  s is good to a few eps of itself near 0 too, ds / ds_raw where tanh is near 1 too; the
+//           log-determinant is summed in float64, in a fixed order. Beyond |s_raw| = 40 c, ds /
+//           ds_raw keeps its value at 40 c. NaN stays NaN.
 // Twin      simcore/reference/coupling.py:couple; csrc/cpu/coupling/coupling.cpp on the CPU
 #include "cuda/coupling/coupling.h"
 
@@ -33,7 +33,7 @@ struct alignas(sizeof(E) * count) Pack {
   E entries[count];
 };
 
-// An array and whether it is whole packs, each of them aligned.
+// A view of an array; `packed` if its rows are whole packs, each of them aligned.
 struct DeviceRows {
   RowsView view;
   bool packed;
@@ -69,7 +69,8 @@ __device__ __forceinline__ void read(const DeviceRows& array, int64_t row, int64
                        : T(0);
 }
 
-// row: of a contiguous array of `width` columns, k a multiple of kPack.
+// Writes columns [k, k + count) of a row of a contiguous array of `width` columns, k a multiple of
+// kPack.
 template <typename T>
 __device__ __forceinline__ void write(T* row, int64_t width, int64_t k, int count,
                                       const T (&values)[kPack<T>]) {

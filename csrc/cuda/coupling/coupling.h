@@ -9,7 +9,7 @@
 
 namespace simcore::cuda {
 
-// As simcore::cpu::couple and couple_gradients; all pointers are of the device. T is float or
+// couple and couple_gradients as in simcore::cpu; all pointers are device pointers. T is float or
 // double.
 template <typename T>
 void couple(const Coupling& coupling, T* out, T* log_det, cudaStream_t stream);

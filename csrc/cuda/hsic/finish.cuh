@@ -22,7 +22,7 @@ struct HsicSums {
   Estimator estimator;
 };
 
-// HSIC of layers a and b by one warp, `upper` being their sum over i < j.
+// Returns the HSIC of layers a and b, computed by one warp, `upper` being their sum over i < j.
 __device__ inline double hsic_of(const HsicSums& s, int64_t a, int64_t b, double upper) {
   PairSums pair{2 * upper, 0, 0};
   double rows_a = 0, rows_b = 0;

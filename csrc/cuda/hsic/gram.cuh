@@ -64,7 +64,8 @@ __device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, 
   return entry == Entry::distance ? distance : exp(-gamma * distance) - shift;
 }
 
-// Gram entries lie as the products want them that contract them, distances as numbers.
+// The storage of entries: Gram entries as the product needs them that contracts them, distances as
+// plain numbers.
 template <typename Product, Entry entry>
 using EntryRows = std::conditional_t<entry == Entry::distance, PlainRows<typename Product::Value>,
                                      typename Product::Rows>;

@@ -27,7 +27,7 @@ bool in_float64(const HsicProblem& problem) {
   return wide || problem.has_float64();
 }
 
-// f(a null pointer to the kind of product)
+// Returns f(p) with p a null pointer to the type of the product.
 template <typename F>
 auto with_product(const DeviceHsicProblem& problem, bool float64, F f) {
   if (float64) return f(static_cast<PlainProduct<double>*>(nullptr));
@@ -42,7 +42,8 @@ int64_t bytes_of(const HsicSizes& sizes, const HsicPlan& plan) {
   return HsicBuffers<Rows>(sizes, plan, nullptr, nullptr).bytes;
 }
 
-// The Gram tiles of a group, and of the layers whose median is being found, stay in half of L2.
+// The size of a group: the Gram tiles of a group, and the distances of the layers whose median is
+// being found, stay in half of L2.
 template <typename Rows>
 void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const int64_t tile_entries = plan.tile * plan.tile;
@@ -57,7 +58,8 @@ void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
       device.l2_bytes / 2 / (distances * int64_t(sizeof(typename Rows::Value))), 1, s.layers);
 }
 
-// Every multiprocessor has one block of the contraction, as far as the entries last.
+// Sets the shares: every multiprocessor has one block of the contraction, as far as the entries
+// last.
 void plan_shares(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const PairBlock pairs = s.symmetric() ? PairBlock{0, s.layers, 0, s.layers, true}
                                         : PairBlock{0, s.count_x, s.count_x, s.count_y, false};

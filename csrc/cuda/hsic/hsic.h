@@ -14,12 +14,12 @@
 
 namespace simcore::cuda {
 
-// Of float32 products, torch's meanings: operands as the sum of 3 bfloat16 numbers (24 bits,
-// float32's own), of 2 (16 bits, at least TensorFloat32's 11), or 1. float64 layers are always
-// computed in float64.
+// The precision of float32 products, with torch's meanings: an operand is the sum of 3 bfloat16
+// numbers (24 bits, as float32 has), of 2 (16 bits; TensorFloat32 has 11), or 1 number. float64
+// layers are always computed in float64.
 enum class Precision : int { highest = 0, high = 1, medium = 2 };
 
-// And how its products are computed.
+// An HsicProblem, and the precision and the variant of its products.
 struct DeviceHsicProblem : HsicProblem {
   Precision precision = Precision::highest;
   Variant variant = Variant::plain;
@@ -32,7 +32,7 @@ struct HsicPlan {
   int64_t block_rows = 0;     // examples whose rows are packed at a time
   int64_t group_tiles = 1;    // Gram tiles of every layer that are held at a time
   int64_t shares = 1;         // of a group's entries, contracted side by side
-  int64_t median_layers = 0;  // RBF: whose distances are held at a time
+  int64_t median_layers = 0;  // RBF: layers whose distances are held at a time
   int64_t workspace_bytes = 0;
 };
 

@@ -1,9 +1,10 @@
 // The RBF kernel's widths: exact order statistics of the squared distances of every layer.
 //
-// Plan      gram.cuh writes the distances of some layers, [layers][entries], -1 where no pair is.
-//           Non-negative floating-point numbers order as their bits do: each round of `histogram`
-//           and `pick_bin` fixes the next kDigitBits bits of the wanted statistic, from the top.
-//           `next_value` finds the following one, `finish_gamma` makes the width of both.
+// Plan      gram.cuh writes the distances of some layers, [layers][entries], and -1 where there is
+//           no pair. Non-negative floating-point numbers order as their bits do: each round of
+//           `histogram` and `pick_bin` fixes the next kDigitBits bits of the wanted statistic, from
+//           the top. `next_value` finds the next larger value, `finish_gamma` computes the width
+//           from both.
 // Cost      one read of the distances per digit (3 in float32, 6 in float64) and one more.
 // Numerics  exact, and integer atomics only: bit-equal on repetition.
 // Twin      simcore/reference/hsic.py:rbf_width; the rule is core/math/rbf_math.h
@@ -19,7 +20,7 @@ namespace simcore::cuda {
 constexpr int kDigitBits = 11;
 constexpr int kBins = 1 << kDigitBits;
 constexpr int kSelectThreads = 256;
-constexpr int64_t kSelectEntries = 1 << 16;  // that one block goes over
+constexpr int64_t kSelectEntries = 1 << 16;  // entries that one block goes over
 
 using Key = unsigned long long;
 
@@ -50,8 +51,8 @@ static __global__ void start_selection(int64_t rank, Selection* selections, int6
   if (l < count) selections[l] = {0, rank, 0, ~Key(0)};
 }
 
-// The bits from `from` up to, but without, `to` are counted among the values that share those
-// above.
+// Bits [from, to) of a value. A round counts these bits among the values that agree with the
+// statistic in the bits above.
 struct Digit {
   int from, to;
 };

@@ -1,5 +1,5 @@
-// What hsic_terms allocates, and in which pieces it works: one list of buffers serves for counting
-// the bytes and for handing them out.
+// The buffers of hsic_terms and the pieces in which it works: one list of buffers serves for
+// counting the bytes and for handing them out.
 #pragma once
 
 #include "core/math/centring_math.h"

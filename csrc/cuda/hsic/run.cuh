@@ -66,7 +66,7 @@ class HsicRun {
     return centring;
   }
 
-  // Rows of all layers from example `first` on; returns how many, padding included.
+  // Packs rows of all layers from example `first` on; returns the number of rows, padding included.
   int64_t pack(int64_t first, typename Rows::Stored* packed) {
     const int64_t valid = at_most(plan_.block_rows, sizes_.n - first);
     const PackedRows which{first, 1, valid, round_to(valid, kSide)};
@@ -76,7 +76,7 @@ class HsicRun {
     return which.rows;
   }
 
-  // The RBF widths of all layers, some layers at a time.
+  // Finds the RBF widths of all layers, some layers at a time.
   void find_widths() {
     const MedianRule rule(sizes_.n);
     const int64_t rows = round_to(rule.rows, kSide);
@@ -107,8 +107,8 @@ class HsicRun {
   }
 
   void select(const MedianRule& rule, int64_t entries, int64_t count, double* gammas) {
-    const Grid shares{ceil_div(entries, kSelectEntries), count};
-    const Grid per_layer{ceil_div(count, kSelectThreads)};
+    const LaunchGrid shares{ceil_div(entries, kSelectEntries), count};
+    const LaunchGrid per_layer{ceil_div(count, kSelectThreads)};
     launch("start_selection", start_selection, per_layer, kSelectThreads, stream_, rule.first,
            buffers_.selections, count);
     clear(buffers_.bins, count * kBins, stream_);
@@ -125,7 +125,8 @@ class HsicRun {
            count, rule, problem_.bandwidth, double(std::numeric_limits<T>::max()), gammas);
   }
 
-  // Tiles [first, first + tiles) of a block: Grams of all layers, then everything summed over them.
+  // Computes tiles [first, first + tiles) of a block: the Grams of all layers, then all sums over
+  // them.
   void group(const TileBlock& block, int64_t first, int64_t tiles) {
     const GramArguments<Rows> g{buffers_.layers,
                                 0,
@@ -161,7 +162,7 @@ class HsicRun {
     const HsicSums sums{buffers_.sums, buffers_.self_sums, plan_.shares, kSelfShares,
                         buffers_.norms, buffers_.row_sums, pitch_, sizes_.n, sizes_.layers,
                         buffers_.gammas,
-                        // as Gram entries had it
+                        // the shift as rounded in the Gram entries
                         double(T(shift_)), buffers_.centring.exponent, problem_.estimator};
     const int64_t count =
         pairs_.triangle ? triangle_size(pairs_.rows) : pairs_.rows * pairs_.columns;

@@ -15,7 +15,7 @@
 namespace simcore::cuda {
 namespace {
 
-// More examples than these are multiplied in float64: sums in float would lose digits.
+// Above this number of examples products are in float64: sums in float would lose digits.
 constexpr int64_t kMostInFloat = 16384;
 constexpr int64_t kLeastTile = PlainProduct<float>::kTile;
 
@@ -109,7 +109,7 @@ class NeuronRun {
            buffers_.centring.exponent, buffers_.factors);
   }
 
-  // The layers from `first` on that a buffer holds, none from `end` on.
+  // Returns the layers from `first` on, and before `end`, that fit into a buffer.
   Group next_group(int64_t first, int64_t end) const {
     int64_t last = first, bytes = 0;
     while (last < end) {
@@ -122,7 +122,7 @@ class NeuronRun {
 
   PackedLayers<T> pack(Group group, T* buffer) {
     const PackedLayers<T> packed{buffer, table_[size_t(group.first)].column, pitch_};
-    // Orthonormal neurons of y are as they are: their products are added, not compared.
+    // Orthonormal neurons of y keep their length: their products are added, not compared.
     const int64_t unscaled = best ? extent_.layers : count_x_;
     launch("pack_neurons", pack_neurons<T>,
            {pitch_ / kSquare, ceil_div(extent_.widest, kSquare), group.last - group.first},

@@ -87,7 +87,7 @@ struct Match {
 
 constexpr int kStrip = 16;  // columns of a product that are looked at together
 
-// What a block of match_neurons leaves of its tile of neurons.
+// Result of a block of match_neurons for its tile of neurons.
 struct TileSum {
   double sum = 0;
   int64_t known = 0;
@@ -96,7 +96,7 @@ struct TileSum {
 template <typename T>
 struct MatchArguments {
   const DeviceLayer* layers;
-  int64_t first_a, first_b;  // layers of the launch; those of the rest come with the grid
+  int64_t first_a, first_b;  // first layers of the launch; blockIdx adds the rest
   int64_t first_y, count_y;
   PackedLayers<T> a, b;
   const double* factors;

@@ -24,7 +24,8 @@ struct NeuronPlan {
 // Throws std::invalid_argument when max_memory has no room for two layers packed.
 NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory);
 
-// Device pointers. kept for neuron k of layer x_i: row p_0 + ... + p_(i-1) + k, column j of y_j.
+// Device pointers. In best and partner, row p_0 + ... + p_(i-1) + k is neuron k of layer x_i,
+// column j is layer y_j.
 struct NeuronOutput {
   double* grid;        // [Lx, Ly]
   double* best;        // [neurons of x, Ly], or null: not kept
@@ -32,11 +33,11 @@ struct NeuronOutput {
   int64_t* nonfinite;  // [layers] NaN or infinite entries
 };
 
-// As simcore::cpu::best_partners, with the results of layers that hold NaN undefined.
+// best_partners as in simcore::cpu; the results of layers that hold NaN are undefined.
 void best_partners(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                    const NeuronOutput& output, cudaStream_t stream);
 
-// As simcore::cpu::multiple_correlations, into output.grid.
+// multiple_correlations as in simcore::cpu, written to output.grid.
 void multiple_correlations(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                            const NeuronOutput& output, cudaStream_t stream);
 

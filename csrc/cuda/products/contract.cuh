@@ -6,8 +6,8 @@
 
 namespace simcore::cuda {
 
-// Which pairs of rows: [row0, row0 + rows) with [column0, column0 + columns); of equal ranges
-// only tiles on and above the diagonal.
+// A block of pairs of rows: [row0, row0 + rows) with [column0, column0 + columns); where the two
+// ranges are equal, only tiles on and above the diagonal.
 struct PairBlock {
   int64_t row0, rows, column0, columns;
   bool triangle;

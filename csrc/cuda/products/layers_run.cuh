@@ -1,4 +1,4 @@
-// What launch sequences do with layers before anything else: describe, centre.
+// The first steps of every launch sequence: describe and centre the layers.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace simcore::cuda {
 
-// The layers of both sides, x first, as the kernels want them.
+// Returns the layers of both sides, x first, in the form that the kernels read.
 inline std::vector<DeviceLayer> describe_layers(const LayersProblem& problem) {
   std::vector<DeviceLayer> table;
   int64_t column = 0, packed = 0;
@@ -47,7 +47,8 @@ inline Extent extent_of(const std::vector<DeviceLayer>& table) {
   return e;
 }
 
-// Shares of the rows in which columns are summed: enough loads in flight to fill the memory.
+// Returns the number of shares of the rows in which columns are summed: enough loads in flight to
+// fill the memory.
 inline int64_t column_chunks(int64_t n, int64_t layers, int64_t widest, const Device& device) {
   constexpr int64_t blocks_per_multiprocessor = 16, least_rows = 64;
   const int64_t blocks = ceil_div(widest, kColumnThreads) * layers;

@@ -1,5 +1,5 @@
 // The instructions of tensor cores and of asynchronous copies that the kernels use, by name. The
-// host run has its own of the same names, written from the PTX manual (tests/cpp/cuda_host).
+// host run has functions of the same names, written from the PTX manual (tests/cpp/cuda_host).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +28,8 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 16 bytes to shared memory, some time before wait_for_copies says so; zeros unless they exist.
+// Copies 16 bytes to shared memory, some time before wait_for_copies returns; zeros unless they
+// exist.
 __device__ __forceinline__ void copy_or_clear(uint16_t* to, const uint16_t* from, bool exists) {
   const uint32_t at = uint32_t(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -37,12 +38,12 @@ __device__ __forceinline__ void copy_or_clear(uint16_t* to, const uint16_t* from
                : "memory");
 }
 
-// The copies since the last commit are a group.
+// Makes a group of the copies since the last commit.
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// All groups of this thread but the last `pending` have arrived.
+// Waits until all groups of this thread but the last `pending` have arrived.
 template <int pending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

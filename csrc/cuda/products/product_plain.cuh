@@ -1,7 +1,7 @@
 // C = A B' of one tile, rows of A and B contiguous: the plain variant, in float or double.
 //
-// Every variant of a product has the same face: Rows, Value, Stored, kTile, kThreads, kDepth, kRun,
-// kSharedBytes (dynamic shared memory of a kernel that uses it), add() and visit().
+// Every variant of a product has the same members: Rows, Value, Stored, kTile, kThreads, kDepth,
+// kRun, kSharedBytes (dynamic shared memory of a kernel that uses the product), add() and visit().
 // Grams contract features, the grid of sums contracts Gram entries; both are this product.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace simcore::cuda {
 
-// Rows of a matrix as a product's Rows lie; those from `rows` on count as zeros. Rows start at
-// multiples of 16 bytes.
+// Rows of a matrix, stored as the product's Rows store them; rows from `rows` on count as zeros.
+// Rows start at multiples of 16 bytes.
 template <typename Stored>
 struct Panel {
   const Stored* data;
@@ -18,7 +18,7 @@ struct Panel {
   int64_t rows;
 };
 
-// What a pair of entries adds to the sum of a product.
+// The term that a pair of entries adds to the sum of a product.
 struct Multiply {
   template <typename T>
   __device__ static __forceinline__ T add(T sum, T x, T y) {
@@ -62,7 +62,7 @@ class PlainProduct {
     }
   }
 
-  // f(row, column, values[kRun]) of all entries that this thread holds.
+  // Calls f(row, column, values[kRun]) for all entries that this thread holds.
   template <typename F>
   __device__ void visit(F f) const {
     const int row = int(threadIdx.x) / kAcross, column = int(threadIdx.x) % kAcross;
@@ -76,7 +76,7 @@ class PlainProduct {
   }
 
  private:
-  // Threads along a row and a column of the tile, and what each holds of it.
+  // Threads along a row and along a column of the tile, and the entries that each thread holds.
   static constexpr int kAcross = 8, kDown = kThreads / kAcross;
   static constexpr int kRows = kTile / kDown, kColumns = kTile / kAcross;
 

@@ -25,11 +25,11 @@ class TensorProduct {
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
-  // 96, 96 and 64 kB: what a block may have on every device from 8.0 on is 99.
+  // 96, 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
   static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
 
-  // As PlainProduct's.
+  // Adds C += A B' over entries [begin, end), as PlainProduct::add does.
   __device__ void add(const Panel<Stored>& a, const Panel<Stored>& b, int64_t begin, int64_t end) {
     SIMCORE_DYNAMIC_SHARED(Stage, stages);
     const Source left(a), right(b);
@@ -74,7 +74,7 @@ class TensorProduct {
   static constexpr int kRowsOf = kWarpRows / 16, kColumnsOf = kWarpColumns / 8;
   static constexpr int kPiece = 8;  // entries that are copied at once, 16 bytes
   static constexpr int kPieces = kDepth / kPiece;
-  static constexpr int kRowsAtOnce = kThreads / kPieces;  // whose pieces the threads copy at once
+  static constexpr int kRowsAtOnce = kThreads / kPieces;  // rows that are copied from at once
   using Planes = Stored[parts][kTile][kDepth];
   struct Stage {
     Planes left, right;
@@ -84,10 +84,11 @@ class TensorProduct {
   __device__ static int row0() { return warp_of_thread() % (kTile / kWarpRows) * kWarpRows; }
   __device__ static int column0() { return warp_of_thread() / (kTile / kWarpRows) * kWarpColumns; }
 
-  // Where a piece of a row lies in its stage.
+  // Returns the place of a piece of a row in its stage.
   __device__ static int place_of(int row, int piece) { return (piece ^ (row / 2 % 4)) * kPiece; }
 
-  // What this thread copies of a panel: a piece of every kRowsAtOnce-th row, of every plane.
+  // The part of a panel that this thread copies: a piece of every kRowsAtOnce-th row, of every
+  // plane.
   class Source {
    public:
     __device__ explicit Source(const Panel<Stored>& panel)
@@ -138,7 +139,7 @@ class TensorProduct {
       for (int i = 0; i < kRowsOf; i++)
         load_matrices(a[i],
                       piece_at(stage.left, p, row0() + i * 16 + lane % 16, d + lane / 16 * 8));
-      // From the smallest products to the largest.
+      // Products are added from the smallest to the largest.
 #pragma unroll
       for (int q = parts - 1 - p; q >= 0; q--)
 #pragma unroll

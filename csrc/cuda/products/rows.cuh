@@ -1,18 +1,18 @@
-// How rows of numbers lie in memory for a product: [rows][kPlanes][pitch] of Stored.
+// The storage of rows of numbers for a product: [rows][kPlanes][pitch] of Stored.
 #pragma once
 
 #include "cuda/base/device_math.cuh"
 
 namespace simcore::cuda {
 
-// The number itself.
+// Rows that store each number itself.
 template <typename T>
 struct PlainRows {
   using Value = T;
   using Stored = T;
   static constexpr int kPlanes = 1;
 
-  // `count` numbers from entry k of a row on.
+  // Stores `count` numbers from entry k of a row on.
   template <int count>
   __device__ static __forceinline__ void put(Stored* row, int64_t, int64_t k,
                                              const T (&values)[count]) {
@@ -22,8 +22,8 @@ struct PlainRows {
   __device__ static __forceinline__ T get(const Stored* row, int64_t, int64_t k) { return row[k]; }
 };
 
-// The nearest bfloat16, ties to even, as its bits; x is left with the rest. NaN may become 0:
-// layers that hold one are counted while they are centred.
+// Returns the bits of the bfloat16 nearest to x, ties to even, and leaves the rest in x. NaN may
+// become 0: layers that hold NaN are counted while they are centred.
 __device__ __forceinline__ uint32_t take_bfloat16(float& x) {
   const uint32_t bits = __float_as_uint(x);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
@@ -31,16 +31,16 @@ __device__ __forceinline__ uint32_t take_bfloat16(float& x) {
   return rounded;
 }
 
-// x = x_1 + x_2 + x_3, every x_p the bfloat16 nearest to what the former ones leave, a plane each.
-// Three hold all of float32's 24 bits, of numbers above 2^-110 (layers are scaled). Split when they
-// are stored: once, and not once for every product that reads them.
+// Rows that store x = x_1 + x_2 + x_3, a plane for each x_p, the bfloat16 nearest to the rest that
+// the former ones leave. Three numbers hold all 24 bits of float32 numbers above 2^-110 (layers are
+// scaled). Numbers are split once, when they are stored, and not for every product that reads them.
 template <int parts>
 struct SplitRows {
   using Value = float;
   using Stored = uint16_t;
   static constexpr int kPlanes = parts;
 
-  // One number, or two from an even entry on.
+  // Stores one number, or two from an even entry on.
   template <int count>
   __device__ static __forceinline__ void put(Stored* row, int64_t pitch, int64_t k,
                                              const float (&values)[count]) {

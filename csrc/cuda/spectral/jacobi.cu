@@ -4,8 +4,8 @@
 //           M V = U S. Columns of zeros are never rotated.
 // Shapes    one matrix [rows, columns], both at most kMostJacobi, a block; column by column in
 //           shared memory, V below M.
-// Plan      sweeps of a tournament of the columns, a warp a pair; until a sweep rotates nothing,
-//           kMostSweeps at most. Then the columns are ranked by length.
+// Plan      sweeps of a tournament of the columns, a warp a pair, until a sweep rotates nothing, at
+//           most kMostSweeps sweeps. Then the columns are ranked by length.
 // Cost      18 rows columns^2 flops a sweep and half as many for V.
 // Numerics  float32, lengths in float64; the factors multiply to M within 3e-6 of the largest
 //           singular value (tests).
@@ -32,7 +32,7 @@ __device__ __forceinline__ void rotate(float* u, float* v, int64_t rows, const R
   }
 }
 
-// Whether the pair had to be rotated; the same in every lane.
+// Rotates a pair of columns if they are not orthogonal; returns, in every lane, whether it did.
 __device__ __forceinline__ bool rotate_pair(float* m, float* v, int64_t rows, int64_t columns,
                                             ColumnPair pair) {
   float* first = m + pair.first * rows;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_matrix(const SmallSvd& p, float* m, float* 
     v[e] = e / p.columns == e % p.columns ? 1.0f : 0.0f;
 }
 
-// Columns in the order of `rank`, those of u at unit length.
+// Stores the columns in the order of `rank`, the columns of u at unit length.
 __device__ __forceinline__ void store_matrix(const SmallSvd& p, const float* m, const float* v,
                                              const float* lengths, const int* rank) {
   float* u_out = p.u + int64_t(blockIdx.x) * p.rows * p.columns;
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallS
   const int columns = int(p.columns), players = columns + columns % 2;
   for (int sweep = 0; sweep < kMostSweeps; sweep++) {
     __syncthreads();
-    if (threadIdx.x == 0) rotated = 0;  // seen after a round: there is at least one
+    if (threadIdx.x == 0) rotated = 0;  // read after a round: there is at least one
     bool any = false;
     for (int round = 0; round < players - 1; round++) {
       for (int k = warp_of_thread(); k < players / 2; k += kJacobiWarps) {

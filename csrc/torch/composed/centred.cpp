@@ -14,7 +14,7 @@ cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int
 }
 
 Centred centred(const at::Tensor& layer, const cpu::Centring<double>& centring) {
-  // A copy also where the layer is float64 already: what follows writes in place.
+  // A copy is made even of float64 layers, because the next steps write in place.
   at::Tensor x = layer.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   if (centring.scale != 1.0) x.mul_(centring.scale);
   const int64_t p = layer.size(1);

@@ -1,4 +1,4 @@
-// A layer's centred columns as a tensor, where a routine of LAPACK takes them.
+// A layer's centred columns as a tensor, for routines of LAPACK.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace simcore::composed {
 
-// Refuses NaN and infinity, naming name[index].
+// Returns a layer's centring. Refuses NaN and infinity, naming name[index].
 cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index);
 
 // [n, p] float64, times 2^-exponent: entries near 1, whose squares stay finite.

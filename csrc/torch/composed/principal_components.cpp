@@ -4,12 +4,12 @@
 //           standard deviation first (constant ones stay 0).
 // Shapes    layer [n, p] -> U [n, r], s [r], V^T [r, p], r = min(n, p).
 // Plan      one layer a thread.
-// Numerics  float64, but for the columns of U whose singular value is not far below the largest
-//           (kNear): their rounding in float32 stays small. Layers of lower precision go through
-//           the eigenvalues of the smaller of Xc^T Xc and Xc Xc^T: squaring loses singular values
-//           below 1e-8 s_1, which their rank rule (float32's eps * max(n, p), simcore/basis.py)
-//           cuts anyway. float64 layers take the SVD itself. Columns of U whose singular value is
-//           lost are not orthonormal.
+// Numerics  float64, except for the columns of U whose singular value is at least kNear of the
+//           largest: these are computed in float32, where their rounding stays small. Layers of
+//           lower precision go through the eigenvalues of the smaller of Xc^T Xc and Xc Xc^T:
+//           squaring loses singular values below 1e-8 s_1, which their rank rule (float32's eps *
+//           max(n, p), simcore/basis.py) cuts anyway. float64 layers take the SVD itself. Columns
+//           of U whose singular value is lost are not orthonormal.
 // Twin      simcore/reference/cca.py:svd
 #include "torch/composed/principal_components.h"
 
@@ -36,13 +36,14 @@ struct Decomposition {
   at::Tensor u, s, vt;
 };
 
-Centred standardized(Centred x) {
+Centred standardised(Centred x) {
   const at::Tensor deviation = x.values.norm(2, 0) / std::sqrt(double(x.values.size(0)));
   x.values.div_(at::where(deviation > 0, deviation, 1.0));
   return {x.values, 0};
 }
 
-// Eigenvalues of the smaller side, descending, as singular values, and their vectors as columns.
+// Returns the eigenvalues of the smaller side as singular values, descending, and their vectors as
+// columns.
 std::pair<at::Tensor, at::Tensor> spectrum(const at::Tensor& lower) {
   const auto [values, vectors] = at::linalg_eigh(lower, "L");
   return {values.clamp_min(0.0).sqrt().flip(0), vectors.flip(1)};
@@ -50,7 +51,7 @@ std::pair<at::Tensor, at::Tensor> spectrum(const at::Tensor& lower) {
 
 at::Tensor reciprocals(const at::Tensor& s) { return at::where(s > 0, s.reciprocal(), 0.0); }
 
-// p <= n, float32 or less.
+// Decomposes a layer with p <= n of float32 or lower precision.
 Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centring,
                    bool standardize) {
   const int64_t n = layer.size(0), p = layer.size(1), stride = cpu::covariance_stride(p);
@@ -78,7 +79,7 @@ Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centrin
   const at::Tensor others = directions.slice(0, near).contiguous();
   cpu::project(layer_view(layer), centring, n, others.const_data_ptr<double>(), p - near,
                out + near, p);
-  // Rounding would give a constant column variance again in vectors diag(s) components.
+  // Rounding would give a constant column some variance again in the vectors diag(s) components.
   const at::Tensor vt = v.t().masked_fill(c.diagonal() == 0, 0.0);
   return {u, standardize ? s : s * std::ldexp(1.0, centring.exponent), vt};
 }
@@ -98,7 +99,7 @@ Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index
   const bool narrow = layer.scalar_type() != at::kDouble;
   const auto columns = [&] {
     const Centred x = centred(layer, centring);
-    return standardize ? standardized(x) : x;
+    return standardize ? standardised(x) : x;
   };
   Decomposition d;
   if (!narrow)

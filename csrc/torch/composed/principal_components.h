@@ -7,7 +7,7 @@
 
 namespace simcore::composed {
 
-// simcore::principal_components of checked layers.
+// Computes simcore::principal_components of checked layers.
 std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
 principal_components(at::TensorList layers, bool standardize);
 

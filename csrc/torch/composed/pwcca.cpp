@@ -46,7 +46,7 @@ Canonical by_eigenvectors(const at::Tensor& m) {
   const int64_t count = m.size(0);
   at::Tensor p, product, rho;
   double largest = 0;
-  for (int64_t rows = count; rows > 0;) {  // the first `rows` are to be decomposed
+  for (int64_t rows = count; rows > 0;) {  // rows [0, rows) are still to be decomposed
     const at::Tensor left = rows == count ? m : product.slice(0, 0, rows);
     const at::Tensor vectors = std::get<1>(at::linalg_eigh(left.mm(left.t()))).t();
     const at::Tensor turned = vectors.mm(left);
@@ -81,7 +81,7 @@ double weighted_mean(const at::Tensor& directions, const at::Tensor& rho,
   return a.dot(rho).item<double>() / total;
 }
 
-// Of one thread: the decomposition's few k x k matrices, one k x p product, and bases and
+// Workspace of one thread: the decomposition's few k x k matrices, one k x p product, and bases and
 // components in another dtype.
 int64_t workspace(at::TensorList u_x, at::TensorList u_y, at::TensorList weighted) {
   int64_t k = 1, p = 1;

@@ -4,7 +4,7 @@
 
 namespace simcore::composed {
 
-// simcore::pwcca of checked bases and components.
+// Computes simcore::pwcca of checked bases and components.
 at::Tensor pwcca(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
                  int64_t max_memory);
 

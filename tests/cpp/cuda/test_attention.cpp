@@ -6,7 +6,8 @@
 //                       the end of a chunk
 //   ThreadSanitizer     the second barrier of self_terms
 //   UBSan               the check of the chunk's rows in pack_heads
-// Not caught: the check of heads in self_terms, beyond which zeros are added within the workspace.
+// Not caught: the check of heads in self_terms; without the check, zeros are added within the
+// workspace.
 #include "cuda/attention/attention.h"
 
 #include <cstdlib>
@@ -41,7 +42,7 @@ struct Result {
   AttentionPlan plan;
 };
 
-// What the kernels leave untouched is nan, which no comparison passes.
+// Output that the kernels leave untouched is nan, which no comparison passes.
 Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l2_bytes = 1 << 20) {
   problem.max_memory = max_memory;
   const AttentionTables tables(problem);

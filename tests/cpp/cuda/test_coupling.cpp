@@ -12,7 +12,8 @@ using naive::DType;
 
 namespace {
 
-// Rows that start anywhere, which packed accesses must not touch, or at whole packs.
+// Rows that start anywhere, which packed accesses must not touch, or rows that start at whole
+// packs.
 template <typename T>
 void agrees(const naive::Problem& p) {
   naive::Coupled<T> got(p.coupling);
@@ -43,7 +44,7 @@ TEST(agrees_with_plain_loops) {
         }
 }
 
-// The first entry of an array is not where a pack may start.
+// The first entry of these arrays is not aligned to a pack.
 TEST(arrays_from_anywhere) {
   naive::Problem p = naive::make_problem(1, 3, 64, DType::f32, false, false, 8);
   check::context = "shifted";

@@ -8,7 +8,7 @@
 //   ThreadSanitizer     finish_centring's barrier after the loop, the barrier of pick_bin
 //   AddressSanitizer    the width check of column_sums, the check of valid rows in pack_rows, the
 //                       last warps of finish_pairs and finish_selves
-// test_product.cpp has those of the products.
+// test_product.cpp lists the mutations of the products.
 #include "cuda/hsic/hsic.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ DeviceHsicProblem make_problem(const Layers& x, const Layers& y, KernelKind kern
   return problem;
 }
 
-// What the kernels leave untouched is nan, which no comparison passes.
+// Output that the kernels leave untouched is nan, which no comparison passes.
 Result compute(const DeviceHsicProblem& problem, const HsicPlan& plan) {
   const size_t x = problem.x.size(), y = problem.y.empty() ? x : problem.y.size();
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -102,7 +102,7 @@ TEST(ranks_that_are_not_full_and_lengths_far_apart) {
   for (const float u : zero.u) CHECK(u == 0);
 }
 
-// What simcore/_spectral_cuda.py:pwcca relies on.
+// pwcca in simcore/_ops/spectral_batched.py fills matrices up with rows and columns of zeros.
 TEST(rows_and_columns_of_zeros_stay_apart) {
   constexpr int64_t kRows = 9, kColumns = 6, kSide = 16;
   const std::vector<float> small = random_matrices(1, kRows, kColumns);

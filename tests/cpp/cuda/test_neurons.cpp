@@ -39,7 +39,7 @@ struct Options {
   int64_t max_memory = kPlenty;
 };
 
-// What the kernels leave untouched is nan, which no comparison passes.
+// Output that the kernels leave untouched is nan, which no comparison passes.
 Result compute(const Layers& x, const Layers& y, Options options = {}) {
   const LayersProblem problem{x[0].n, naive::views(x), naive::views(y)};
   Result r{{}, {}, {}, {}, make_plan(problem, Device{3, 1 << 20}, options.max_memory)};
@@ -98,7 +98,7 @@ TEST(groups_of_layers_and_the_order_of_blocks_leave_the_result_alone) {
   cuda_host::Machine::get().backwards = false;
 }
 
-// Equal columns: the first wins; constant ones are nobody's partner and have none.
+// Of equal columns the first wins; constant columns are nobody's partner and have none.
 TEST(ties_and_constant_neurons) {
   check::context = "ties";
   Layers x = naive::make_layers(20, {3}, 1), y = naive::make_layers(20, {70}, 2);
@@ -116,7 +116,7 @@ TEST(ties_and_constant_neurons) {
   CHECK_NEAR(r.grid[0], 1, 1e-12);
   CHECK(std::isnan(r.best[2]));
   CHECK(std::isnan(compute(y, x).best[0]));
-  // Nobody's partner at all: neither what is constant nor what lies beyond the layer.
+  // A constant neuron and the entries beyond the layer are nobody's partner.
   std::fill(y[0].values.begin(), y[0].values.end(), 1.5);
   naive::lay_out(y[0], naive::Order::rows);
   const Result none = compute(x, y);
@@ -127,7 +127,7 @@ TEST(multiple_correlations_match_plain_loops) {
   check::context = "squares";
   const int64_t n = 40, q = 5;
   const Layers x = naive::make_layers(n, {1, 70}, 0, {DType::f64, 3});
-  // Orthonormal columns, scaled so that the power of two of centring is undone.
+  // Orthonormal columns, scaled: the kernels must undo the power of two of centring.
   Layers y = naive::make_layers(n, {q}, 9);
   std::vector<double> u = naive::centred(y[0]);
   for (int64_t k = 0; k < q; k++) {

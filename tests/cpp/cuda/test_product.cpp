@@ -1,13 +1,5 @@
-// The tile products of csrc/cuda, tensor-core variants included: their instructions are emulated
-// (cuda_host/mma_host.h), everything around them is the code that a device runs.
-//
-// Mutations of a scratch copy that these tests were seen to catch
-//   by wrong values     either barrier of PlainProduct::add; fragments of B exchanged, a product of
-//                       parts left out, the wait for copies missing or a group short in
-//                       TensorProduct
-//   ThreadSanitizer     either barrier of TensorProduct::add (fibres happen to run in an order that
-//                       hides them from a plain run)
-//   AddressSanitizer    `r < panel.rows` in PlainProduct, `row < panel_.rows` in TensorProduct
+// The tile products of csrc/cuda, tensor-core variants included: the instructions of tensor cores
+// are emulated (cuda_host/mma_host.h); all other code is the code that a device runs.
 #include "cuda/products/product_tensor.cuh"
 
 #include <algorithm>
@@ -36,8 +28,8 @@ void multiply_tile(Panel<Stored> a, Panel<Stored> b, int64_t begin, int64_t end,
   });
 }
 
-// Rows as the product wants them: exactly as many as there are, so that AddressSanitizer sees one
-// too many.
+// Stores rows in the product's format, exactly as many as there are, so that AddressSanitizer sees
+// a read of one row too many.
 template <typename Rows>
 std::vector<typename Rows::Stored> store(const std::vector<typename Rows::Value>& values,
                                          int64_t pitch) {
@@ -50,13 +42,13 @@ std::vector<typename Rows::Stored> store(const std::vector<typename Rows::Value>
   return stored;
 }
 
-// The largest error of a tile against float64, over |a| |b| of its row and column.
+// Returns the largest error of a tile against float64, over |a| |b| of its row and column.
 template <typename Product>
 double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   using T = typename Product::Value;
   using Stored = typename Product::Stored;
   constexpr int side = Product::kTile;
-  const int64_t pitch = end + Product::kDepth;  // entries that must not be looked at
+  const int64_t pitch = end + Product::kDepth;  // entries that must not be read
   std::mt19937 generator(1);
   std::normal_distribution<double> normal;
   std::vector<T> a(size_t(rows_a * pitch)), b(size_t(rows_b * pitch)), c(side * side, T(-99));
@@ -84,7 +76,7 @@ double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   return worst;
 }
 
-// Both a whole tile and one with rows missing; more steps than there are stages, and fewer.
+// Checks a whole tile and one with rows missing; more steps than there are stages, and fewer.
 template <typename Product>
 void check_product(double bound) {
   const int64_t depth = Product::kDepth, side = Product::kTile;
@@ -124,7 +116,7 @@ TEST(plain_products) {
   check_product<PlainProduct<double>>(0x1p-50);
 }
 
-// Bounds: what the parts hold, 2^(-8 parts) of an entry each, and float32 sums.
+// Bounds: the rounding of the parts, 2^(-8 parts) of an entry each, and that of float32 sums.
 TEST(three_bfloat16_parts_are_float32) { check_product<TensorProduct<3>>(0x1p-21); }
 TEST(two_bfloat16_parts) {
   check_product<TensorProduct<2>>(0x1p-15);

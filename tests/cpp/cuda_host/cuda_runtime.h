@@ -25,7 +25,7 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 
-// threadIdx.x and its like: objects, because CUDA has members of structures with these names.
+// threadIdx and its like are objects here, because CUDA has members of structures with these names.
 template <const dim3& (*get)(), unsigned dim3::* axis>
 struct IndexComponent {
   operator unsigned() const { return get().*axis; }
@@ -97,7 +97,8 @@ inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream
 }
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-// What a block may have on every device since compute capability 8.0 (8.6, 8.9 and 12 the least).
+// The shared memory that a block may have on every device since compute capability 8.0 (8.6, 8.9
+// and 12 have the least).
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
   return bytes <= 99 << 10 ? cudaSuccess : cudaErrorInvalidConfiguration;

@@ -1,8 +1,8 @@
-// The threads of one block as fibres of one host thread: what runs kernels on the host.
+// The threads of one block as fibres of one host thread: this is how kernels run on the host.
 //
-// A fibre runs until it waits at a barrier or ends; then the next one that may go on does. Block
-// barriers, warp-wide exchanges and a barrier that not all threads reach (reported, then abort) are
-// what the kernels' threads can observe of each other.
+// A fibre runs until it waits at a barrier or ends; then the next fibre that is not waiting runs.
+// The kernels' threads can observe each other through block barriers, warp-wide exchanges and a
+// barrier that not all threads reach (reported, then abort).
 // Sanitizers    AddressSanitizer is told of every switch of stacks. ThreadSanitizer sees a thread
 //               per fibre and no order between them but that of barriers, so that a missing one is
 //               a reported race, whichever fibre happened to run first.
@@ -33,7 +33,7 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 #endif
 
-// For the machinery itself, which every fibre shares and ThreadSanitizer must not look at.
+// Marks the machinery itself, which every fibre shares and ThreadSanitizer must not observe.
 #define CUDA_HOST_UNSEEN __attribute__((noinline, no_sanitize("thread")))
 
 struct dim3 {
@@ -65,7 +65,7 @@ inline void order_before(void* what) {
 struct Barrier {
   int alive = 0, waiting = 0;
   unsigned opened = 0;
-  char tags[2] = {};  // what ThreadSanitizer orders by; two, for those who leave late
+  char tags[2] = {};  // ThreadSanitizer orders by these; two, for fibres that leave late
 
   CUDA_HOST_UNSEEN void open_if_complete() {
     if (waiting > 0 && waiting == alive) {
@@ -77,7 +77,7 @@ struct Barrier {
 
 struct Warp {
   Barrier barrier;
-  // What lanes show each other; two, for those who read late.
+  // The words that lanes show each other; two sets, for lanes that read late.
   std::array<std::array<std::array<std::atomic<uint64_t>, 8>, kLanes>, 2> shown;
 };
 
@@ -119,15 +119,15 @@ class Machine {
     }
   }
 
-  // Dynamic shared memory of exactly that size, so that AddressSanitizer sees its end. What it
-  // holds at first is a nan.
+  // Allocates dynamic shared memory of exactly that size, so that AddressSanitizer sees its end.
+  // Its first content is nan.
   void set_dynamic_shared(size_t bytes) {
     dynamic_.reset(bytes > 0 ? new unsigned char[bytes] : nullptr);
     if (bytes > 0) std::memset(dynamic_.get(), 0xff, bytes);
   }
   void* dynamic_shared() { return dynamic_.get(); }
 
-  // All living threads of the block, or of the warp.
+  // Waits for all living threads of the block, or of the warp.
   CUDA_HOST_UNSEEN void wait(Barrier& barrier, bool orders_memory) {
     Fibre* self = current;
     char* tag = &barrier.tags[barrier.opened % 2];
@@ -141,7 +141,7 @@ class Machine {
   }
   void wait_block() { wait(block_barrier_, true); }
 
-  // Every lane of the warp shows some words; the function returns where they lie.
+  // Lets every lane of the warp show some words; returns their address.
   template <size_t count>
   CUDA_HOST_UNSEEN const auto& exchange(const std::array<uint64_t, count>& words) {
     Fibre* self = current;

@@ -44,9 +44,9 @@ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
   }
 }
 
-// Asynchronous copies arrive at any time between their issue and the wait for them. They do so at
-// either end of it, for all copies of a launch alike: a wait that is missing leaves old numbers, a
-// barrier that is missing lets new ones come too early.
+// Asynchronous copies arrive at any time between their issue and the wait for them. Here all copies
+// of a launch arrive at one end of that time: where a wait is missing, late copies leave old
+// numbers; where a barrier is missing, early copies overwrite numbers too soon.
 inline bool copies_arrive_late = false;
 
 struct PendingCopy {
@@ -61,7 +61,7 @@ struct PendingCopy {
   }
 };
 
-// Of the running thread, in the order of issue; those before `arrived` are here.
+// Copies of the running thread, in the order of issue; the copies before `arrived` are complete.
 struct PendingCopies {
   std::vector<PendingCopy> copies;
   size_t arrived = 0;
