@@ -82,6 +82,8 @@ class CKACallback(TrainerCallback):
         max_memory: int = 1 << 30,
         collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
+        from simcore._grid.inputs import LEAST_ROWS
+
         both_or_neither = (every is None) == (steps is None)
         never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
         if both_or_neither or never:
@@ -92,7 +94,7 @@ class CKACallback(TrainerCallback):
             raise ValueError(f"pooling: wanted one of {', '.join(POOLINGS)}, found {pooling!r}")
         self.probe, self.every, self.pooling, self.estimator = probe, every, pooling, estimator
         self.steps = None if steps is None else frozenset(steps)
-        wanted = 4 if estimator == "unbiased" else 2
+        wanted = LEAST_ROWS["unbiased" if estimator == "unbiased" else "biased"]
         if self.examples < wanted:
             raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
         self.batch_size, self.max_memory, self.collate = batch_size, max_memory, collate
