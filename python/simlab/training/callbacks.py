@@ -68,6 +68,27 @@ class CKACallback(TrainerCallback):
         Both or neither of `every` and `steps` are given, the pooling is unknown, or there are too
         few examples. When the Trainer is constructed: the states do not fit into `max_memory`, the
         model returns no hidden states, or there is neither a tokenizer nor `collate` for examples.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from simlab import CKACallback
+    >>> config = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
+    >>> rows = [{"input_ids": torch.randint(1, 50, (8,)), "labels": i % 2} for i in range(32)]
+    >>> callback = CKACallback({"input_ids": torch.randint(1, 50, (16, 8))}, steps=[2, 4])
+    >>> trainer = Trainer(
+    ...     BertForSequenceClassification(config),
+    ...     TrainingArguments("runs/trainer", max_steps=4, report_to="none"),
+    ...     train_dataset=rows,
+    ...     callbacks=[callback],
+    ... )
+    >>> output = trainer.train()  # doctest: +ELLIPSIS
+    {...
+    >>> frame = callback.frame()  # the embedding output and two layers, at two steps
+    >>> len(frame)
+    6
     """
 
     def __init__(
