@@ -11,9 +11,15 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, as_tensor, check_finite_count, check_on_cpu
+from simcore._grid.inputs import (
+    Array,
+    as_tensor,
+    check_device,
+    check_finite_count,
+    check_same_device,
+)
 from simcore._grid.one_operator import is_traced, one_operator
-from simcore._grid.options import check_choice, check_flag, check_max_memory
+from simcore._grid.options import check_choice, check_count, check_flag, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._ops.attention import attention_similarity
 
@@ -35,10 +41,7 @@ def _as_lengths(lengths: Lengths | None) -> list[int] | None:
         values = list(lengths)
     else:
         raise TypeError(f"lengths: wanted one whole number for each sentence, got {lengths!r}")
-    for i, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"lengths[{i}]: wanted a whole number of words, got {value!r}")
-    return [int(value) for value in values]
+    return [check_count(value, f"lengths[{i}]", least=None) for i, value in enumerate(values)]
 
 
 def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
@@ -82,20 +85,23 @@ def _as_sentences(
         )
     if not sentences:
         raise ValueError(f"{name}: wanted at least one sentence, got none")
+    check_device(sentences[0], names[0])
     for sentence, label in zip(sentences, names, strict=True):
-        _check_sentence(sentence, label, sentences[0].shape[0], names[0])
+        _check_sentence(sentence, label, sentences[0], names[0])
     return sentences, from_numpy
 
 
-def _check_sentence(sentence: Tensor, name: str, heads: int, first: str) -> None:
+def _check_sentence(sentence: Tensor, name: str, first: Tensor, first_name: str) -> None:
     shape = tuple(sentence.shape)
-    check_on_cpu(sentence, name, "attention")
+    check_same_device(sentence, name, first, first_name)
     if sentence.ndim != 3 or shape[1] != shape[2]:
         raise ValueError(f"{name}: wanted shape [H, t, t], got {shape}")
     if 0 in shape:
         raise ValueError(f"{name}: wanted at least one head and one word, got shape {shape}")
-    if shape[0] != heads:
-        raise ValueError(f"{name}: wanted {heads} heads as in {first}, got {shape[0]}")
+    if shape[0] != first.shape[0]:
+        raise ValueError(
+            f"{name}: wanted {first.shape[0]} heads as in {first_name}, got {shape[0]}"
+        )
 
 
 def _as_attention(
@@ -115,8 +121,10 @@ def _as_attention(
     return [sentences for sentences, _ in checked], all(numpy for _, numpy in checked)
 
 
-def _check_same_sentences(layers: list[list[Tensor]], name: str, words: list[int]) -> None:
+def _check_same_sentences(layers: list[list[Tensor]], name: str, first: list[Tensor]) -> None:
+    words = [sentence.shape[1] for sentence in first]
     for i, layer in enumerate(layers):
+        check_same_device(layer[0], f"{name}[{i}]", first[0], "A[0]")
         if len(layer) != len(words):
             raise ValueError(
                 f"{name}[{i}]: wanted {len(words)} sentences as in A[0], got {len(layer)}"
@@ -253,7 +261,7 @@ def attention_grid(
     layers_a, numpy_a = _as_attention(A, "A", words)
     layers_b, numpy_b = ([], True) if B is None else _as_attention(B, "B", words)
     _check_lengths_are_used(words, [*A, *(() if B is None else B)])
-    first = [sentence.shape[1] for sentence in layers_a[0]]
+    first = layers_a[0]
     _check_same_sentences(layers_a, "A", first)
     _check_same_sentences(layers_b, "B", first)
     for name, layers in (("A", layers_a), ("B", layers_b)):
@@ -330,13 +338,13 @@ def distributed_attention(
 def _causal_pairs(sentence: Tensor) -> Tensor:
     """Return the weights ``[pairs, H]`` of one sentence's word pairs with j <= i, row by row."""
     words = sentence.shape[1]
-    rows, columns = torch.tril_indices(words, words)
+    rows, columns = torch.tril_indices(words, words, device=sentence.device)
     return sentence[:, rows, columns].T.double()
 
 
 def _renormalised(block: Tensor, words: int) -> Tensor:
     """Return `_causal_pairs` with the weights of every word over their sum; 0 if the sum is 0."""
-    rows = torch.tril_indices(words, words)[0]
+    rows = torch.tril_indices(words, words, device=block.device)[0]
     totals = block.new_zeros(words, block.shape[1]).index_add(0, rows, block)[rows]
     summed = totals > 0
     return torch.where(summed, block / torch.where(summed, totals, 1.0), 0.0)

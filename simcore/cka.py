@@ -7,7 +7,7 @@ from torch import Tensor
 
 import simcore._C as _C
 from simcore._grid.finish import as_given, masked, warn_undefined
-from simcore._grid.inputs import Array, Layers, check_on_cpu
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu
 from simcore._grid.one_operator import is_traced, one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
@@ -15,7 +15,6 @@ from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 
-MIN_ROWS = {"biased": 2, "unbiased": 4}
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
 
 
@@ -49,7 +48,7 @@ class CkaOptions:
             x,
             y,
             f"the {self.estimator} estimator",
-            least_rows=MIN_ROWS[self.estimator],
+            least_rows=LEAST_ROWS[self.estimator],
             max_memory=self.max_memory,
             differentiable=True,
         )

@@ -7,11 +7,12 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from simcore._grid.inputs import Layers
+from simcore._grid.inputs import LEAST_ROWS, Layers
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
+from simcore._grid.options import check_count
 from simcore._grid.side import read_sides
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
-from simcore.cka import MIN_ROWS, check_representable, defined_layers, normalise
+from simcore.cka import check_representable, defined_layers, normalise
 
 
 class MinibatchCKA(nn.Module):
@@ -27,6 +28,11 @@ class MinibatchCKA(nn.Module):
         Number of layers of X.
     n_layers_y : int, optional
         Number of layers of Y; default: X is compared with itself.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A number of layers is no integer, or below 1.
 
     Notes
     -----
@@ -58,13 +64,11 @@ class MinibatchCKA(nn.Module):
 
     def __init__(self, n_layers_x: int, n_layers_y: int | None = None) -> None:
         super().__init__()
-        for name, value in (("n_layers_x", n_layers_x), ("n_layers_y", n_layers_y)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: wanted at least 1, got {value}")
         self.symmetric = n_layers_y is None
-        columns = n_layers_x if n_layers_y is None else n_layers_y
-        self.register_buffer("xy", torch.zeros(n_layers_x, columns, dtype=torch.float64))
-        self.register_buffer("xx", torch.zeros(n_layers_x, dtype=torch.float64))
+        rows = check_count(n_layers_x, "n_layers_x")
+        columns = rows if n_layers_y is None else check_count(n_layers_y, "n_layers_y")
+        self.register_buffer("xy", torch.zeros(rows, columns, dtype=torch.float64))
+        self.register_buffer("xx", torch.zeros(rows, dtype=torch.float64))
         self.register_buffer("yy", torch.zeros(columns, dtype=torch.float64))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
@@ -87,7 +91,7 @@ class MinibatchCKA(nn.Module):
             X_batch,
             Y_batch,
             "the unbiased estimator of a batch",
-            least_rows=MIN_ROWS["unbiased"],
+            least_rows=LEAST_ROWS["unbiased"],
             differentiable=True,
             names=names,
         )

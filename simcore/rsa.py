@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, Layers, check_on_cpu
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -89,7 +89,13 @@ def rsa_grid(
     1.0
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
-    sides = read_sides(X, Y, "a dissimilarity matrix", least_rows=3, max_memory=max_memory)
+    sides = read_sides(
+        X,
+        Y,
+        "a dissimilarity matrix",
+        least_rows=LEAST_ROWS["dissimilarities"],
+        max_memory=max_memory,
+    )
     check_on_cpu(sides.x.layers[0], "X[0]", "rsa_grid")
     _check_widths(sides.x)
     _check_widths(sides.y)
@@ -107,7 +113,8 @@ def rsa_grid(
     return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, why)
 
 
-def _computed_in(layer: Tensor) -> torch.dtype:
+def _dtype_by_width(layer: Tensor) -> torch.dtype:
+    """Return the dtype that a layer is computed in: float64 also for wide float32 layers."""
     wide = layer.shape[1] > WIDEST_FLOAT32
     return torch.float64 if wide or layer.dtype == torch.float64 else torch.float32
 
@@ -130,7 +137,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     """
     layers = x + y
     n, count = len(x[0]), len(x)
-    held = sum(layer.numel() * _computed_in(layer).itemsize for layer in layers)
+    held = sum(layer.numel() * _dtype_by_width(layer).itemsize for layer in layers)
     if 2 * held > bound:  # the products take as much again
         raise ValueError(
             f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
@@ -138,7 +145,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
         )
     names = [f"X[{i}]" for i in range(count)] + [f"Y[{i}]" for i in range(len(y))]
     standardised = [
-        standardised_rows(layer, _computed_in(layer), name)
+        standardised_rows(layer, _dtype_by_width(layer), name)
         for layer, name in zip(layers, names, strict=True)
     ]
     rows, halves, rounding = zip(*standardised, strict=True)
@@ -158,7 +165,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     xx = moment(xx, v[first].square().sum(1), unit[first].square())
     yy = moment(yy, v[second].square().sum(1), unit[second].square())
     # The sums hold products as large as the squared mean, whose rounding is no variance.
-    eps = torch.tensor([torch.finfo(_computed_in(layer)).eps for layer in layers])
+    eps = torch.tensor([torch.finfo(_dtype_by_width(layer)).eps for layer in layers])
     return (
         moment(xy, v[first] @ v[second].T, unit[first][:, None] * unit[second]),
         xx,

@@ -1,6 +1,6 @@
 """The experiment layer of simcore: from a model and a task to a table and figures.
 
-Every command of `simcore` has a function of the same name here; its options are keywords::
+Every step of `simcore` has a function of the same name here; its options are keywords::
 
     from simlab import extract, finetune, grid, plot, read_results
 

@@ -9,13 +9,14 @@ import typer
 from typer.exceptions import TyperException
 
 from simlab.commands import (
-    align,
+    align_study,
     blocks,
     demo,
     extract,
     finetune,
     freeze_study,
     grid,
+    inject,
     listing,
     localize,
     plot,
@@ -28,7 +29,7 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, align, listing),
+    *(truncate, blocks, skip, plot, inject, align_study, listing),
 )
 
 app = typer.Typer(

@@ -5,7 +5,8 @@ Arguments are read once, and results are finished in one place.
 ============  ==================================================================================
 memory        the memory that is free on a device, and what `max_memory` means there
 options       the checks of options: choices, flags, counts, `max_memory`
-inputs        arrays as tensors, and the checks of their shapes, devices and entries
+inputs        arrays as tensors, the checks of their shapes, devices and entries, and the least
+              number of rows for each purpose
 basis         `Basis`, which may stand in for a layer, and the truncation that it keeps
 scale         powers of two for float64 layers too large or too small to be squared
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument

@@ -13,6 +13,14 @@ Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Array
 BLOCK_ENTRIES = 2**16  # entries of a layer that are read or copied at a time
 DEVICE_BLOCK_ENTRIES = 2**22  # the same on a CUDA device, where every block is a kernel launch
+# The least number of rows for each purpose.
+LEAST_ROWS = {
+    "variance": 2,  # a single row has no variance
+    "biased": 2,  # the biased estimator of HSIC divides by (n - 1)^2
+    "unbiased": 4,  # the unbiased estimator divides by n (n - 3)
+    "dissimilarities": 3,  # two rows have one dissimilarity, which has no variance
+    "fit and holdout": 4,  # two rows to fit to, and two rows to judge the fit on
+}
 KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
 
 
@@ -110,26 +118,29 @@ def check_on_cpu(layer: Tensor, name: str, what: str) -> None:
         raise ValueError(f"{name}: wanted device cpu for {what}, got {layer.device}")
 
 
-def check_alike(layers: Sequence[Tensor], name: str, first: Tensor, first_name: str) -> None:
-    """Raise a ValueError unless every layer has the n and the device of ``first``."""
-    for i, layer in enumerate(layers):
-        if len(layer) != len(first):
-            raise ValueError(
-                f"{name}[{i}]: wanted n = {len(first)} rows as in {first_name}, got {len(layer)}"
-            )
-        if layer.device != first.device:
-            raise ValueError(
-                f"{name}[{i}]: wanted device {first.device} as in {first_name}, got {layer.device}"
-            )
+def check_same_device(layer: Tensor, name: str, first: Tensor, first_name: str) -> None:
+    """Raise a ValueError unless ``layer`` is on the device of ``first``."""
+    if layer.device != first.device:
+        raise ValueError(
+            f"{name}: wanted device {first.device} as in {first_name}, got {layer.device}"
+        )
 
 
-def check_rows(layers: Sequence[Tensor], name: str, least: int, purpose: str) -> None:
-    """Raise a ValueError if a layer has fewer than ``least`` rows, which ``purpose`` needs."""
-    for i, layer in enumerate(layers):
-        if len(layer) < least:
-            raise ValueError(
-                f"{name}[{i}]: wanted at least {least} rows for {purpose}, got {len(layer)}"
-            )
+def check_alike(layer: Tensor, name: str, first: Tensor, first_name: str) -> None:
+    """Raise a ValueError unless ``layer`` has the n and the device of ``first``."""
+    if len(layer) != len(first):
+        raise ValueError(
+            f"{name}: wanted n = {len(first)} rows as in {first_name}, got {len(layer)}"
+        )
+    check_same_device(layer, name, first, first_name)
+
+
+def check_rows(
+    layer: Tensor, name: str, least: int, purpose: str, error: type[ValueError] = ValueError
+) -> None:
+    """Raise an ``error`` if ``layer`` has fewer than ``least`` rows, which ``purpose`` needs."""
+    if len(layer) < least:
+        raise error(f"{name}: wanted at least {least} rows for {purpose}, got {len(layer)}")
 
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:

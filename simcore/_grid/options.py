@@ -20,8 +20,8 @@ def check_flag(value: bool, name: str) -> bool:
     return bool(value)
 
 
-def check_count(value: object, name: str, least: int = 1) -> int:
-    """Return ``value`` as an int.
+def check_count(value: object, name: str, least: int | None = 1) -> int:
+    """Return ``value`` as an int; ``least=None`` allows every integer.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def check_count(value: object, name: str, least: int = 1) -> int:
     """
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name}: wanted an integer, got {value!r}")
-    if value < least:
+    if least is not None and value < least:
         raise ValueError(f"{name}: wanted at least {least}, got {value}")
     return int(value)
 

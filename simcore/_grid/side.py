@@ -12,6 +12,7 @@ from torch import Tensor
 from simcore._grid.basis import Basis
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import (
+    LEAST_ROWS,
     Array,
     Layers,
     as_layers,
@@ -140,7 +141,9 @@ def _read(layers: LayersOrBases, name: str, with_bases: bool) -> Side:
     return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
 
 
-def read_side(layers: Layers, name: str, purpose: str, least_rows: int = 2) -> Side:
+def read_side(
+    layers: Layers, name: str, purpose: str, least_rows: int = LEAST_ROWS["variance"]
+) -> Side:
     """Read the argument of a function of one side; its layers may differ in n.
 
     Raises
@@ -150,7 +153,8 @@ def read_side(layers: Layers, name: str, purpose: str, least_rows: int = 2) -> S
     """
     side = _read(layers, name, with_bases=False)
     check_device(side.layers[0], f"{name}[0]")
-    check_rows(side.layers, name, least_rows, purpose)
+    for i, layer in enumerate(side.layers):
+        check_rows(layer, f"{name}[{i}]", least_rows, purpose)
     check_finite(side.layers, name)
     return side
 
@@ -160,7 +164,7 @@ def read_sides(
     y: LayersOrBases | None,
     purpose: str,
     *,
-    least_rows: int = 2,
+    least_rows: int = LEAST_ROWS["variance"],
     max_memory: int | None = None,
     differentiable: bool = False,
     with_bases: bool = False,
@@ -196,9 +200,10 @@ def read_sides(
     side_y = Side(names[1], []) if y is None else _read(y, names[1], with_bases)
     first = side_x.layers[0]
     for side in (side_x, side_y):
-        check_alike(side.layers, side.name, first, f"{names[0]}[0]")
+        for i, layer in enumerate(side.layers):
+            check_alike(layer, f"{side.name}[{i}]", first, f"{names[0]}[0]")
     check_device(first, f"{names[0]}[0]")
-    check_rows(side_x.layers, names[0], least_rows, purpose)
+    check_rows(first, f"{names[0]}[0]", least_rows, purpose)
     for side in (side_x, side_y):
         if with_bases and side.bases is None:
             check_finite(side.layers, side.name)

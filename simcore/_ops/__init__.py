@@ -1,7 +1,7 @@
 """The operators of csrc/torch/schema.cpp by family: names, shapes of results and derivatives.
 
-A family has the same name in csrc/torch, csrc/cpu, csrc/cuda and csrc/core. Importing this package
-loads the extension and registers the fake kernels and derivatives of its operators.
+A family has the same name in csrc/torch, csrc/cpu and csrc/cuda. Importing this package loads the
+extension and registers the fake kernels and derivatives of its operators.
 """
 
 import torch  # noqa: F401 - first: it brings the libraries that the extension needs

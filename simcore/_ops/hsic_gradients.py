@@ -22,8 +22,8 @@ from torch import Tensor
 Blocks = tuple[list[slice], int]  # rows of every block, and columns at a time
 
 
-def compute_dtype(layers: Sequence[Tensor]) -> torch.dtype:
-    """Return the dtype that HSIC of these layers is computed in."""
+def widest_dtype(layers: Sequence[Tensor]) -> torch.dtype:
+    """Return the dtype that HSIC is computed in: float64 if any layer is float64, else float32."""
     double = any(layer.dtype == torch.float64 for layer in layers)
     return torch.float64 if double else torch.float32
 
@@ -37,7 +37,7 @@ def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks
         Number of columns of all layers that lie side by side in a block.
     """
     n, widest = layers[0].shape[0], max(layer.shape[1] for layer in layers)
-    item = compute_dtype(layers).itemsize
+    item = widest_dtype(layers).itemsize
     left = limit - 8 * sum(layer.shape[1] for layer in layers)  # less the bytes of the means
     # Three products: a running sum, the next summand, and the new sum.
     columns = min(max(left // (2 * 3 * item * members), 1), widest)
@@ -69,7 +69,7 @@ class LinearHsic:
         self.layers, self.unbiased, self.n = layers, unbiased, layers[0].shape[0]
         self.widths = [layer.shape[1] for layer in layers]
         self.rows, self.columns = blocks or ([slice(0, self.n)], max(self.widths))
-        self.dtype = compute_dtype(layers)
+        self.dtype = widest_dtype(layers)
         self.norm = self.n * (self.n - 3.0) if unbiased else (self.n - 1.0) ** 2
         self.means = [self._sum(_column_sums(layer)) / self.n for layer in layers]
         self._last: tuple[tuple[slice, tuple[int, ...]], Tensor] | None = None

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, as_tensor, check_finite_count
+from simcore._grid.inputs import (
+    LEAST_ROWS,
+    Array,
+    as_tensor,
+    check_alike,
+    check_finite_count,
+    check_rows,
+)
 from simcore._grid.one_operator import refuse_derivatives
 
 if TYPE_CHECKING:
@@ -233,22 +240,10 @@ def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tup
         As `checked_rows`; different n, fewer than 2 rows, different devices.
     """
     rows_x, rows_y = checked_rows(x, names[0]), checked_rows(y, names[1])
-    if len(rows_x) != len(rows_y):
-        raise ValueError(
-            f"{names[1]}: wanted n = {len(rows_x)} rows as in {names[0]}, got {len(rows_y)}"
-        )
-    if rows_x.device != rows_y.device:
-        raise ValueError(
-            f"{names[1]}: wanted device {rows_x.device} as {names[0]}, got {rows_y.device}"
-        )
-    require_rows(rows_x, names[0], 2, "a fit and its errors")
+    check_alike(rows_y, names[1], rows_x, names[0])
+    least = LEAST_ROWS["variance"]
+    check_rows(rows_x, names[0], least, "a fit and its errors", TooFewRowsError)
     return rows_x, rows_y
-
-
-def require_rows(rows: Tensor, name: str, least: int, reason: str) -> None:
-    """Raise a `TooFewRowsError` if there are fewer than ``least`` rows."""
-    if len(rows) < least:
-        raise TooFewRowsError(f"{name}: wanted at least {least} rows for {reason}, got {len(rows)}")
 
 
 def alignment_error(predicted: Tensor, y: Tensor) -> AlignmentError:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, check_count
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
@@ -36,16 +35,13 @@ class Recipe:
     def check(self) -> None:
         """Raise a TypeError or ValueError that names the first parameter out of range."""
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
-        for name in ("max_epochs", "batch_size", "patience", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool):
-                raise TypeError(f"{name}: wanted an integer, got {value!r}")
-        positive = ("learning_rate", "max_epochs", "batch_size", "patience")
-        for name in (*positive, "weight_decay"):
-            value, least = getattr(self, name), 0
-            if not (value > least or (name not in positive and value == least)):
-                wanted = "more than 0" if name in positive else "at least 0"
-                raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+        for name in ("max_epochs", "batch_size", "patience"):
+            check_count(getattr(self, name), name)
+        check_count(self.seed, "seed", least=None)
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate: wanted more than 0, got {self.learning_rate!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay: wanted at least 0, got {self.weight_decay!r}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup: wanted a share in [0, 1), got {self.warmup!r}")
 

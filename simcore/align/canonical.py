@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from simcore._grid.basis import Basis
-from simcore._grid.inputs import Array
+from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice
 from simcore.align._base import (
     Aligner,
     AlignmentError,
     ConstantRowsError,
+    TooFewRowsError,
     alignment_error,
-    require_rows,
 )
 from simcore.basis import bases
 
@@ -52,7 +52,8 @@ class _CanonicalAligner(Aligner):
                     "them by a constant"
                 )
         # With fewer rows one side spans all n - 1 dimensions: every correlation is 1.
-        require_rows(x, "X", max(basis_x.kept, basis_y.kept) + 2, "the canonical directions")
+        least = max(basis_x.kept, basis_y.kept) + 2
+        check_rows(x, "X", least, "the canonical directions", TooFewRowsError)
         cross = basis_x.vectors.double().T @ basis_y.vectors.double()
         u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
         keep = self._directions(basis_x, u, rho)

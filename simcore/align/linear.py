@@ -8,8 +8,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array
-from simcore.align._base import Aligner, require_rows
+from simcore._grid.inputs import Array, check_rows
+from simcore.align._base import Aligner, TooFewRowsError
 
 
 class LinearAligner(Aligner):
@@ -64,7 +64,8 @@ class LinearAligner(Aligner):
         if not isinstance(self.ridge, Real) or not (0 <= self.ridge < math.inf):
             raise ValueError(f"ridge: wanted a number of at least 0, got {self.ridge!r}")
         if not self.ridge:
-            require_rows(x, "X", x.shape[1] + 1, "least squares without ridge")
+            least = x.shape[1] + 1
+            check_rows(x, "X", least, "least squares without ridge", TooFewRowsError)
         tolerance = torch.finfo(x.dtype).eps * max(x.shape)
         mean_x, mean_y = x.double().mean(0), y.double().mean(0)
         xc, yc = x.double() - mean_x, y.double() - mean_y

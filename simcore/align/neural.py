@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array
+from simcore._grid.inputs import LEAST_ROWS, Array, check_rows
 from simcore._grid.progress import progress_bar
-from simcore.align._base import Aligner, require_rows
+from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._training import Data, Log, Recipe, train
 from simcore.nn import BatchedMLP, CouplingINN
 
-MIN_ROWS = 4  # two to learn from, two to decide when to stop
 SMALLEST = 1e-3  # least standard deviation to divide by, as a share of the largest
 
 
@@ -93,7 +92,8 @@ class NeuralAligner(Aligner):
         share = self.validation_share
         if not 0 < share < 1:
             raise ValueError(f"validation_share: wanted a share in (0, 1), got {share!r}")
-        require_rows(x[0], "X", MIN_ROWS, "training with held-out rows")
+        least = LEAST_ROWS["fit and holdout"]
+        check_rows(x[0], "X", least, "training with held-out rows", TooFewRowsError)
         held = min(max(2, round(share * n)), n - 2)
         order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed)).to(x.device)
         x, y = scaling.x(x), scaling.y(y)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array
-from simcore._grid.options import check_choice
+from simcore._grid.inputs import LEAST_ROWS, Array, check_rows
+from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (
     Aligner,
@@ -99,7 +99,7 @@ def align_pairs(
     TypeError, ValueError
         Different n, NaN, too few rows (`TooFewRowsError`) or equal rows (`ConstantRowsError`), with
         the pair in the message; different shapes for "inn" and "mlp"; an unknown method or
-        parameter.
+        parameter; an `at_once` that is no integer, or below 1.
 
     Examples
     --------
@@ -111,8 +111,8 @@ def align_pairs(
     [True, True, True, True]
     """
     check_choice(method, "method", tuple(METHODS))
-    if at_once is not None and not (isinstance(at_once, Integral) and at_once >= 1):
-        raise ValueError(f"at_once: wanted a count of at least 1, got {at_once!r}")
+    if at_once is not None:
+        at_once = check_count(at_once, "at_once")
     pairs = _checked_pairs(X, Y, ("X", "Y"))
     if (X_heldout is None) != (Y_heldout is None):
         raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
@@ -157,11 +157,11 @@ def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list
     if not isinstance(share, Real) or not 0 < share < 1:
         raise ValueError(f"heldout: wanted a share in (0, 1), got {share!r}")
     kept, judged = [], []
+    least = LEAST_ROWS["fit and holdout"]
     for x, y in pairs:
+        check_rows(x, "X", least, "a fit and held-out rows", TooFewRowsError)
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
         cut = min(max(2, round(share * len(x))), len(x) - 2)
-        if cut < 2:
-            raise TooFewRowsError(f"X: wanted at least 4 rows to hold some out, got {len(x)}")
         judged.append((x[order[:cut]], y[order[:cut]]))
         kept.append((x[order[cut:]], y[order[cut:]]))
     return kept, judged

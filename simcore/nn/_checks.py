@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def check_rows(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -> Tensor:
+def as_batch(x: object, name: str, dim: int, batch: int, dtype: torch.dtype) -> Tensor:
     """Return a checked view of ``x`` as ``[batch, n, dim]``; a batch of one may be ``[n, dim]``."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}: wanted a torch tensor, got {type(x).__name__}")
@@ -34,7 +34,7 @@ def on_rows(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def checked(self: Any, x: Tensor) -> Any:
         dtype = next(self.parameters()).dtype
-        result = method(self, check_rows(x, name, self.dim, self.batch, dtype))
+        result = method(self, as_batch(x, name, self.dim, self.batch, dtype))
         if x.ndim == 3:
             return result
         return tuple(r[0] for r in result) if isinstance(result, tuple) else result[0]

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 Truncation = float | int | Sequence[int] | None
 
 
-def standardize(x: ArrayLike) -> Array:
+def standard_columns(x: ArrayLike) -> Array:
     """Divide the centred columns by their standard deviation; constant columns become zero.
 
     Parameters
@@ -76,11 +76,11 @@ def basis(
     x: ArrayLike,
     *,
     truncation: float | int | None = None,
-    standardized: bool = False,
+    standardize: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Return an orthonormal basis ``[n, k]`` of the (truncated) column space of the centred x."""
-    u, s, _ = svd(standardize(x) if standardized else x, eps)
+    u, s, _ = svd(standard_columns(x) if standardize else x, eps)
     return u[:, : kept(s, truncation)]
 
 
@@ -114,7 +114,7 @@ def cca_grid(
     *,
     reduction: str = "mean",
     truncation: Truncation = None,
-    standardized: bool = False,
+    standardize: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Compute the mean (squared) canonical correlation of all pairs, ``[len(x), len(y)]``.
@@ -126,8 +126,8 @@ def cca_grid(
     ----------
     Ren et al. 2023, equations 3 to 6 and table 2; Raghu et al. 2017.
     """
-    rows = _bases(x, truncation, standardized=standardized, eps=eps)
-    columns = rows if y is None else _bases(y, truncation, standardized=standardized, eps=eps)
+    rows = _bases(x, truncation, standardize=standardize, eps=eps)
+    columns = rows if y is None else _bases(y, truncation, standardize=standardize, eps=eps)
     power = _POWERS[reduction]
     return np.array([[_mean_correlation(a, b, power) for b in columns] for a in rows])
 
@@ -137,7 +137,7 @@ def svcca_grid(
     y: Sequence[ArrayLike] | None = None,
     *,
     truncation: Truncation = 0.99,
-    standardized: bool = False,
+    standardize: bool = False,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Compute `cca_grid` of the leading principal components.
@@ -146,7 +146,7 @@ def svcca_grid(
     ----------
     Wu et al. 2020, appendix A.3; Ren et al. 2023, section 3.3.
     """
-    return cca_grid(x, y, truncation=truncation, standardized=standardized, eps=eps)
+    return cca_grid(x, y, truncation=truncation, standardize=standardize, eps=eps)
 
 
 def pwcca(q_x: Array, q_y: Array, x: ArrayLike) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 from simcore import cca, cka, neurons, rsa
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers, check_on_cpu
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
 from simcore._grid.side import read_sides
 from simcore.basis import bases
@@ -42,12 +42,12 @@ def generator(seed: object) -> np.random.Generator:
 
     Raises
     ------
+    TypeError
+        ``seed`` is no integer.
     ValueError
-        ``seed`` is no integer, or below 0.
+        ``seed`` is below 0.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed: wanted an integer from 0 on, got {seed!r}")
-    return np.random.default_rng(int(seed))
+    return np.random.default_rng(check_count(seed, "seed", 0))
 
 
 def check_measure(measure: Measure) -> None:
@@ -87,7 +87,7 @@ class GridMeasure:
         )
         check_on_cpu(sides.x.layers[0], "X[0]", "resampling")
         x, y, self.from_numpy = sides.x.layers, sides.y.layers, sides.from_numpy
-        self.n, self.dtype = sides.n, computed_in(x + y)
+        self.n, self.dtype = sides.n, narrowest_dtype(x + y)
         self.x: list[Tensor] | list[Basis] = x
         self.y: list[Tensor] | list[Basis] = y or x
         self.options = dict(options)
@@ -178,7 +178,7 @@ def _drawn_bytes(layer: Tensor | Basis) -> int:
     return layer.vectors.nbytes if isinstance(layer, Basis) else layer.nbytes
 
 
-def computed_in(layers: Sequence[Tensor]) -> torch.dtype:
+def narrowest_dtype(layers: Sequence[Tensor]) -> torch.dtype:
     """Return the precision of a grid: float64 if all layers are float64, else float32."""
     double = all(layer.dtype == torch.float64 for layer in layers)
     return torch.float64 if double else torch.float32

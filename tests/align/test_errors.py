@@ -125,9 +125,9 @@ PARAMETERS = {
     "learning_rate": (INNAligner(learning_rate=0), r"learning_rate: wanted more than 0, got 0"),
     "weight_decay": (INNAligner(weight_decay=-1), r"weight_decay: wanted at least 0, got -1"),
     "warmup": (INNAligner(warmup=1.0), r"warmup: wanted a share in \[0, 1\), got 1.0"),
-    "max_epochs": (MLPAligner(max_epochs=0), r"max_epochs: wanted more than 0, got 0"),
-    "batch_size": (MLPAligner(batch_size=0), r"batch_size: wanted more than 0, got 0"),
-    "patience": (MLPAligner(patience=0), r"patience: wanted more than 0, got 0"),
+    "max_epochs": (MLPAligner(max_epochs=0), r"max_epochs: wanted at least 1, got 0"),
+    "batch_size": (MLPAligner(batch_size=0), r"batch_size: wanted at least 1, got 0"),
+    "patience": (MLPAligner(patience=0), r"patience: wanted at least 1, got 0"),
     "validation_share": (INNAligner(validation_share=1), r"validation_share: wanted a share"),
     "hidden": (MLPAligner(hidden=0), r"hidden: wanted at least 1, got 0"),
     "n_blocks": (INNAligner(n_blocks=0), r"n_blocks: wanted at least 1, got 0"),
@@ -145,6 +145,12 @@ def test_parameters_out_of_range(name):
 def test_counts_are_integers(name):
     with pytest.raises(TypeError, match=rf"{name}: wanted an integer, got 2\.5"):
         INNAligner(**{name: 2.5}).fit(X, X)
+
+
+@pytest.mark.parametrize("value", [True, 2.5, "all"], ids=repr)
+def test_the_number_of_pairs_at_once_is_an_integer(value):
+    with pytest.raises(TypeError, match=f"at_once: wanted an integer, got {value!r}"):
+        align_pairs([X], [X], at_once=value)
 
 
 def test_a_ridge_that_rounding_swallows():
@@ -190,8 +196,12 @@ PAIRS = {
         {"X_heldout": [X, X], "Y_heldout": [X, X]},
         r"X_heldout: wanted 1 pairs as in X, got 2",
     ),
-    "few rows": (([X[:3]], [X[:3]]), {}, r"X: wanted at least 4 rows to hold some out, got 3"),
-    "at_once": (([X], [X]), {"at_once": 0}, r"at_once: wanted a count of at least 1, got 0"),
+    "few rows": (
+        ([X[:3]], [X[:3]]),
+        {},
+        r"X: wanted at least 4 rows for .* held-out rows, got 3",
+    ),
+    "at_once": (([X], [X]), {"at_once": 0}, r"at_once: wanted at least 1, got 0"),
     "parameter": (([X], [X]), {"depht": 2}, r"depht: wanted one of .* of INNAligner"),
 }
 

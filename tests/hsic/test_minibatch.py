@@ -233,3 +233,9 @@ def test_constant_layer_is_nan_and_warned_about_once_per_compute():
 def test_layer_counts_have_to_be_positive(counts):
     with pytest.raises(ValueError, match=r"n_layers_[xy]"):
         MinibatchCKA(*counts)
+
+
+@pytest.mark.parametrize("counts", [(2.5,), (True,), ("a",), (3, 2.5)], ids=str)
+def test_layer_counts_have_to_be_integers(counts):
+    with pytest.raises(TypeError, match=r"n_layers_[xy]: wanted an integer, got"):
+        MinibatchCKA(*counts)

@@ -37,6 +37,9 @@ JOBS = {
     "affine_coupling": "coupling",
     "affine_coupling_backward": "coupling",
 }
+# Functions of families with CUDA kernels that take layers on the CPU alone: a plan is of the CPU's
+# kernels, and resampling is not written for a device.
+ON_CPU_ALONE = {("cka", "plan_cka"), ("resampled_grid", "__init__")}
 
 
 @dataclass
@@ -173,6 +176,26 @@ def test_an_operator_has_a_fake_kernel_in_its_family(family, operator):
 def test_an_operator_has_a_test_and_a_bench_row(family, operator):
     assert operator in words_of_tests(), f"no test names {operator}"
     assert JOBS[operator] in job_names(), f"no job of bench/ is called {JOBS[operator]}"
+
+
+def callers_of(name: str) -> set[tuple[str, str]]:
+    """The module and the function of every call of ``name`` in simcore."""
+    found = set()
+    for file in (ROOT / "simcore").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and any(
+                isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == name
+                for call in ast.walk(node)
+            ):
+                found.add((file.stem, node.name))
+    return found
+
+
+def test_a_function_refuses_cuda_only_where_no_kernel_is_promised():
+    without_cuda = {family.name for family in REGISTRY if not family.on_cuda}
+    callers = callers_of("check_on_cpu")
+    assert without_cuda <= {module for module, _ in callers}
+    assert {c for c in callers if c[0] not in without_cuda} == ON_CPU_ALONE
 
 
 def test_a_promise_that_is_not_kept_is_seen():

@@ -124,7 +124,7 @@ def test_message(name):
 BOOTSTRAP_ERRORS = {
     "confidence": ({"confidence": 95}, ValueError, "confidence: .*95"),
     "resamples": ({"resamples": 0}, ValueError, "resamples: .*0"),
-    "seed": ({"seed": 0.5}, ValueError, "seed: .*0.5"),
+    "seed": ({"seed": 0.5}, TypeError, "seed: .*0.5"),
     "max_memory": ({"max_memory": 10}, ValueError, "max_memory: .*10; pass fewer layers"),
     "nan": ({"X": [BAD]}, ValueError, r"X\[0\]: .*2 NaN"),
 }

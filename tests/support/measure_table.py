@@ -20,9 +20,6 @@ NEURONS = SIGNS | {"neurons"}  # permutation, sign and scale
 ROTATION = SIGNS | {"rotation"}
 LINEAR = NEURONS | ROTATION | {"linear"}
 
-# What the twins call an option of the grids.
-TWIN_NAMES = {"standardize": "standardized"}
-
 
 @dataclass(frozen=True)
 class Measure:
@@ -53,7 +50,7 @@ class Measure:
 
     def twin(self, x, y=None, *, eps=None) -> np.ndarray:
         """What the twin gives for the very same values and, where it has one, rule of rank."""
-        options = {TWIN_NAMES.get(key, key): value for key, value in self.options.items()}
+        options = dict(self.options)
         if self.rank_rule:
             options["eps"] = eps or rank_eps([*x, *(y or [])])
         return getattr(reference, self.function)(exact(x), exact(y), **options)

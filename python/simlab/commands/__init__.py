@@ -5,8 +5,7 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 
 * `options`: arguments and options that commands share, and messages that they share.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
-* `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`:
-  each has the command of its name.
-* `align`: ``simcore inject`` and ``simcore align-study``.
+* `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
+  `inject`, `align_study`: each has the command of its name.
 * `listing`: ``simcore models`` and ``simcore tasks``.
 """

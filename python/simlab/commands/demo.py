@@ -21,6 +21,8 @@ from simlab.commands.options import (
     explain_interrupt,
 )
 
+DEFAULT_FOLDER = Path("runs/demo")
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -28,9 +30,9 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything that the demo writes.")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for everything that the demo writes.")
+    ] = DEFAULT_FOLDER,
     model: Annotated[str, typer.Option(help="Model, as for `simcore finetune`.")] = "minilm",
     task: Annotated[str, typer.Option(help="Task, as for `simcore finetune`.")] = "rt",
     text_column: TextColumn = None,

@@ -33,11 +33,10 @@ from simlab.store.ownership import owned
 from simlab.store.results import LOCALIZATION, ResultRow, ensure_results, read_results
 from simlab.store.runtime import versions
 from simlab.tasks import Task, TaskOptions
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
 
-DEFAULT_FOLDER = Path("runs/demo")
 RANDOM_BASELINE = "random init, same recipe"
 # Name of the grid, folder of the rows, folder of the columns; folders are below representations/.
 GRIDS = (

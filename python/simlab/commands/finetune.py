@@ -116,7 +116,7 @@ def finetune(
     """
     from simlab import tasks
     from simlab.models import sources
-    from simlab.tasks import splits
+    from simlab.tasks import trained_splits
     from simlab.training import finetune as step
 
     options = tasks.TaskOptions(
@@ -140,7 +140,7 @@ def finetune(
     folders = seed_folders(out, seed, seeds)
     with explain_interrupt(out):
         source = sources.resolve(model)
-        loaded = splits.load_task_of([source.path], task, options)
+        loaded = trained_splits.load_task_of([source.path], task, options)
         for number, folder in folders.items():  # each folder is a job of its own
             outcome = step.finetune(
                 source,

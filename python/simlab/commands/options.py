@@ -38,6 +38,9 @@ SplitSeed = Annotated[
     int | None, typer.Option(min=0, help=f"Seed of the split of the rows; {_SPLIT_HELP} 0.")
 ]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
+MapEpochs = Annotated[
+    int | None, typer.Option(help="Most passes of inn and mlp over the rows; default: 100.")
+]
 LearningRate = Annotated[
     float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
 ]

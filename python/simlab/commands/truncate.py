@@ -81,7 +81,7 @@ def truncate(
     from simlab.experiments.advice import describe_advice
     from simlab.store import console
     from simlab.store.results import read_results
-    from simlab.tasks import splits
+    from simlab.tasks import trained_splits
 
     if out is None and (export is None or advise is not None):
         raise UserError("--out: wanted a results file, found none")
@@ -91,7 +91,7 @@ def truncate(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
     with explain_interrupt(out, export and export[1]):
-        loaded = splits.load_task_of([checkpoint], task, task_options)
+        loaded = trained_splits.load_task_of([checkpoint], task, task_options)
         if out is not None:
             outcome = step.truncate(
                 checkpoint,

@@ -26,6 +26,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.experiments.complexity import nuclear_norm, varies
 from simlab.experiments.inject import TRAINED_METHODS
+from simlab.experiments.options import check_counts, check_methods
 from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.representations.folder import (
     MORE_ROWS,
@@ -88,17 +89,10 @@ class StudyOptions:
 
     def check(self) -> None:
         """Raise UserError if a method is unknown or a number is out of range."""
-        for name in self.methods:
-            if name not in FITTED:
-                raise UserError(f"--method {name}: wanted one of {', '.join(FITTED)}")
-        if len(set(self.methods)) < len(self.methods):
-            raise UserError(f"--method: wanted each once, found {', '.join(self.methods)}")
+        check_methods(self.methods, FITTED)
         if not 0 < self.heldout_share < 1:
             raise UserError(f"--heldout-share {self.heldout_share}: wanted a share in (0, 1)")
-        for option in ("rows", "epochs", "at_once"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise UserError(f"--{option.replace('_', '-')}: wanted at least 1, found {value}")
+        check_counts(self, "rows", "epochs", "at_once")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from simlab.models.sources import ModelSource, resolve
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
 from simlab.training.recipes import QUICK, Recipe, make_recipe

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.experiments.options import check_counts, check_methods
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
@@ -38,7 +39,7 @@ from simlab.store.results import (
     ensure_results,
 )
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
@@ -89,17 +90,10 @@ class InjectOptions:
 
     def check(self) -> None:
         """Raise UserError if a method or the tokens are unknown, or a number is out of range."""
-        for name in self.methods or ():
-            if name not in METHODS:
-                raise UserError(f"--method {name}: wanted one of {', '.join(METHODS)}")
-        if len(set(self.methods or ())) < len(self.methods or ()):
-            raise UserError(f"--method: wanted each once, found {', '.join(self.methods or ())}")
+        check_methods(self.methods or (), METHODS)
         if self.tokens not in TOKENS:
             raise UserError(f"--tokens {self.tokens}: wanted {' or '.join(TOKENS)}")
-        for option in ("fit_size", "epochs"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise UserError(f"--{option.replace('_', '-')}: wanted at least 1, found {value}")
+        check_counts(self, "fit_size", "epochs")
 
 
 def inject(

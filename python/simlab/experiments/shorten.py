@@ -26,7 +26,7 @@ from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+from simlab.tasks.trained_splits import EVALUATION, load_task_of, read_split_records
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -40,7 +40,7 @@ from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch

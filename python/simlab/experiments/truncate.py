@@ -40,7 +40,7 @@ from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch

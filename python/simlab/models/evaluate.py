@@ -21,7 +21,7 @@ from simlab.store.console import progress
 from simlab.store.files import read_json
 from simlab.store.runtime import best_device
 from simlab.tasks.metrics import CORRELATIONS
-from simlab.tasks.splits import EVALUATION
+from simlab.tasks.trained_splits import EVALUATION
 
 if TYPE_CHECKING:
     import torch

@@ -33,7 +33,7 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.splits import load_task_of
+from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch

@@ -1,8 +1,10 @@
 """The table of all measures that ``simcore grid`` computes.
 
 A `Measure` names a grid function of `simcore` and holds its options, the kinds of input that it
-takes, its symmetry and the range of its values. This module imports nothing from `simcore`, so that
-help texts and figures, which need names and ranges only, load no numerics.
+takes, its symmetry and the range of its values. The value of a layer with itself is 1 for every
+measure, where it is defined; only `attention-pearson` counts constant rows as 0. This module
+imports nothing from `simcore`, so that help texts and figures, which need names and ranges only,
+load no numerics.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from simlab.errors import UserError
 
 ESTIMATORS = ("biased", "unbiased")
 BOTH = "both"
-HIGHEST = 1.0  # the value of a layer with itself, for every measure
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from simlab.store.results import ResultRow, ensure_results
 if TYPE_CHECKING:
     import numpy as np
 
-MINIMUM_EXAMPLES = {"biased": 2, "unbiased": 4}
 # Options that have a column of their own in the results table.
 _COLUMNS = ("estimator", "kernel", "bandwidth")
 
@@ -174,8 +173,10 @@ def _require_input(
 def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
     if "estimator" not in variant or x.is_attention:
         return  # the grid functions of the other measures check the number of examples
+    from simcore._grid.inputs import LEAST_ROWS
+
     estimator, found = variant["estimator"], x.manifest["n"]
-    wanted = MINIMUM_EXAMPLES[estimator]
+    wanted = LEAST_ROWS[estimator]
     if found < wanted:
         raise UserError(
             f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {found}; {MORE_ROWS}"
@@ -202,6 +203,7 @@ def _call(
     where: str,
 ) -> np.ndarray:
     import simcore
+    from simcore._grid.inputs import LEAST_ROWS
 
     options = {**measure.fixed, **variant}
     if measure.takes_representations:
@@ -211,7 +213,7 @@ def _call(
         try:
             grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
         except ValueError as error:  # NaN in a file, or too little memory
-            few = len(x_layers[0]) < max(MINIMUM_EXAMPLES.values())
+            few = len(x_layers[0]) < max(LEAST_ROWS.values())
             raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
     _note_warnings(caught)
     return grid

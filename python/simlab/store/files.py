@@ -97,7 +97,11 @@ def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, 
 
 
 def _is_written(file: Path, path: Path, partial: Path | None) -> bool:
-    """Whether `file` is of `path` or `partial`, made beside `path` on the way, or above it."""
+    """Return whether `file` belongs to the writing of `path`.
+
+    That is: `file` is `path`, `partial`, or a file or folder in or above one of them; or `file` is
+    in a temporary file or folder that this module makes beside `path`.
+    """
     file, path = _absolute(file), _absolute(path)
     outputs = [path] if partial is None else [path, _absolute(partial)]
     if any(file.is_relative_to(output) or output.is_relative_to(file) for output in outputs):
@@ -107,7 +111,7 @@ def _is_written(file: Path, path: Path, partial: Path | None) -> bool:
 
 
 def _is_hidden(file: Path, path: Path) -> bool:
-    """Whether `file` is a hidden one beside `path`."""
+    """Return whether `file` is a hidden file in the folder of `path`."""
     return file.name.startswith(".") and _absolute(file).parent == _absolute(path).parent
 
 

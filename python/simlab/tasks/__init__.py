@@ -17,7 +17,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `metrics`: the metrics, by name.
 * `frames`: checking tables, coding labels, and splitting rows.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
-* `splits`: the split that a checkpoint was trained on, so that later steps use the same split.
+* `trained_splits`: the split that a checkpoint was trained on, which later steps use again.
 """
 
 from simlab.tasks.frames import encode_labels

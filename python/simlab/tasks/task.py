@@ -16,7 +16,24 @@ SPLITS = ("heldout", "train")
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """How to read and split a task; None means the default of the task."""
+    """How to read and split a task; None means the default of the task.
+
+    Attributes
+    ----------
+    text_column, pair_column, label_column
+        Names of the columns of the texts, of the second texts of pairs, and of the labels.
+    train_size, heldout_size
+        Numbers of training and of held-out rows.
+    split_seed
+        Seed of the shuffle that splits the rows.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, load_task
+    >>> task = load_task("rt", TaskOptions(train_size=64, heldout_size=32, split_seed=1))
+    >>> len(task.train), len(task.heldout)
+    (64, 32)
+    """
 
     text_column: str | None = None
     pair_column: str | None = None
@@ -143,11 +160,6 @@ class Task:
     def is_regression(self) -> bool:
         """Return whether the label is a number and not a class."""
         return not self.label_names
-
-    @property
-    def head_outputs(self) -> int:
-        """Return the outputs of a head for one text: one per class, else 1 (number or choice)."""
-        return 1 if self.is_regression or self.is_multiple_choice else len(self.label_names)
 
     @property
     def metric(self) -> str:

@@ -68,6 +68,27 @@ class CKACallback(TrainerCallback):
         Both or neither of `every` and `steps` are given, the pooling is unknown, or there are too
         few examples. When the Trainer is constructed: the states do not fit into `max_memory`, the
         model returns no hidden states, or there is neither a tokenizer nor `collate` for examples.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from simlab import CKACallback
+    >>> config = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
+    >>> rows = [{"input_ids": torch.randint(1, 50, (8,)), "labels": i % 2} for i in range(32)]
+    >>> callback = CKACallback({"input_ids": torch.randint(1, 50, (16, 8))}, steps=[2, 4])
+    >>> trainer = Trainer(
+    ...     BertForSequenceClassification(config),
+    ...     TrainingArguments("runs/trainer", max_steps=4, report_to="none"),
+    ...     train_dataset=rows,
+    ...     callbacks=[callback],
+    ... )
+    >>> output = trainer.train()  # doctest: +ELLIPSIS
+    {...
+    >>> frame = callback.frame()  # the embedding output and two layers, at two steps
+    >>> len(frame)
+    6
     """
 
     def __init__(
@@ -82,6 +103,8 @@ class CKACallback(TrainerCallback):
         max_memory: int = 1 << 30,
         collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
+        from simcore._grid.inputs import LEAST_ROWS
+
         both_or_neither = (every is None) == (steps is None)
         never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
         if both_or_neither or never:
@@ -92,7 +115,7 @@ class CKACallback(TrainerCallback):
             raise ValueError(f"pooling: wanted one of {', '.join(POOLINGS)}, found {pooling!r}")
         self.probe, self.every, self.pooling, self.estimator = probe, every, pooling, estimator
         self.steps = None if steps is None else frozenset(steps)
-        wanted = 4 if estimator == "unbiased" else 2
+        wanted = LEAST_ROWS["unbiased" if estimator == "unbiased" else "biased"]
         if self.examples < wanted:
             raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
         self.batch_size, self.max_memory, self.collate = batch_size, max_memory, collate

@@ -18,7 +18,7 @@ from simlab.store.console import progress
 from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
 from simlab.store.runtime import quiet_libraries
-from simlab.tasks.splits import EVALUATION, load_task_of, split_records
+from simlab.tasks.trained_splits import EVALUATION, load_task_of, split_records
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 

@@ -23,7 +23,7 @@ from simlab.models.states import apply_head
 from simlab.store.files import write_json
 from simlab.store.results import TRUNCATIONS, read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.splits import EVALUATION
+from simlab.tasks.trained_splits import EVALUATION
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
 from support.tolerance import assert_same_forward

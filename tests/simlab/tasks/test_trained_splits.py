@@ -13,7 +13,7 @@ from simlab.representations.folder import load_representations
 from simlab.store.files import write_json
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.splits import EVALUATION, load_task_of, read_split_records
+from simlab.tasks.trained_splits import EVALUATION, load_task_of, read_split_records
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
 
