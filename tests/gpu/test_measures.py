@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import attention_grid, neuronsim_grid, rsa_grid, stats
+from simcore import attention_grid, distributed_attention, neuronsim_grid, rsa_grid, stats
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.spectral_batched import singular_systems
 from support import measure_table, tolerance
@@ -55,6 +55,20 @@ def test_attention(dtype, measure, causal):
     got = attention_grid(x.cuda(), measure=measure, causal=causal)
     bound = 1e-12 if dtype == torch.float64 else tolerance.FLOAT32_ATTENTION_ABSOLUTE
     torch.testing.assert_close(got.cpu(), want, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_distributed_attention(causal):
+    x = torch.rand(6, 9, 33, 33, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    got = distributed_attention(x.cuda(), causal=causal)
+    assert got.is_cuda
+    torch.testing.assert_close(got.cpu(), distributed_attention(x, causal=causal))
+
+
+def test_attention_of_two_devices_is_refused():
+    x = torch.rand(2, 6, 9, 33, 33, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    with pytest.raises(ValueError, match=r"B\[0\]: wanted device cuda:0 as in A\[0\], got cpu"):
+        attention_grid(x.cuda(), x)
 
 
 @pytest.mark.parametrize("inverse", [False, True])

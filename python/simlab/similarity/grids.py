@@ -213,7 +213,7 @@ def _call(
         try:
             grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
         except ValueError as error:  # NaN in a file, or too little memory
-            few = len(x_layers[0]) < max(LEAST_ROWS.values())
+            few = len(x_layers[0]) < LEAST_ROWS["unbiased"]
             raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
     _note_warnings(caught)
     return grid
