@@ -105,7 +105,7 @@ def _basis_by_svd(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
 
 
 def svcca_per_pair(x: Tensor) -> Tensor:
-    """As the libraries that know pairs only: both layers are decomposed for each."""
+    """Decompose both layers anew for each pair, as the libraries that know pairs only do."""
     layers = centred(x)
 
     def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
@@ -117,7 +117,7 @@ def svcca_per_pair(x: Tensor) -> Tensor:
 
 
 def pwcca_per_pair(x: Tensor) -> Tensor:
-    """As the libraries that know pairs only: both layers are decomposed for each."""
+    """Decompose both layers anew for each pair, as the libraries that know pairs only do."""
     layers = centred(x)
 
     def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
