@@ -21,7 +21,7 @@ PAIRS, EPOCHS, HIDDEN, BLOCKS = 16, 3, 256, 4
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that gives the held-out error of every pair, ``[pairs]``."""
+    """A function that returns the held-out error of every pair, ``[pairs]``."""
 
     run: Callable[[Tensor], Tensor]
 
@@ -35,12 +35,12 @@ def _train(x: Tensor, at_once: int | None) -> Tensor:
 
 
 def together(x: Tensor) -> Tensor:
-    """Ours: all pairs in one batched loop."""
+    """Train all pairs in one batched loop, as simcore does."""
     return _train(x, None)
 
 
 def one_after_another(x: Tensor) -> Tensor:
-    """The same pairs, a loop each."""
+    """Train every pair in a loop of its own."""
     return _train(x, 1)
 
 
@@ -68,14 +68,14 @@ class PairsJob(harness.Job):
         return replace(self, n=max(40, int(self.n * factor)))
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
-        """Largest difference of two pairs' errors to the same pairs trained in float64."""
+        """Return the largest difference of two pairs' errors to those trained in float64."""
         exact = one_after_another(x[:4].double()).numpy()
         return float(np.abs(grid[:2] - exact).max())
 
     def floor_flops(self) -> float:
         half = self.p / 2
         weights = half * HIDDEN + HIDDEN * self.p
-        rows = 0.8 * 0.9 * self.n  # held-out rows and those that decide when to stop are not learnt
+        rows = 0.8 * 0.9 * self.n  # without held-out rows and rows that decide when to stop
         return self.pairs * EPOCHS * BLOCKS * rows * 6 * weights
 
 

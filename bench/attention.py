@@ -19,14 +19,14 @@ from torch import Tensor
 from bench import attention_formulas as formulas
 from bench import harness
 
-# Of one term of a sum over pairs of heads: a logarithm to float32's precision takes ten
+# Flops of one term of a sum over pairs of heads: a logarithm to float32's precision takes ten
 # multiply-adds; a product takes one.
 FLOPS = {"js": 20, "pearson": 2, "frobenius": 2}
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that gives a grid of one measure."""
+    """A function that returns a grid of one measure."""
 
     run: Callable[[Tensor], object]
 
@@ -39,7 +39,7 @@ def ours(measure: str, **options: object) -> Contestant:
 
 
 def compiled(grid: Callable[..., Tensor], pair: formulas.Pair) -> Contestant:
-    """A grid whose formula for one pair of layers went through `torch.compile`."""
+    """Return a grid function whose formula for a pair of layers is compiled by `torch.compile`."""
     return Contestant(functools.partial(grid, pair=torch.compile(pair, dynamic=False)))
 
 
@@ -99,19 +99,19 @@ class Job(harness.Job):
         return replace(self, sentences=max(1, int(self.sentences * factor)))
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
-        """Against the twin's formulas in float64, first and last layer."""
+        """Return the error against the twin's formulas in float64, first and last layer."""
         pick = [0, self.layers - 1]
         want = EXACT[self.measure](x[pick].double()).numpy()
         return float(np.abs(grid[np.ix_(pick, pick)] - want).max())
 
     def floor_flops(self) -> float:
-        """Every unordered pair of heads once."""
+        """Return the flops of every unordered pair of heads, counted once."""
         heads = self.layers * self.heads
         terms = heads * (heads + 1) / 2 * self.sentences * self.words**2
         return FLOPS[self.measure] * terms
 
 
-# The twin takes minutes for what these take seconds; bench/test_attention_bench.py compares them.
+# The twin takes minutes, these formulas seconds; bench/test_attention_bench.py compares them.
 EXACT = {
     "js": formulas.js_broadcast,
     "pearson": formulas.pearson_product,

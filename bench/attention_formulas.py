@@ -1,7 +1,7 @@
 """Attention grids as one writes them in plain torch: heads broadcast against heads.
 
-All take ``[L, S, H, T, T]`` and give ``[L, L]`` in the dtype of the input. The loop over layer
-pairs stays outside what is compiled: unrolled, its graph would have thousands of nodes.
+All functions take ``[L, S, H, T, T]`` and return ``[L, L]`` in its dtype. The loop over layer pairs
+is not compiled: unrolled, its graph would have thousands of nodes.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def js_pair(p: Tensor, q: Tensor) -> Tensor:
 
 
 def js_mixture(p: Tensor, q: Tensor) -> Tensor:
-    """The mixture's entropy ``[H, H']``, all of the divergence that depends on the pair."""
+    """The mixture's entropy ``[H, H']``, the part of the divergence that depends on the pair."""
     m = (p[:, :, None] + q[:, None]) / 2
     return -torch.xlogy(m, m).sum(dim=-1).mean(dim=(0, 3))
 
 
 def js_broadcast(x: Tensor, pair: Pair = js_pair) -> Tensor:
-    """Every ordered pair of layers as the definition has it."""
+    """Apply the definition to every ordered pair of layers."""
     return torch.stack([torch.stack([_best(pair(a, b)) for b in x]) for a in x])
 
 
 def js_entropies(x: Tensor, pair: Pair = js_mixture) -> Tensor:
-    """Entropies of single heads once, one logarithm a pair, and every unordered pair once."""
+    """Compute heads' entropies once, one logarithm a pair, and every unordered pair once."""
     entropies = -torch.xlogy(x, x).sum(dim=-1).mean(dim=(1, 3))  # [L, H]
     grid = x.new_empty(len(x), len(x))
     for i, a in enumerate(x):
@@ -57,7 +57,7 @@ def _best_of_all(heads: Tensor, layers: int) -> Tensor:
 
 
 def pearson_product(x: Tensor) -> Tensor:
-    """Centred rows of unit length, then one matrix product of all heads of all layers."""
+    """Scale centred rows to unit length; multiply all heads of all layers in one product."""
     x = x - x.mean(dim=-1, keepdim=True)
     x = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     flat = x.transpose(1, 2).flatten(0, 1).flatten(1)  # [L H, S T T]
@@ -66,7 +66,7 @@ def pearson_product(x: Tensor) -> Tensor:
 
 
 def frobenius_cdist(x: Tensor) -> Tensor:
-    """Distances of all heads, sentence by sentence; by matrix products they would cancel."""
+    """Compute distances of all heads by sentence; with matrix products digits would cancel."""
     flat = x.permute(1, 0, 2, 3, 4).flatten(3).flatten(1, 2)  # [S, L H, T T]
     distance = torch.cdist(flat, flat, compute_mode="donot_use_mm_for_euclid_dist")
     return _best_of_all(1 - distance.mean(dim=0), len(x))

@@ -22,7 +22,7 @@ from bench.harness import MB
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that gives a grid, and the options under which float64 gives the same."""
+    """A function that returns a grid, and options under which float64 gives the same grid."""
 
     run: Callable[[Tensor], object]
     kernel: str = "linear"
@@ -43,7 +43,7 @@ def compiled(run: Callable[[Tensor], Tensor], **measure: str) -> Contestant:
 
 
 def _peer() -> dict[str, Contestant]:
-    """Both ways into the peer, where it is installed."""
+    """Return both entry points of the peer, where it is installed."""
     if not peer.is_installed():
         return {}
     return {
@@ -118,7 +118,7 @@ class Job(harness.LayersJob):
         return float(np.abs(grid[np.ix_(pick, pick)] - exact(x[pick], contestant)).max())
 
     def floor_flops(self) -> float:
-        """Gram path with symmetry, or the feature path where that has fewer."""
+        """Return the flops of the Gram path with symmetry, or of the feature path if fewer."""
         by_gram = self.layers * self.n**2 * self.p + self.layers * (self.layers + 1) / 2 * self.n**2
         by_feature = self.n * (self.layers * self.p) ** 2
         return float(min(by_gram, by_feature))
@@ -142,7 +142,7 @@ def exact(x: Tensor, contestant: Contestant) -> np.ndarray:
     layers = [layer.double().numpy() for layer in x]
     if (contestant.kernel, contestant.estimator) != ("linear", "biased"):
         return reference.cka_grid(layers, kernel=contestant.kernel, estimator=contestant.estimator)
-    # The twin would hold n x n: the same number from cross-covariances serves n = 20,000 too.
+    # The twin would hold n x n matrices; cross-covariances give the same number at n = 20,000.
     centered = [reference.center(layer) for layer in layers]
     hsic = np.array([[np.square(a.T @ b).sum() for b in centered] for a in centered])
     scale = np.sqrt(hsic.diagonal())

@@ -5,8 +5,8 @@
 
 The floor is a copy of the bytes that must move: forward reads x2, s_raw and t and writes y2;
 backward reads the gradient of y2, x2 and s_raw and writes three gradients. float32, two threads.
-"Rows" are whole ones, y1 = x1 beside y2; "half" is the half that changes, which is all that our
-operator and a stack of couplings that keeps its halves apart touch.
+"Rows" are whole rows, y1 = x1 beside y2; "half" is the half that changes. Our operator touches
+this half alone, and so does a stack of couplings that keeps its halves apart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench import coupling_formulas as formulas
 from bench import harness
 
 CLAMP = 1.0
-FLOPS = 100  # of one entry forward and backward, about: two exponentials and a division each
+FLOPS = 100  # an entry forward and backward, about: two exponentials and a division each
 MOVED = 10  # numbers of one entry that are read or written
 ERROR_ROWS = 64
 
@@ -32,7 +32,7 @@ Coupling = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a contestant gets, contiguous views of the job's one input."""
+    """The arguments of a contestant, contiguous views of the job's one input."""
 
     x: Tensor  # [.., n, d], or of the half [.., n, k]
     params: Tensor  # [.., n, 2 k]
@@ -41,7 +41,7 @@ class Pieces:
 
     @classmethod
     def of(cls, data: Tensor, whole: bool) -> Pieces:
-        """Cut ``[3, .., n, d]``; a half is what stands in the first half of the memory."""
+        """Cut ``[3, .., n, d]``; the half that changes takes the first half of the memory."""
         x, params, grad = data
         k = data.shape[-1] // 2
         grad_log_det = grad.flatten()[: math.prod(x.shape[:-1])].view(x.shape[:-1])
@@ -59,7 +59,7 @@ class Contestant:
     whole: bool
 
     def run(self, data: Tensor) -> Tensor:
-        """Forward and backward; the gradient of params, which depends on nearly everything."""
+        """Run both directions; return params' gradient, which depends on nearly everything."""
         return self.gradients(Pieces.of(data, self.whole))[1]
 
     def gradients(self, pieces: Pieces) -> tuple[Tensor, ...]:
@@ -103,7 +103,7 @@ class Job(harness.Job):
         return replace(self, shape=(*batch, max(1, int(n * factor)), d))
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
-        """Of the gradient of params, some rows."""
+        """Return the largest error of some rows of the gradient of params."""
         pieces = Pieces.of(x, contestant.whole)
         first = [
             t.flatten(0, t.ndim - 2)[:ERROR_ROWS].double()

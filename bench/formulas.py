@@ -1,6 +1,6 @@
 """CKA grids as one writes them in plain torch, each as fast as ten lines can be.
 
-All take a stack ``[L, n, p]`` and give ``[L, L]`` in the dtype of the input, centring first.
+All functions centre first, take a stack ``[L, n, p]`` and return ``[L, L]`` in its dtype.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _normalize(hsic: Tensor) -> Tensor:
 
 
 def _u_center(grams: Tensor) -> Tensor:
-    """U-centring: with it the unbiased HSIC is a plain inner product (Szekely & Rizzo 2014)."""
+    """U-centre, so that the unbiased HSIC is a plain inner product (Szekely & Rizzo 2014)."""
     n = grams.shape[-1]
     grams.diagonal(dim1=-2, dim2=-1).zero_()
     rows = grams.sum(dim=-1) / (n - 2)

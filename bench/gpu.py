@@ -4,9 +4,10 @@
 
 Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
 
-Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is its fewest flops over the rate
-of bfloat16 matrix products measured in the same run, times the products that the precision makes of
-one (6, 3 or 1), or its bytes over the measured copy rate where that is longer.
+Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is a time: its fewest flops over
+the measured rate of bfloat16 matrix products, times the number of such products (6, 3 or 1) that
+the precision needs for one product, or its bytes over the measured copy rate, whichever is longer.
+Both rates are measured in the same run.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ RESULTS = Path(__file__).parent / "results"
 PRODUCTS = {"highest": 6, "high": 3, "medium": 1}
 MM_SIZE, COPY_BYTES = 8192, 2**30
 REPEATS = 15
-LONG_MS = 2000  # measured once
+LONG_MS = 2000  # a longer run is measured once
 
 Function = Callable[[], object]
 
 
 def milliseconds(function: Function, repeats: int = REPEATS) -> dict[str, float]:
-    """Quartiles of device time after two calls of warm-up."""
+    """Return the quartiles of device time after two calls of warm-up."""
     for _ in range(2):
         function()
     times = []
@@ -85,7 +86,7 @@ def floor_ms(x: Tensor, precision: str, measured: dict[str, float]) -> float:
 
 
 def contestants(x: Tensor) -> dict[str, tuple[Function, dict[str, str]]]:
-    """Name: (what to time, its options)."""
+    """Return by name the function to time and its options."""
     found: dict[str, tuple[Function, dict[str, str]]] = {}
     for options in (
         {"precision": "highest"},
@@ -106,7 +107,7 @@ def contestants(x: Tensor) -> dict[str, tuple[Function, dict[str, str]]]:
 
 
 def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, object]]:
-    """One row per contestant; one that does not run says why and stops none of the others."""
+    """Return a row per contestant; a contestant that fails gives its reason and stops no other."""
     reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
     rows: list[dict[str, object]] = []
     for name, (function, options) in contestants(x).items():
@@ -130,7 +131,7 @@ def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, o
 
 
 def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> list[dict[str, object]]:
-    """One row per contestant of the other jobs; REPEATS only where one run is short."""
+    """Return a row per contestant of the other jobs; only short ones run REPEATS times."""
     rows: list[dict[str, object]] = []
     for name, function in job.contestants.items():
         row: dict[str, object] = {"job": job.name, "contestant": name, **job.notes}
@@ -164,7 +165,7 @@ def main() -> int:
     if not torch.cuda.is_available() or not build_info()["cuda"]:
         print("bench.gpu: needs a CUDA device and a simcore with CUDA kernels", file=sys.stderr)
         return 2
-    warnings.simplefilter("ignore")  # what torch.compile says of its own choices
+    warnings.simplefilter("ignore")  # torch.compile warns of its own choices
     properties = torch.cuda.get_device_properties(0)
     measured = rates()
     rows = []

@@ -1,4 +1,4 @@
-"""What bench.gpu measures beside CKA: SVCCA, couplings, attention, training many networks at once.
+"""The jobs of bench.gpu beside CKA: SVCCA, couplings, attention, training many networks at once.
 
 Every job is data of a size, contestants on it, and the bytes or flops of its floor. The same code
 runs on the CPU at the sizes of `tiny`, which is how it is tested without a GPU.
@@ -19,7 +19,7 @@ Function = Callable[[], object]
 
 @dataclass(frozen=True)
 class Job:
-    """Contestants by name, and what the fastest of them could not do without."""
+    """Contestants by name, and the bytes or flops that even the fastest of them needs."""
 
     name: str
     contestants: dict[str, Function]
@@ -30,7 +30,7 @@ class Job:
 def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int = 200) -> Job:
     """Layers of which 99 % of the variance lies in about `kept` directions; bases and all pairs.
 
-    torch's loop takes the bases of a few layers and as many pairs: all would take it minutes.
+    torch's loop gets the bases of a few layers and as many pairs: all pairs would take minutes.
     """
     from simcore import bases, svcca_grid
 
@@ -122,7 +122,7 @@ def _training_step(device: str, pairs: int, n: int, d: int, blocks: int) -> Func
 
 
 def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
-    """One step of training many pairs' networks: how much of it is matrix products."""
+    """One step of training many pairs' networks, and the share of matrix products in it."""
     step = _training_step(device, pairs, n, d, blocks)
     return Job("inn", {"ours": step}, notes={"pairs": pairs, "blocks": blocks})
 

@@ -36,7 +36,7 @@ THREADS = 2
 MM_SIZES = (2048, 4096)
 COPY_BYTES = 256 * 2**20
 # glibc gives large blocks back to the system as soon as they are freed, and the first touch of
-# fresh ones may take longer than a formula that goes over them once. So told it keeps them.
+# fresh blocks may take longer than a formula that goes over them once. These settings keep them.
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
@@ -64,7 +64,7 @@ def time_once(function: Function) -> float:
 def interleave(contestants: Mapping[str, Function], repeats: int) -> dict[str, Timing]:
     """Time all contestants in turn, ``repeats`` rounds after one round of warm-up.
 
-    Every other round goes backwards: whoever runs just after a heavy one is not always the same.
+    Every other round goes backwards, so that a contestant does not always follow the same one.
     """
     if repeats < 1:
         raise ValueError(f"repeats: wanted at least 1, got {repeats}")
@@ -79,7 +79,7 @@ def interleave(contestants: Mapping[str, Function], repeats: int) -> dict[str, T
 
 
 def rate_contestants() -> dict[str, Function]:
-    """What measures the machine: float32 matrix products of several sizes, and a copy."""
+    """Return functions that measure the machine: float32 matrix products, and a copy."""
     contestants: dict[str, Function] = {}
     for size in MM_SIZES:
         a, b, out = (torch.ones(size, size) for _ in range(3))
@@ -92,7 +92,7 @@ def rate_contestants() -> dict[str, Function]:
 
 @dataclass(frozen=True)
 class Rates:
-    """The machine during a run: float32 matrix products and copies."""
+    """The machine's rates during a run: float32 matrix products and copies."""
 
     flops_per_second: float
     copied_bytes_per_second: float
@@ -109,7 +109,7 @@ def _output(*command: str) -> str:
 
 
 def _cpu_model() -> str:
-    """The name the kernel gives; the family and model where a hypervisor hides the name."""
+    """Return the kernel's name for the CPU, and the family and model if a hypervisor hides it."""
     fields = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -119,7 +119,7 @@ def _cpu_model() -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """What a time depends on; a ratio much less so."""
+    """Return the properties that times depend on, and ratios much less."""
     from simcore import build_info
 
     changed = " + changes" if _output("git", "status", "--porcelain", "csrc", "simcore") else ""
@@ -173,7 +173,7 @@ def append(rows: list[Row], suite: str) -> Path:
 
 
 def table(rows: list[Row]) -> str:
-    """The columns that a reader looks at, aligned."""
+    """Return the columns that a reader looks at, aligned."""
     columns = ("contestant", "over_floor", "times_ours", "peak_mb", "max_error", "median_s")
     cells = [columns] + [
         tuple("" if (v := getattr(row, c)) is None else f"{v:.3g}" if c != "contestant" else v
@@ -186,7 +186,7 @@ def table(rows: list[Row]) -> str:
 
 
 def parse_last_line(output: str) -> dict[str, float]:
-    """The JSON object on the last line of a subprocess: peers may print before it."""
+    """Return the JSON object on a subprocess's last line; peers may print lines before."""
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -199,10 +199,10 @@ def drifting_layers(count: int, n: int, p: int) -> Tensor:
 
 
 class Job(ABC):
-    """What contestants compete on; suites derive frozen dataclasses from it.
+    """The task that contestants compete on; suites derive frozen dataclasses from `Job`.
 
-    ``contestants`` is a function of the suite's module that gives objects with a method ``run``
-    by name: "ours", and formulas that were compiled under names that begin so.
+    ``contestants`` is a function of the suite's module that returns objects with a method ``run``
+    by name: "ours", and formulas; the names of compiled formulas begin with "compiled".
     ``timed=False`` measures memory and error only.
     """
 
@@ -211,26 +211,26 @@ class Job(ABC):
 
     @abstractmethod
     def data(self) -> Tensor:
-        """The input, the same on every call."""
+        """Return the input, the same on every call."""
 
     @abstractmethod
     def tiny(self) -> Job:
-        """The same job on an input that costs nothing."""
+        """Return this job on an input that costs nothing."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Job:
-        """The same job on a smaller input."""
+        """Return this job on a smaller input."""
 
     @abstractmethod
     def error(self, grid: np.ndarray, x: Tensor, contestant: Any) -> float:
-        """Largest difference to float64, over a sample of layers."""
+        """Return the largest difference to float64, over a sample of layers."""
 
     @abstractmethod
     def floor_flops(self) -> float:
-        """The fewest floating-point operations that give the result."""
+        """Return the fewest floating-point operations that give the result."""
 
     def floor_bytes(self) -> float:
-        """The fewest bytes read and written, for jobs that memory may bound."""
+        """Return the fewest bytes read and written, for jobs that memory may bound."""
         return 0.0
 
 
@@ -253,11 +253,11 @@ class LayersJob(Job):
 
 
 def measure(job: Job, name: str) -> dict[str, float]:
-    """Peak memory beyond the inputs and error of one contestant, in this very process."""
+    """Return one contestant's peak memory beyond the inputs and error, in this very process."""
     torch.set_num_threads(THREADS)
     contestant = job.contestants()[name]
-    # Libraries and threads are started before the meter; a compiler's memory, which is not the
-    # formula's, needs the very shapes for that.
+    # A first call starts libraries and threads before the meter runs. A compiler's memory is not
+    # the formula's either; compiled formulas are warmed up with the shapes that are measured.
     contestant.run((job if name.startswith("compiled") else job.tiny()).data())
     x = job.data()
     found: list[object] = []
@@ -267,7 +267,7 @@ def measure(job: Job, name: str) -> dict[str, float]:
 
 
 def _expression(suite: str, job: Job) -> str:
-    """Python that makes the same job where the suite's module is imported."""
+    """Return Python code that makes this job where the suite's module is imported."""
     values = {field.name: getattr(job, field.name) for field in fields(job)}  # type: ignore[arg-type]
     arguments = [
         f"{key}={suite}.{value.__name__}" if callable(value) else f"{key}={value!r}"
@@ -277,7 +277,7 @@ def _expression(suite: str, job: Job) -> str:
 
 
 def measure_apart(suite: str, job: Job, name: str) -> dict[str, float]:
-    """`measure` in a process of its own, where nothing ran before."""
+    """Call `measure` in a process of its own, where nothing ran before."""
     code = (
         f"import json; from bench import harness, {suite};"
         f"print(json.dumps(harness.measure({_expression(suite, job)}, {name!r})))"
@@ -286,7 +286,7 @@ def measure_apart(suite: str, job: Job, name: str) -> dict[str, float]:
 
 
 def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
-    """All contestants of a job, timed in turn, with memory and error measured apart."""
+    """Time all contestants of a job in turn, and measure memory and error apart."""
     torch.set_num_threads(THREADS)
     contestants = job.contestants()
     apart = {name: measure_apart(suite, job, name) for name in contestants}
@@ -329,7 +329,7 @@ def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
 def main(
     suites: Mapping[str, Mapping[str, Job]], description: str, arguments: list[str] | None = None
 ) -> None:
-    """The command of one or more suites, ``{module name: jobs}``."""
+    """Run the command of one or more suites, ``{module name: jobs}``."""
     labels = [label for jobs in suites.values() for label in jobs]
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--job", action="append", choices=labels, help="one or more; default all")
@@ -342,7 +342,7 @@ def main(
     )
     options = parser.parse_args(arguments)
     if options.keep_memory and not KEEPING.items() <= os.environ.items():
-        # glibc reads them when a process starts.
+        # glibc reads these settings when a process starts.
         os.execve(sys.executable, sys.orig_argv, os.environ | KEEPING)
     for suite, jobs in suites.items():
         for label, job in jobs.items():

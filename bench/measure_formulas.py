@@ -1,6 +1,6 @@
 """The measures beyond CKA as one composes them from plain torch, every layer decomposed once.
 
-All take a stack ``[L, n, p]`` and give ``[L, L]`` in the dtype of the input, centring first.
+All functions centre first, take a stack ``[L, n, p]`` and return ``[L, L]`` in its dtype.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def basis(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(count: int, pair: Callable[[int, int], tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """A grid from both directions of every unordered pair; 1 on the diagonal."""
+    """Make a grid from both directions of every unordered pair; 1 on the diagonal."""
     grid = torch.eye(count, dtype=x.dtype)
     for i in range(count):
         for j in range(i + 1, count):
@@ -66,7 +66,7 @@ def rsa(x: Tensor) -> Tensor:
 
 
 def rsa_spearman(x: Tensor) -> Tensor:
-    """As `rsa`, of ranks; equal dissimilarities do not share theirs."""
+    """Compute `rsa` of ranks; equal dissimilarities do not share a rank."""
     stacked = torch.stack([_dissimilarities(layer) for layer in x])
     return torch.corrcoef(stacked.argsort(1).argsort(1).to(x.dtype))
 
@@ -96,7 +96,7 @@ def pwcca(x: Tensor) -> Tensor:
 
 
 def _basis_by_svd(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
-    """As `basis`, by the SVD of the layer itself: what the public libraries do."""
+    """Compute `basis` by the SVD of the layer itself, as the public libraries do."""
     u, s, vt = torch.linalg.svd(c, full_matrices=False)
     keep = int((s > s[0] * max(c.shape) * torch.finfo(c.dtype).eps).sum())
     if share is not None:
@@ -105,7 +105,7 @@ def _basis_by_svd(c: Tensor, share: float | None) -> tuple[Tensor, Tensor]:
 
 
 def svcca_per_pair(x: Tensor) -> Tensor:
-    """As the libraries that know pairs only: both layers are decomposed for each."""
+    """Decompose both layers anew for each pair, as the libraries that know pairs only do."""
     layers = centred(x)
 
     def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
@@ -117,7 +117,7 @@ def svcca_per_pair(x: Tensor) -> Tensor:
 
 
 def pwcca_per_pair(x: Tensor) -> Tensor:
-    """As the libraries that know pairs only: both layers are decomposed for each."""
+    """Decompose both layers anew for each pair, as the libraries that know pairs only do."""
     layers = centred(x)
 
     def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
@@ -178,7 +178,7 @@ def linreg(x: Tensor) -> Tensor:
 
 
 def bare_unordered(x: Tensor) -> Tensor:
-    """Nothing but one product for every unordered pair; gives no measure."""
+    """Compute one product for every unordered pair and nothing else; no measure."""
     for i in range(len(x)):
         for j in range(i + 1, len(x)):
             x[i].T @ x[j]
@@ -186,7 +186,7 @@ def bare_unordered(x: Tensor) -> Tensor:
 
 
 def bare_ordered(x: Tensor) -> Tensor:
-    """One decomposition a layer, and one product for every ordered pair; gives no measure."""
+    """Compute one decomposition a layer and one product for every ordered pair; no measure."""
     bases = [basis(c, None)[0] for c in centred(x)]
     for q in bases:
         for layer in x:

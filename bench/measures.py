@@ -21,18 +21,18 @@ from bench import harness, minilm
 from bench import measure_formulas as formulas
 
 EPS = float(np.finfo(np.float32).eps)
-# Of a name with options: the grid's own name, and what it is called with.
+# For a name with options: the grid's own name, and the options of the call.
 MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
     "cca_r2": ("cca", {"reduction": "r2"}),
     "rsa_spearman": ("rsa", {"correlation": "spearman"}),
 }
-# The twins of these have no rule of rank.
+# Grids whose twins have no rule of rank.
 UNRANKED = ("procrustes", "neuronsim", "rsa", "rsa_spearman")
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that gives a grid."""
+    """A function that returns a grid."""
 
     run: Callable[[Tensor], object]
 
@@ -114,7 +114,7 @@ class Job(harness.LayersJob):
         return replace(super().tiny(), source=None)
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
-        """Against the twin, first and last layer; nan for what gives no measure."""
+        """Return the error against the twin, first and last layer; nan for bare products."""
         from simcore import reference
 
         pick = [0, self.layers - 1]
@@ -125,7 +125,7 @@ class Job(harness.LayersJob):
         return float(np.abs(grid[np.ix_(pick, pick)] - want).max())
 
     def floor_flops(self) -> float:
-        """Matrix products and decompositions at full rank, each unordered pair once.
+        """Return the flops at full rank, each unordered pair once.
 
         n p^2 for a covariance, 2 n p^2 for a product or a basis, 9 p^3 for eigenvectors, 8/3 p^3
         for singular values, 22 p^3 for singular vectors (Golub & Van Loan, table 8.6.1).

@@ -1,6 +1,6 @@
 """The peer: pytorch-cka (bench/requirements.txt), the fastest package for CKA grids.
 
-It has the unbiased minibatch estimator only and does not centre; it is given all rows as one batch.
+The peer has only the unbiased minibatch estimator and does not centre; its batch is all rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @functools.cache
 def is_installed() -> bool:
-    """Whether the peer can be imported. Where it cannot, the first call prints a line."""
+    """Return True if the peer can be imported; else the first call prints a line."""
     found = importlib.util.find_spec("cka") is not None
     if not found:
         print("pytorch-cka is not installed and left out: make bench installs it", flush=True)
@@ -22,7 +22,7 @@ def is_installed() -> bool:
 
 
 def from_features(x: Tensor) -> Tensor:
-    """Its function for features that were extracted before, ``[L, n, p]``."""
+    """Call the peer's function for features that were extracted before, ``[L, n, p]``."""
     from cka import cka_from_features
 
     return cka_from_features(x, x)
@@ -42,7 +42,7 @@ class _Layers(nn.Module):
 
 
 def through_hooks(x: Tensor) -> Tensor:
-    """Its main way in: hooks on a model, here one that merely hands out ``x``."""
+    """Call the peer's main function: hooks on a model, here a model that hands out ``x``."""
     from cka import compute_cka
 
     model = _Layers(x)

@@ -40,7 +40,7 @@ class Contestant:
 
 @cache
 def encoder(layers: int, width: int) -> Any:
-    """A BERT of random weights with a head; what is in the weights costs no time."""
+    """Return a BERT of random weights with a head; the values of weights do not affect times."""
     from transformers import AutoModelForSequenceClassification, BertConfig
 
     config = BertConfig(
@@ -141,7 +141,7 @@ class Job(harness.Job):
         return float(np.abs(grid[:, :1] - wanted).max())
 
     def floor_flops(self) -> float:
-        """The products of the layers that have to run at least once; scores included."""
+        """Return the flops of the layers that have to run at least once, scores included."""
         tokens = self.batches * self.batch * self.tokens
         per_token = 24 * self.width**2 + 4 * self.tokens * self.width
         return sweep_evaluations(self.layers) * per_token * tokens

@@ -23,7 +23,7 @@ CHECKED = 5  # permutations whose null values are compared with float64
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that gives ``[values, L, L]``, the observed grid first."""
+    """A function that returns ``[values, L, L]``, the observed grid first."""
 
     run: Callable[[Tensor], Tensor]
 
@@ -45,7 +45,7 @@ def permuted(x: Tensor) -> Tensor:
 
 
 def torch_loop(x: Tensor, orders: Tensor | None = None) -> Tensor:
-    """The same in plain torch: Grams once, reindexed and multiplied for each permutation."""
+    """Compute `permuted` in plain torch: Grams once, reindexed for each permutation."""
     x = x - x.mean(dim=1, keepdim=True)
     grams = torch.bmm(x, x.mT)
     flat = grams.flatten(1)
@@ -95,7 +95,7 @@ class Job(harness.LayersJob):
     timed: bool = True
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
-        """Observed grid, and the first draws where there are any, of three layers."""
+        """Return the error of the observed grid and of the first draws, on three layers."""
         pick = sorted({0, self.layers // 2, self.layers - 1})
         count = 1 + CHECKED if self.draws else 1
         if self.kernel == "linear":
@@ -109,7 +109,7 @@ class Job(harness.LayersJob):
         return float(np.abs(grid[:count][:, pick][:, :, pick] - want).max())
 
     def floor_flops(self) -> float:
-        """Gram matrices with symmetry, and a product over half of them per grid or draw."""
+        """Return the flops of half of each Gram matrix, and of a product per grid or draw."""
         grams = self.layers * self.n**2 * self.p
         return float(grams + (1 + self.draws) * self.n**2 * self.layers**2)
 

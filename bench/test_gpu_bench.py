@@ -1,4 +1,4 @@
-"""The jobs of bench.gpu at tiny sizes on the CPU: that they run, and that contestants agree."""
+"""The jobs of bench.gpu run at tiny sizes on the CPU, and their contestants agree."""
 
 import math
 

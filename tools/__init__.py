@@ -1,1 +1,1 @@
-"""What building, testing and measuring lean on; nothing that users install."""
+"""Programs for building, testing and measuring the project; users do not install them."""

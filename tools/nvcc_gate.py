@@ -2,9 +2,9 @@
 
     nvcc_gate.py nvcc -Xptxas -v ... -c kernel.cu
 
-What ptxas says of each kernel (``-Xptxas -v``) is printed only where it is needed: a kernel with
-spill stores or loads is named, and the command fails. A kernel may spill if the source it is
-compiled from says so and why, in a comment::
+The report of ptxas (``-Xptxas -v``) is not printed. Each kernel with spill stores or loads is named
+instead, and the command fails. A kernel may spill if a comment in its source allows the spills and
+gives a reason::
 
     // spills allowed: <kernel name>: <reason>
 """
@@ -20,7 +20,7 @@ ALLOWED = re.compile(r"// spills allowed: (?P<name>\w+): \S")
 
 
 def spilling(report: str, allowed: set[str]) -> list[str]:
-    """One line for each kernel of a ptxas report that spills without leave."""
+    """Return a line for each kernel of a ptxas report that spills and is not allowed to."""
     found, kernel = [], None
     for line in report.splitlines():
         if match := KERNEL.search(line):
@@ -36,14 +36,14 @@ def spilling(report: str, allowed: set[str]) -> list[str]:
 
 
 def allowed_in(sources: list[Path]) -> set[str]:
-    """Kernels that the sources, or headers of csrc/cuda beside them, allow to spill."""
+    """Return the kernels that the sources, or headers of csrc/cuda beside them, allow to spill."""
     rooms = {next((p for p in s.parents if p.name == "cuda"), s.parent) for s in sources}
     files = {file for room in rooms for file in room.rglob("*.cu*")}
     return {m["name"] for file in sorted(files) for m in ALLOWED.finditer(file.read_text())}
 
 
 def main(command: list[str]) -> int:
-    """Run the command; its exit code, or 1 where a kernel spills."""
+    """Run the command; return its exit code, or 1 where a kernel spills."""
     done = subprocess.run(command, text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
@@ -54,7 +54,7 @@ def main(command: list[str]) -> int:
             print(line, file=sys.stderr)
     sources = [Path(argument) for argument in command if argument.endswith(".cu")]
     if not sources:
-        return 0  # CMake asks for versions, and links
+        return 0  # CMake also runs nvcc to link and to ask for its version
     if "spill stores" not in done.stderr:
         print(f"nvcc_gate: {sources[0]}: no report of ptxas; -Xptxas -v?", file=sys.stderr)
         return 1

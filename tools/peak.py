@@ -1,7 +1,7 @@
 """Peak memory of a piece of code, as the kernel counts it, in a process of its own.
 
-Allocator statistics miss what libraries allocate behind torch's back, so the resident set is what
-is measured: its high-water mark is reset just before the code and read just after it.
+Allocator statistics miss memory that libraries allocate without torch. The resident set is measured
+instead: its high-water mark is reset just before the code runs and read just after.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def _status_bytes(field: str) -> int:
 
 
 def resident_bytes() -> int:
-    """Resident set of this process now."""
+    """Return the size of this process's resident set now."""
     return _status_bytes("VmRSS")
 
 
 def peak_during(function: Callable[[], object]) -> int:
-    """Bytes by which the resident set rose above its start while ``function`` ran.
+    """Run ``function``; return the bytes by which the resident set rose above its start.
 
     Pages that an earlier call left in the process count as its start: call this once per process.
     """
@@ -40,7 +40,7 @@ def peak_during(function: Callable[[], object]) -> int:
 
 
 def in_subprocess(code: str, *, timeout: float = 600) -> str:
-    """Standard output of ``code`` run by this Python in a fresh process, from the repository."""
+    """Run ``code`` by this Python in a fresh process, in the repository; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

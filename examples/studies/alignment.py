@@ -20,14 +20,14 @@ from publish import MODEL, SEEDS, publish, simcore
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
 SENTENCES = 4000  # of the training rows, half of which the maps are judged on
-# Of all figures, those that docs/experiments.md shows.
+# The figures that docs/experiments.md shows.
 FIGURES = (
     "alignment-cls-methods",
     "alignment-cls-layers-linear",
     "alignment-attention-layers-linear",
     "injection",
 )
-ATTENDED = 200  # sentences of attention: every pair of words is a row
+ATTENDED = 200  # sentences whose attention is used: every pair of words is a row
 
 
 def with_options(name: str, values: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Can an aligner find a map again that is known? A random invertible network on MiniLM's tokens.
+"""Recovery of a known map by every aligner: a random invertible network on MiniLM's tokens.
 
     python examples/studies/known_map.py
 
@@ -108,7 +108,7 @@ def run(seed: int) -> list[Row]:
     found = {}
     for name, params in {**LINEAR, **TRAINED}.items():
         (found[name],) = align_pairs(*sides, name.partition(",")[0], **heldout, **params)
-    # SVCCA's error leaves out what its truncation cut: no rival for the whole of Y.
+    # SVCCA's error ignores the directions that its truncation cut: the other errors cover all of Y.
     best = min(found[name].heldout.mse for name in LINEAR if name != "svcca")
     return [
         Row(

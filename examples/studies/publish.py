@@ -1,4 +1,4 @@
-"""What the studies share: the model and its seeds, running a command, publishing its results."""
+"""Shared parts of the studies: the model and its seeds, running a command, publishing results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODEL, SEEDS = "minilm", (1, 2, 3)
 
 
 def simcore(*arguments: object) -> None:
-    """Run a command; it shows its own progress and does nothing that it has done before."""
+    """Run a command, which shows its progress and skips steps that it has finished before."""
     subprocess.run(["simcore", *map(str, arguments)], check=True)
 
 
@@ -28,7 +28,7 @@ def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str
     table
         Name of the table.
     figures
-        Names of figures, and what they are to be called in ``docs/figures``.
+        Names of figures, and their names in ``docs/figures``.
     """
     from simlab.store.results import read_results
 

@@ -48,7 +48,7 @@ def tiny_bert(tmp_path_factory) -> ModelSource:
 
 @pytest.fixture(scope="session")
 def minilm() -> ModelSource:
-    """The real six-block encoder of the assets; tests that use it need them."""
+    """The real six-block encoder of the assets; tests that use it need the assets."""
     return resolve("minilm")
 
 

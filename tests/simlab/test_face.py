@@ -1,4 +1,4 @@
-"""`from simlab import ...`: what is there, that it is what the commands are, and its examples."""
+"""The names of `from simlab import ...`, their agreement with the commands, their examples."""
 
 import ast
 import dataclasses
@@ -21,10 +21,10 @@ from simlab.tasks import TaskOptions
 from simlab.training.recipes import Recipe
 
 COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
-# They print tables, or run all the others and print what came out.
+# Commands that print tables, or run all the others and print their results.
 COMMANDS_ALONE = {"demo", "models", "tasks"}
 STEPS = sorted(COMMANDS.keys() - COMMANDS_ALONE)
-# Whose fields a function takes as keywords, besides its own parameters.
+# Classes whose fields a function takes as keywords, besides its own parameters.
 FIELDS = {
     "finetune": Recipe,
     "freeze-study": Recipe,
@@ -33,7 +33,7 @@ FIELDS = {
     "inject": InjectOptions,
     "align-study": StudyOptions,
 }
-# What has another name in Python: repeatable options are plural there.
+# Options with another name in Python: repeatable options are plural there.
 RENAMED = {
     ("finetune", "recipe_name"): "recipe",
     ("freeze-study", "recipe_name"): "recipe",
@@ -45,12 +45,12 @@ RENAMED = {
     ("plot", "format"): "formats",
     ("plot", "comparison"): "comparisons",
 }
-# What another call does: a loop over seeds, and `shorten`.
+# Options that are another call in Python: a loop over seeds, and `shorten`.
 OTHER_CALLS = {("finetune", "seeds"), ("truncate", "export")}
 
 
 def keywords(command):
-    """What the function of a command takes by keyword, and the defaults."""
+    """Return the keywords of the function of a command, with their defaults."""
     function = getattr(simlab, command.replace("-", "_"))
     found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
     if command in FIELDS:
@@ -117,7 +117,7 @@ def test_an_unknown_name_is_refused():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where all examples run, so that what two of them begin with is done once."""
+    """Make one folder for all examples, so that they share the steps they have in common."""
     return tmp_path_factory.mktemp("examples")
 
 

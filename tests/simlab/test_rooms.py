@@ -1,4 +1,4 @@
-"""The rooms of simlab: who imports whom, what a room says of itself, how long a file is."""
+"""The rooms of simlab: their imports, their docstrings, and the lengths of files."""
 
 import ast
 import re
@@ -30,12 +30,12 @@ FILES = sorted(str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py"))
 
 @pytest.fixture(scope="module")
 def arrows():
-    """Which modules each module imports."""
+    """Return the modules that each module imports."""
     return read_arrows(PACKAGE)
 
 
 def names_in_docstring(package):
-    """What stands in single backticks in the docstring of a package."""
+    """Return the names in single backticks in the docstring of a package."""
     tree = ast.parse((package / "__init__.py").read_text())
     return set(re.findall(r"(?<!`)`([a-z_]+)`(?!`)", ast.get_docstring(tree)))
 

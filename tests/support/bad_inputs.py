@@ -1,4 +1,4 @@
-"""Inputs that every grid refuses, and what its message has to say."""
+"""Inputs that every grid refuses, and the words that its message must contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Y = layers(Case(37, widths=(8, 9)), seed=1)
 
 
 def spoiled(layer, value, count):
-    """A copy with ``count`` entries replaced by ``value``."""
+    """Return a copy with ``count`` entries replaced by ``value``."""
     layer = layer.clone()
     layer.flatten()[:count] = value
     return layer
@@ -30,7 +30,7 @@ def rows(n, width=3, dtype=torch.float64):
     return torch.arange(n * width).reshape(n, width).to(dtype)
 
 
-# name: (positional arguments, options, error, every word its message has to hold)
+# name: (positional arguments, options, error, every word of its message)
 LAYERS = {
     "X of different n": ((with_layer(X, 2, rows(41)),), {}, ValueError, "X 2 37 41"),
     "Y of different n": ((X, with_layer(Y, 1, rows(41))), {}, ValueError, "Y 1 37 41"),
@@ -73,7 +73,7 @@ ENTRIES = {
 
 
 def assert_refused(function, arguments, options, error, words):
-    """`function` raises ``error`` with a message that holds every one of ``words``."""
+    """Check that `function` raises ``error`` with a message that contains all ``words``."""
     with pytest.raises(error) as caught:
         function(*arguments, **options)
     message = str(caught.value)

@@ -67,7 +67,7 @@ def layers(case: Case, dtype: torch.dtype = torch.float64, *, seed: int = 0) -> 
 
 
 def exact(tensors: list[torch.Tensor] | None) -> list[np.ndarray] | None:
-    """The very values of the tensors in float64: what the twin is to be given."""
+    """Return the exact values of the tensors in float64, as inputs of the twin."""
     if tensors is None:
         return None
     return [tensor.detach().to(torch.float64).numpy() for tensor in tensors]
@@ -104,7 +104,7 @@ def attention(
 
 
 def exact_attention(layers: list[list[torch.Tensor]]) -> list[list[np.ndarray]]:
-    """`exact` for attention."""
+    """Return `exact` of every layer of attention."""
     return [exact(layer) for layer in layers]
 
 
@@ -119,7 +119,7 @@ def padded(layer: list[torch.Tensor], fill: float = float("nan")) -> torch.Tenso
 
 
 def spread_out(x):
-    """Every way to hold the same values without being contiguous."""
+    """Return the values in every non-contiguous layout."""
     n, p = x.shape
     wide = torch.zeros(n, 2 * p, dtype=x.dtype)
     wide[:, ::2] = x

@@ -24,7 +24,7 @@ ESTIMATED = [(estimator, case) for estimator in ESTIMATORS for case in fitting(e
 
 @functools.cache
 def expected(case, dtype, kernel, estimator):
-    """What the twin and the naive implementation give for one input, computed once."""
+    """Return the results of the twin and of the naive implementation for one input, cached."""
     x = layers(case, dtype)
     options = {"kernel": kernel, "estimator": estimator}
     return reference.cka_grid(exact(x), **options), naive.cka_grid(x, **options)
@@ -42,7 +42,7 @@ def leaves(case, dtype=torch.float64, seed=0):
 
 
 def as_function(grid, split, **options):
-    """The grid as a function of separate tensors, which is what gradcheck wants."""
+    """Return the grid as a function of separate tensors, because gradcheck needs one."""
     if split is None:
         return lambda *x: grid(list(x), **options)
     return lambda *xy: grid(list(xy[:split]), list(xy[split:]), **options)

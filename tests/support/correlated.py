@@ -10,7 +10,7 @@ def orthonormal(n, k, seed=0):
 
 
 def pair_with_correlations(rho, n=60):
-    """Two representations whose canonical correlations are ``rho``, behind random linear maps."""
+    """Return two representations with canonical correlations ``rho``, mapped linearly at random."""
     k = len(rho)
     q = orthonormal(n, 2 * k)
     rho = np.asarray(rho)

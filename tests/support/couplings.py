@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 CLAMP = 1.9
-# Rows, and columns of the half that changes: one, less and more than a register, a block and rest.
+# Rows, and columns of the half that changes: one; less and more than a register; a block and more.
 SHAPES = ((1, 1), (3, 31), (31, 33), (5, 129), (33, 256), (4, 700), (0, 3), (3, 0))
 OFFSETS = (0.0, 10.0, 1000.0)
 
@@ -19,7 +19,7 @@ def entries(
     outlier: bool = False,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """x ``[.., n, k]`` with a common offset or an outlier column, and params ``[.., n, 2 k]``.
+    """Return x ``[.., n, k]`` with a common offset or outlier column, and params ``[.., n, 2 k]``.
 
     s_raw reaches far into both ends of the clamp, and holds exact zeros and tiny numbers.
     """
@@ -38,7 +38,7 @@ def entries(
 def formula(
     x: Tensor, params: Tensor, clamp: float = CLAMP, inverse: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The coupling in the dtype of its inputs; automatic differentiation gives its gradients."""
+    """Compute the coupling in its inputs' dtype; automatic differentiation gives gradients."""
     s_raw, t = params.chunk(2, dim=-1)
     s = clamp * torch.tanh(s_raw / clamp)
     if inverse:

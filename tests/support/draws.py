@@ -1,4 +1,4 @@
-"""What the tests of statistics share: layers, and the permutations that a seed gives."""
+"""Inputs that the tests of statistics share: layers, and the permutations that a seed gives."""
 
 import torch
 
@@ -10,10 +10,10 @@ MEASURED = [(kernel, estimator) for kernel in KERNELS for estimator in ESTIMATOR
 
 
 def drawn(seed, n, count):
-    """The permutations that a seed gives, the identity first."""
+    """Return the permutations that a seed gives, the identity first."""
     return _permutations(generator(seed), n, count)
 
 
 def pair(case, dtype=torch.float64):
-    """Layers to compare, of two widths each."""
+    """Return layers to compare, of two widths each."""
     return layers(case, dtype), layers(Case(case.n, case.offset, widths=(12, 3)), dtype, seed=1)

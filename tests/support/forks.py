@@ -59,12 +59,12 @@ def _server(modules: str) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         text=True,
     )
-    atexit.register(server.communicate)  # which ends its input
+    atexit.register(server.communicate)  # the server ends with its input
     return server
 
 
 def in_fork(program: str, *, modules: str = "torch, simcore", timeout: int = 600) -> str:
-    """Standard output of ``program``, run in a copy of a process that imported ``modules`` alone.
+    """Run ``program`` in a copy of a process that imported ``modules`` alone; return its output.
 
     The copy has the memory of a fresh process after its imports, and takes milliseconds.
     """

@@ -1,4 +1,4 @@
-"""What the GPU tests share: whether there is one, and inputs that lie on it."""
+"""Helpers of the GPU tests: a mark that skips without a GPU, and inputs in its memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simcore import build_info
 
 READY = torch.cuda.is_available() and build_info()["cuda"]
 WHY = "no CUDA device" if build_info()["cuda"] else "simcore was built without CUDA kernels"
-# Every test of a file, as `pytestmark`; `pytest -ra` prints how many were skipped.
+# A file of GPU tests assigns this to `pytestmark`; `pytest -ra` prints how many were skipped.
 needs_cuda = [pytest.mark.cuda, pytest.mark.skipif(not READY, reason=WHY)]
 
 

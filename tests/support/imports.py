@@ -1,6 +1,6 @@
 """The imports between the modules of a package, read from the sources: nothing is imported.
 
-`python -m support.imports FOLDER` (in tests/) prints how many there are.
+`python -m support.imports FOLDER` (in tests/) prints the number of these imports.
 """
 
 import ast
@@ -12,7 +12,7 @@ Arrows = Mapping[str, set[str]]
 
 
 def read_arrows(package: Path) -> dict[str, set[str]]:
-    """Which other modules of a package each of its modules imports.
+    """Return, for each module of a package, the other modules of the package that it imports.
 
     Every import statement counts, those inside of functions and for type checkers too: a reader
     has to follow them all. ``from a import b`` is an import of module ``a.b`` where there is one,
@@ -38,13 +38,13 @@ def read_arrows(package: Path) -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> str:
-    """The room of a module: what stands at the top level of its package, or the package itself."""
+    """Return the room of a module: its ancestor at the package's top level, or the package."""
     package, _, rest = module.partition(".")
     return rest.partition(".")[0] or package
 
 
 def between_rooms(arrows: Arrows) -> dict[str, set[str]]:
-    """The same arrows, between the rooms that the modules are in."""
+    """Return the arrows between the rooms that the modules are in."""
     rooms: dict[str, set[str]] = {}
     for module, imported in arrows.items():
         room = room_of(module)
@@ -53,7 +53,7 @@ def between_rooms(arrows: Arrows) -> dict[str, set[str]]:
 
 
 def find_circle(arrows: Arrows) -> list[str]:
-    """Modules that import one another in a circle, the first also last; empty if none do."""
+    """Return modules that import one another in a circle, the first also last; else nothing."""
     finished: set[str] = set()
     path: list[str] = []
 
@@ -74,7 +74,7 @@ def find_circle(arrows: Arrows) -> list[str]:
 
 
 def longest_chain(arrows: Arrows) -> list[str]:
-    """The longest chain of imports, the importing module first. There must be no circle."""
+    """Return the longest chain of imports, importing module first. There must be no circle."""
     chains: dict[str, list[str]] = {}
 
     def chain(module: str) -> list[str]:
@@ -86,7 +86,7 @@ def longest_chain(arrows: Arrows) -> list[str]:
 
 
 def upward(arrows: Arrows, floors: Iterable[Iterable[str]]) -> list[str]:
-    """Arrows that do not point to a lower floor, as ``"importing -> imported"``.
+    """Return the arrows that do not point to a lower floor, as ``"importing -> imported"``.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _name(file: Path, root: Path) -> str:
 
 
 def _imported(tree: ast.Module, own_package: str) -> Iterator[list[str]]:
-    """The dotted name of everything that import statements of a module name, as its parts."""
+    """Return the dotted names in the import statements of a module, split into parts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".") for alias in node.names)

@@ -13,7 +13,7 @@ import simcore
 from simcore import reference
 from support.cases import Case, exact, layers
 
-# What may be done to the neurons of a layer; each of these names holds those it is made of.
+# Changes to the neurons of a layer, by name; a set contains the names of the changes within it.
 PERMUTATION = frozenset({"permutation"})
 SIGNS = PERMUTATION | {"signs"}
 NEURONS = SIGNS | {"neurons"}  # permutation, sign and scale
@@ -25,8 +25,8 @@ LINEAR = NEURONS | ROTATION | {"linear"}
 class Measure:
     """A grid function with options, its twin, and its invariances.
 
-    ``invariant_x`` and ``invariant_y`` name what may be done to the neurons of either argument
-    without a change, beside translation and isotropic scaling, which no measure feels.
+    ``invariant_x`` and ``invariant_y`` name the changes to the neurons of either argument that
+    leave the value as it is, beside translation and isotropic scaling, which never change it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Measure:
     symmetric: bool = True
     rank_rule: bool = True  # the twin takes eps
     takes_bases: bool = True
-    min_rows: int = 2  # below it the value is undefined, or decided by rounding
+    min_rows: int = 2  # with fewer rows the value is undefined, or decided by rounding
     min_width: int = 1
     any_translation: bool = True  # RSA centres rows: it ignores a common offset only
     invariant_x: frozenset[str] = LINEAR
@@ -49,7 +49,7 @@ class Measure:
         return self.grid(x, y, **self.options, **more)
 
     def twin(self, x, y=None, *, eps=None) -> np.ndarray:
-        """What the twin gives for the very same values and, where it has one, rule of rank."""
+        """Return the twin's result for the same values and, where it has one, rule of rank."""
         options = dict(self.options)
         if self.rank_rule:
             options["eps"] = eps or rank_eps([*x, *(y or [])])
@@ -65,7 +65,7 @@ class Measure:
 
 
 def rank_eps(tensors: list[torch.Tensor]) -> float:
-    """The precision that the rule of rank goes by, which has to be the same for all layers."""
+    """Return the precision of the rule of rank, which has to be the same for all layers."""
     (double,) = {tensor.dtype == torch.float64 for tensor in tensors}
     return torch.finfo(torch.float64 if double else torch.float32).eps
 
@@ -149,10 +149,10 @@ MEASURES = (
     RSA_SPEARMAN,
 )
 ON_BASES = tuple(measure for measure in MEASURES if measure.takes_bases)
-# One row a function: what does not depend on its options is asked once.
+# One row a function, for tests that do not depend on options.
 FUNCTIONS = (CCA, SVCCA, PWCCA, LINREG, PROCRUSTES, NEURONSIM, MIXEDSIM, RSA)
 
-# What accuracy is tested on: every measure with the inputs that it is defined for.
+# The cases of the tests of accuracy: every measure with the inputs that it is defined for.
 JOB_WIDTHS = (7, 1, 40, 24)
 JOB_CASES = (
     *(Case(n, widths=JOB_WIDTHS) for n in (2, 3, 5, 33)),

@@ -1,8 +1,8 @@
 """CKA and HSIC as one would write them in a hurry, in the dtype of the input.
 
-What this gives in float32 is what `tolerance.allowed` measures the op against. Also the wrong
-formulas that other packages use (`uncentered=True`), which the op must not reproduce. Plain torch,
-so that automatic differentiation gives gradients to compare with.
+`tolerance.allowed` compares the error of the op in float32 with the error of these functions. With
+`uncentered=True` they compute the wrong formulas of other packages, which the op must not have.
+They are plain torch, so that automatic differentiation gives gradients to compare with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one tolerance of the suite: how far a result may be from the float64 twin.
 
-float64 is held to a relative 1e-10. Lower precisions are held to what the same dtype can do at all:
-a naive implementation in that dtype, run on the same values, may be twice as good and no better.
+float64 is held to a relative 1e-10. The bound of a lower precision is twice the error of a
+naive implementation in that dtype, run on the same values.
 All differences are taken in the maximum norm over a grid, so that an entry near zero (an unbiased
 HSIC of independent layers) is measured against the scale of the grid it came from.
 """
@@ -14,22 +14,22 @@ import torch
 FLOAT64_RELATIVE = 1e-10
 NAIVE_FACTOR = 2
 EPS_FACTOR = 16
-# Independent of any naive implementation: what users are promised for CKA in float32, and for all
+# Independent of any naive implementation: the promise to users for CKA in float32, and for all
 # other measures, whose values lie in [-1, 1] too.
 FLOAT32_CKA_ABSOLUTE = 1e-5
-# The same for similarities of attention, which lie in [-1, 1] or near it.
+# The promise for similarities of attention, which lie in [-1, 1] or near it.
 FLOAT32_ATTENTION_ABSOLUTE = 1e-6
 FLOAT32_MEASURE_ABSOLUTE = 1e-5
-# PWCCA where correlations are small and close: float32 bases blur whose a weight is.
+# PWCCA where correlations are small and close: float32 bases mix the directions, and the weights.
 FLOAT32_CLOSE_CORRELATIONS = 1e-4
 # Inputs whose smallest direction is CONDITION times smaller than the largest cost that many digits.
 CONDITION = 1e5
-# The same for layers drawn with an outlier dimension, squared because Grams and products square it.
+# The condition of layers drawn with an outlier dimension, squared as in Grams and products.
 DRAWN_CONDITION = 1e3
-# What counts as a change where a measure must not be invariant.
+# The least change where a measure must not be invariant.
 CHANGE = 1e-3
-# What tests/oracle/README.md states: double precision, an epsilon in one implementation of CCA, and
-# another median in the RBF kernel.
+# The differences that tests/oracle/README.md states: double precision, an epsilon in one
+# implementation of CCA, and another median in the RBF kernel.
 ORACLE = 1e-8
 ORACLE_GOOGLE = 1e-6
 ORACLE_MEDIAN = 1e-5
@@ -46,7 +46,7 @@ GAMMA_TAIL = 1e-8  # two libraries' incomplete gamma functions
 FLOAT32_MOMENTS = 1e-3  # relative, of standard deviation and skewness
 # Nuclear norms of float32 matrices by products alone.
 POLAR_RELATIVE = 2e-6
-# What users are promised for the other measures of float32 layers of ordinary scale.
+# The promise for the other measures of float32 layers of ordinary scale.
 FLOAT32_MEASURE = 1e-4
 # A float32 layer compared with itself, where the measure says 1.
 FLOAT32_SELF = 1e-5
@@ -63,18 +63,18 @@ HEAD_TRAINING = 1e-3
 # Aligners: maps of ordinary scale, solved in float64 or applied in float32.
 FLOAT64_LINEAR_MAP = 1e-8
 FLOAT32_LINEAR_MAP = 1e-4
-# What counts as another map.
+# The least difference between two maps that count as different.
 ALIGNED = 1e-3
 # The synthetic check of the invertible network (Ren et al. 2023, section 4.3).
 SYNTHETIC_LINEAR_RELATIVE = 0.3
 SYNTHETIC_RATIO = 10
 
-# Invertible networks: what users are promised of inverse(forward(x)), in units of x.
+# Invertible networks: the promise for inverse(forward(x)), in units of x.
 INVERSE_ABSOLUTE = {torch.float32: 1e-5, torch.float64: 1e-10}
 # Maps trained side by side and one by one in float64: other matrix products, some steps of Adam,
 # which divides by gradients that may be small.
 TRAINED_TOGETHER = 1e-8
-# Gradients from recomputed activations, relative: what rounding becomes after a few layers back.
+# Gradients from recomputed activations, relative: rounding errors grow over a few layers back.
 RECOMPUTED = {torch.float32: 1e-4, torch.float64: 1e-12}
 # The norm of the difference, relative, where perceptrons run in bfloat16: some of their inputs
 # round to the other side. All of them in float32 instead would differ by 2e-3.
@@ -82,14 +82,14 @@ RECOMPUTED_BFLOAT16 = 5e-4
 
 
 def as_float64(values) -> np.ndarray:
-    """A tensor or array of any floating dtype as a float64 numpy array."""
+    """Return a tensor or array of any floating dtype as a float64 numpy array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().to(device="cpu", dtype=torch.float64).numpy()
     return np.asarray(values, dtype=np.float64)
 
 
 def max_error(result, reference) -> float:
-    """Largest absolute difference; ``nan`` has to stand in the same places in both."""
+    """Return the largest absolute difference; ``nan`` must stand in the same places in both."""
     result, reference = as_float64(result), as_float64(reference)
     if result.shape != reference.shape:
         raise AssertionError(f"shape: wanted {reference.shape}, got {result.shape}")
@@ -100,16 +100,16 @@ def max_error(result, reference) -> float:
 
 
 def allowed(reference, dtype: torch.dtype, naive=None) -> float:
-    """The largest `max_error` that a result in ``dtype`` may have.
+    """Return the largest `max_error` that a result in ``dtype`` may have.
 
     Parameters
     ----------
     reference : array
-        What the float64 twin gives for the very same input values.
+        Result of the float64 twin for the same input values.
     dtype : torch.dtype
         The dtype of the inputs.
     naive : array, optional
-        What a naive implementation in ``dtype`` gives; needed below float64.
+        Result of a naive implementation in ``dtype``; needed below float64.
     """
     scale = float(
         np.max(np.abs(as_float64(reference)), where=~np.isnan(as_float64(reference)), initial=0.0)

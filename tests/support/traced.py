@@ -1,7 +1,7 @@
 """Every public name that takes tensors, as functions of tensors that torch can trace.
 
-`ROWS` has a row for each; `NOT_TRACED` says why the others have none. A name in neither fails
-``test_compile.py``.
+`ROWS` has a row for each traced name; `NOT_TRACED` says why other names have none.
+``test_compile.py`` fails for a name in neither.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Inputs = Callable[[int], tuple[Tensor, ...]]
 
 
 def leaf(values: Tensor) -> Tensor:
-    """In float64, and in need of a gradient."""
+    """Return a float64 copy that requires a gradient."""
     return values.double().requires_grad_()
 
 
 def layers(n: int) -> tuple[Tensor, ...]:
-    """Three layers of n rows: two of X, one of Y."""
+    """Return three layers of n rows: two of X, one of Y."""
     generator = torch.Generator().manual_seed(n)
     return tuple(leaf(torch.randn(n, p, generator=generator)) for p in (5, 3, 4))
 
@@ -51,11 +51,11 @@ def rows(n: int) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class Row:
-    """A call of a public function: ``function(*inputs(n))`` gives tensors, in lists perhaps."""
+    """A call of a public function: ``function(*inputs(n))`` returns tensors or lists of them."""
 
     function: Callable[..., object]
     inputs: Inputs = layers
-    module: torch.nn.Module | None = None  # whose parameters it depends on
+    module: torch.nn.Module | None = None  # the result depends on its parameters
     sizes: tuple[int, ...] = (24, 32)  # numbers of rows; the second compiles with a symbol for it
 
 
@@ -88,7 +88,7 @@ def _merged(metric: simcore.MinibatchCKA, x: list[Tensor], y: list[Tensor]) -> T
 def _inn(method: str, **options: object) -> Row:
     torch.manual_seed(0)
     inn = nn.CouplingINN(6, 2, 5, depth=1, output_gain=1.0, **options).double()
-    # Compiling a network takes seconds; in one direction it meets the symbol.
+    # Compiling a network takes seconds: only one direction compiles with a symbol.
     return Row(getattr(inn, method), rows, inn, (24, 32) if method.startswith("forward") else (24,))
 
 
@@ -107,7 +107,7 @@ def _result(test: Callable[..., object], **options: object) -> Row:
 
 
 def list_of(result: object) -> object:
-    """The tensors of a dataclass as a list, and of a list of dataclasses; other results as such."""
+    """Return the tensors of a dataclass or of a list of them as a list; else the result itself."""
     if isinstance(result, list):
         return [list_of(item) for item in result]
     if isinstance(result, stats.PermutationTest | stats.BootstrapInterval | simcore.Basis):
@@ -250,7 +250,7 @@ NOT_TRACED = {
 
 
 def public_names() -> list[str]:
-    """All names of ``simcore.__all__``, those of its modules with the module's name."""
+    """Return all names of ``simcore.__all__``; names in modules carry the module's name."""
     names = []
     for name in simcore.__all__:
         value = getattr(simcore, name)

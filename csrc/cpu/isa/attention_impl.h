@@ -9,8 +9,8 @@
 //           numbers. The logarithm of a subnormal number is a finite value near that of the
 //           smallest normal number, and 0 times that value is 0. A sum runs over at most one block
 //           of columns in T, in kSums * width parts (js) or width parts (the others), and goes to
-//           float64. The same column takes the same instructions whatever the pair: F(p) and F((p +
-//           p) / 2) are bit-equal.
+//           float64. The same column takes the same instructions whatever the pair: F(p) and
+//           F((p + p) / 2) are bit-equal.
 
 constexpr int kSums = 4;  // independent sums of a row, to hide the latency of an addition
 constexpr int64_t kMixtureColumns = 256, kTileColumns = 1024;
@@ -40,10 +40,10 @@ inline Simd<float>::vec scaled_log(Simd<float>::vec x) {
   return q * r + __builtin_convertvector(exponent, vec);
 }
 
-// scaled_log in float64, for m in the same range: with s = r / (2 + r), |s| <= 1/5, log(1 + r) = 2
-// (s + s^3 / 3 + s^5 / 5 + ...). Few instruction sets convert 64-bit integers or shift them
-// arithmetically: the biased exponent is shifted as an unsigned number and joins the mantissa of
-// 2^52.
+// scaled_log in float64, for m in the same range: with s = r / (2 + r), |s| <= 1/5,
+// log(1 + r) = 2 (s + s^3 / 3 + s^5 / 5 + ...). Few instruction sets convert 64-bit integers or
+// shift them arithmetically: the biased exponent is shifted as an unsigned number and joins the
+// mantissa of 2^52.
 inline Simd<double>::vec scaled_log(Simd<double>::vec x) {
   using vec = Simd<double>::vec;
   typedef uint64_t bits __attribute__((vector_size(SIMCORE_VECTOR_BYTES)));
@@ -73,8 +73,8 @@ inline typename Simd<T>::vec read(const T* row) {
   return *reinterpret_cast<const typename Simd<T>::loose*>(row);
 }
 
-// The inputs of js are halves of the weights: their sum is the mixture, rounded exactly as (p + q)
-// / 2.
+// The inputs of js are halves of the weights: their sum is the mixture, rounded exactly as
+// (p + q) / 2.
 template <typename vec>
 inline vec add_mixture(vec sum, vec p, vec q) {
   const vec m = p + q;

@@ -276,8 +276,8 @@ struct BandEntry {
   DVec w, slope_w, l, slope_l;
 };
 
-// Computes entries d and d + 1 of column i without the diagonal's shift; columns[k] is column i -
-// k.
+// Computes entries d and d + 1 of column i without the diagonal's shift; column i - k is in
+// columns[k].
 inline void band_column(const double* band, const BandEntry* const* columns, int64_t reach,
                         int64_t d, DVec* value, DVec* slope) {
   DVec sum0 = DVec{} + band[d], sum1 = DVec{} + band[d + 1];

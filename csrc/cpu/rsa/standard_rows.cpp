@@ -7,14 +7,14 @@
 //           layer's own dtype, and x_ik - mean to 2 eps64 of its magnitude, with the eps of
 //           float64. Taken as evenly spread, these errors give z_ik the variance
 //             t_ik = ((eps / 2 x_ik)^2 + (2 eps64 (x_ik - mean))^2) / (3 r_i^2),
-//           and d_ij two errors that differ from pair to pair. To first order, e_ij = sum_k (z_ik -
-//           z_jk) (error of z_ik - error of z_jk), of variance
+//           and d_ij two errors that differ from pair to pair. To first order, e_ij =
+//           sum_k (z_ik - z_jk) (error of z_ik - error of z_jk), of variance
 //             sum_k (c_ik - c_jk)^2 (t_ik + t_jk),
 //           whose mean over all pairs i != j is, because sum_i c_ik = 0,
 //             2 / (n (n - 1)) sum_k [n sum_i c_ik^2 t_ik + (sum_i t_ik) (sum_i c_ik^2)].
-//           To second order, |error of z_i - error of z_j|^2 / 2, with mean (t_i + t_j) / 2, t_i =
-//           sum_k t_ik, which varies over the pairs by var_i(t_i) / 2. `rounding` is the sum of
-//           both variances. If all rows point in one direction, c itself is rounding error and
+//           To second order, |error of z_i - error of z_j|^2 / 2, with mean (t_i + t_j) / 2 where
+//           t_i = sum_k t_ik, which varies over the pairs by var_i(t_i) / 2. `rounding` is the sum
+//           of both variances. If all rows point in one direction, c itself is rounding error and
 //           sum_k c_ik^2 is near t_i: the first variance is then near sum_k (t_ik + t_jk)^2, above
 //           the variance of |error|^2 / 2, so that d varies by no more than `rounding` says.
 // Plan      two passes over the rows, in kBlocks blocks whatever the threads, sums of a block in

@@ -120,7 +120,7 @@ class Machine {
   }
 
   // Allocates dynamic shared memory of exactly that size, so that AddressSanitizer sees its end.
-  // Its first content is nan.
+  // The memory first holds nan.
   void set_dynamic_shared(size_t bytes) {
     dynamic_.reset(bytes > 0 ? new unsigned char[bytes] : nullptr);
     if (bytes > 0) std::memset(dynamic_.get(), 0xff, bytes);

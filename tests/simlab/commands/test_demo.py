@@ -150,7 +150,7 @@ def test_a_killed_demo_continues(tmp_path, run, simcore, tiny_bert, reviews):
     assert code == 0
     assert "checkpoints/ft-1 (done before)" in printed
     wanted, found = read_results(run / "results"), read_results(out / "results")
-    assert found.equals(wanted)  # as if it had never been killed
+    assert found.equals(wanted)  # as if the demo had never been killed
 
 
 def test_two_demos_do_not_share_a_folder(run, simcore, tiny_bert, reviews):

@@ -26,9 +26,9 @@ ROOM = 1 << 24
 class Row:
     """One command that writes, small.
 
-    `arguments` get the inputs and a folder to write to. `limits` are sizes of a file, and `sizes`
-    of a disk, that it comes to grief with, each at another file. `parts`: what it had finished
-    before stays.
+    `arguments` get the inputs and a folder to write to. `limits` are limits of a file's size, and
+    `sizes` sizes of a disk, with which the command fails, each at another file. `parts`: outputs
+    that the command had finished before stay.
     """
 
     arguments: Callable[[Path, Path], tuple[object, ...]]
@@ -120,7 +120,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory, tiny_bert, reviews):
-    """What the commands read: a model, reviews, checkpoints, representations and grids."""
+    """Make the inputs of the commands: a model, reviews, checkpoints, representations, grids."""
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "bert").symlink_to(tiny_bert.path)
     (folder / "reviews.csv").symlink_to(reviews)
@@ -140,7 +140,7 @@ def inputs(tmp_path_factory, tiny_bert, reviews):
 
 
 def check_refused(code, errors, place, row):
-    """One line that says where, what and why, and nothing that looks finished and is not."""
+    """Check for one line with place, file and reason, and for no unfinished output."""
     assert code == 2
     assert [line for line in errors if not line.startswith("note: ")] == errors[-1:]
     message = rf"error: {place}/\S+: wanted to write (there|[\d,]+ bytes there), found: {REASON} "
@@ -153,7 +153,7 @@ def check_refused(code, errors, place, row):
 
 
 def is_resumable(path):
-    """Whether `path` is of a complete checkpoint of the Trainer, or notes what it is of."""
+    """Return True for a file of a complete checkpoint of the Trainer and for its job record."""
     partial = next((folder for folder in path.parents if folder.suffix == ".partial"), None)
     if partial is None:
         return False
@@ -194,7 +194,7 @@ def test_a_limited_file(command, inputs, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ROWS)
 def test_a_small_disk(command, inputs, tmp_path, capsys):
-    """A mapping without room would be the end of this process: Bus error."""
+    """Refuse to map a file without room, because a write to it would kill the process (SIGBUS)."""
     row = ROWS[command]
     with mounted_disk(tmp_path / "disk") as disk:
         for size in row.sizes:
@@ -206,7 +206,7 @@ def test_a_small_disk(command, inputs, tmp_path, capsys):
 
 
 def check_done(command, inputs, place):
-    """With room, the command finishes; all that it leaves is finished."""
+    """Check that the command finishes with room, and that all files it leaves are finished."""
     assert run(command, *ROWS[command].arguments(inputs, place)) == 0
     left = [path for path in place.rglob("*") if path.is_file()]
     assert left

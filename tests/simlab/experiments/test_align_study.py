@@ -1,4 +1,4 @@
-"""Alignment studies: what is fitted on which rows, how it is stored, resumed and drawn."""
+"""Alignment studies: the rows that maps are fitted on; results stored, resumed and drawn."""
 
 import json
 from contextlib import contextmanager
@@ -254,7 +254,7 @@ def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, fol
 
 
 def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simcore):
-    """That version fitted one direction, and its files were named by the labels alone."""
+    """An earlier version fitted one direction and named its files by the labels alone."""
     align_study(folders["cls"], tmp_path / "new", LINEAR)
     (written,) = (tmp_path / "new").glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
     study = tmp_path / "study"
@@ -279,7 +279,7 @@ def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simco
     assert not old.exists()
     names = {path.name for path in (tmp_path / "new").iterdir()}
     assert names <= {path.name for path in study.iterdir()}
-    # Another method of the same study joins those that are there.
+    # Results of another method of the same study join the results that are there.
     code, _, errors = simcore(*arguments, "--name", "ft", "--method", "cca")
     assert (code, errors) == (0, [])
 
@@ -287,7 +287,7 @@ def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simco
 @pytest.mark.parametrize("options", [{}, {"overwrite": True}], ids=["anew", "overwrite"])
 @pytest.mark.parametrize("size", [500, None], ids=["half a file", "all of it"])
 def test_files_that_are_being_written_are_left_alone(tmp_path, folders, options, size):
-    """They are another process's, or a killed one has left them."""
+    """Partial files belong to another process, or are left from a killed process."""
     align_study(folders["cls"][:2], tmp_path / "whole", LINEAR)
     content = next((tmp_path / "whole").glob("alignment-*")).read_bytes()[:size]
     study = tmp_path / "study"
@@ -312,7 +312,7 @@ def test_an_old_file_that_somebody_makes_is_not_removed(tmp_path, folders):
 
 
 def test_an_old_file_that_is_another_by_its_turn_stays(tmp_path, folders, monkeypatch):
-    """Between the look at the folder and the lock, its owner has written it anew, or removed it."""
+    """The old file's owner rewrites or removes the file before this process locks it."""
     align_study(folders["cls"][:2], tmp_path, LINEAR)
     align_study(folders["cls"][:2], tmp_path / "other", replace(LINEAR, name="other"))
     (other,) = (tmp_path / "other").glob("alignment-*-R-0-R-1-*.parquet")

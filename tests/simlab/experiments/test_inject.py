@@ -18,13 +18,13 @@ from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
 
-# One architecture of each way to pass states: keyword or position, tuple or tensor, shared
+# One architecture for each way to pass states: keyword or position, tuple or tensor, shared
 # weights, time first, a module after the first layer.
 SHAPES = ("bert", "albert", "mpnet", "deberta-v2", "distilbert")
 
 
 def save_classifier(folder, architecture, task, seed=5):
-    """A checkpoint of random weights, large enough to tell inputs apart, with a head."""
+    """Save a checkpoint with a head, of random weights large enough to tell inputs apart."""
     source = resolve(str(save_tiny_model(folder, architecture)))
     model = load_classifier(source, task, seed=seed, random_init=True)
     with torch.no_grad():
@@ -98,7 +98,7 @@ def test_states_of_a_go_through_the_rest_of_b(pair_of_models, review_task):
         mixed.bert.embeddings.load_state_dict(a.bert.embeddings.state_dict())
         mixed.bert.encoder.layer[0].load_state_dict(a.bert.encoder.layer[0].state_dict())
         assert torch.equal(injected, mixed(**batch).logits)
-        assert not torch.equal(injected, b(**batch).logits)  # and B is itself again afterwards
+        assert not torch.equal(injected, b(**batch).logits)  # B's own states are back afterwards
 
 
 def test_only_the_classifier_token_is_replaced(pair_of_models, review_task):
@@ -139,7 +139,7 @@ def test_maps_are_fitted_on_training_examples_only(pair_of_models, review_task):
 
 
 def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, review_task):
-    """B is A with its last output scaled: the fitted map brings A's states to B's."""
+    """Scale A's last output to make B: the fitted map brings A's states to B's."""
     a = pair_of_models[0]
     model = load_classifier(a)
     with torch.no_grad():
@@ -204,7 +204,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
 def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
     simcore, tmp_path, pair_of_models, reviews
 ):
-    """At the embedding output the classifier token is the same vector in every text."""
+    """The classifier token's vector in the embedding output is the same for every text."""
     out = tmp_path / "injection.parquet"
     a, b = (source.path for source in pair_of_models)
     arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 1, "--layer", 0]
@@ -223,7 +223,7 @@ def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
     reasons = {o["method"]: o["undefined"] for o in stored if "undefined" in o}
     assert reasons == dict.fromkeys(("cca", "pwcca"), note.partition("layer 0: ")[2])
     assert {method for method, value in values.items() if np.isnan(value)} == set(reasons)
-    assert values["itself"] == values["linear"]  # the mean of B's states is what they all are
+    assert values["itself"] == values["linear"]  # all of B's states equal their mean
     (figure,) = plot(frame, tmp_path / "figures", ("png",))
     assert figure.stem == "reviews-injection"
 

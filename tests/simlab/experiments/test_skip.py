@@ -43,9 +43,9 @@ def source(tmp_path_factory, review_task):
 
 
 def logits_without(model, span, batch):
-    """What a model built without the layers of `span` says."""
+    """Return the logits of a model built without the layers of `span`."""
     kept = [layer for layer in range(LAYERS) if not span[0] <= layer < span[1]]
-    if not kept:  # no layers at all, which some architectures cannot be built with
+    if not kept:  # some architectures cannot be built without layers
         embedded = layer_states(model, batch)[0]
         return apply_head(model, embedded, batch["attention_mask"])
     shorter = keep_layers(model, kept)
@@ -69,7 +69,7 @@ def test_every_span_is_a_model_without_its_layers(loaded, states_per_call):
             assert (found[span] - whole).abs().max() > CHANGE
         assert torch.equal(model(**batch).logits, whole)  # the layers are back
     different = {tuple(logits.flatten().tolist()) for logits in found.values()}
-    shared = model.config.model_type == "albert"  # only how many are left matters
+    shared = model.config.model_type == "albert"  # only the number of layers left matters
     assert len(different) == (LAYERS + 1 if shared else len(found))
 
 
@@ -97,7 +97,7 @@ def test_layers_that_really_run(
     model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
     batch = batch_of(source, review_task, 2)
     rows = []
-    for layer in architecture_of(model).layers(model):  # stand-ins do not reach the inside
+    for layer in architecture_of(model).layers(model):  # stand-ins do not call these
         layer.attention.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
     with torch.inference_mode():
         skip_logits(LayerChain(model, batch), states_per_call)

@@ -54,7 +54,7 @@ def grid_rows(estimator):
 
 
 def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **extra):
-    """A joint grid of three models; `first` is 1 where there is no embedding output."""
+    """Return a joint grid of three models; `first` is 1 if there is no embedding output."""
     rng = np.random.default_rng(1)
     names = [(model, layer) for model in JOINT for layer in range(first, LAYERS)]
     return [

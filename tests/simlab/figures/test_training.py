@@ -12,7 +12,7 @@ STEPS = (10, 20, 30)
 
 
 def record(model="FT[1]", steps=STEPS, layers=LAYERS + 1, estimator="biased", seed=0):
-    """Rows as `CKACallback.result_rows` makes them; the embedding output does not vary."""
+    """Return rows as `CKACallback.result_rows` does; the embedding output does not vary."""
     draw = np.random.default_rng(seed)
     return [
         ResultRow(
@@ -35,7 +35,7 @@ def record(model="FT[1]", steps=STEPS, layers=LAYERS + 1, estimator="biased", se
 
 
 def curves(axis):
-    """Steps and values of the curves of a panel, from the lowest layer on."""
+    """Return steps and values of the curves of a panel, from the lowest layer on."""
     return [(line.get_xdata().tolist(), line.get_ydata()) for line in axis.lines]
 
 
@@ -65,7 +65,7 @@ def test_every_layer_is_a_curve_over_the_steps():
 
 
 def test_runs_have_panels_of_their_own_even_with_one_label():
-    """Two files of one label would otherwise be one curve that goes back."""
+    """Rows of two files with one label would otherwise form one curve that goes back in steps."""
     first, second = record(seed=1), record(seed=2, steps=(5, 15))
     single = [record(seed=seed, steps=(7,)) for seed in (3, 4)]
     figure = plot_training(to_frame([*first, *second, *record("FT[2]"), *single[0], *single[1]]))

@@ -1,4 +1,4 @@
-"""Families: what is stated of each architecture is what its own code does."""
+"""Families: the statements about each architecture agree with the architecture's own code."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from support.lab.tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_mo
 from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 NORM_FOLLOWS = ("gpt2", "modernbert")
-# Real architectures that nobody stated.
+# Real architectures without a statement.
 UNSTATED = ("xlm-roberta", "ernie", "convbert")
 
 
@@ -184,7 +184,7 @@ def test_attention_of_every_layer_is_to_be_had(tmp_path, loaded, review_task):
 
 
 def choice_task():
-    """Two questions of three answers of different lengths."""
+    """Return two questions with three answers of different lengths."""
     choices = (("film", "the plot is dull", "music"), ("a cast", "bright", "scenes of the film"))
     labels = np.array([1, 0])
     examples = Examples(("a", "b"), ("the film is", "fresh"), None, labels, choices)
@@ -218,7 +218,7 @@ def test_decoders_have_no_multiple_choice_head(tmp_path, architecture):
 
 
 def test_what_lies_between_layers_is_no_layer(tmp_path, review_task):
-    """DeBERTa's convolution changes what the first layer gives, even where it is the only one."""
+    """DeBERTa's convolution changes the first layer's output, even in a model of one layer."""
     from transformers import AutoModelForSequenceClassification
 
     config = tiny_config("deberta-v2")

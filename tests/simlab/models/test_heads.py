@@ -1,4 +1,4 @@
-"""Heads on cached vectors: the model's own, of all layers at once, each as if it were alone."""
+"""Heads on cached vectors: the model's own head, and heads of all layers trained at once."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def own_heads(model, layers):
 
 
 def check_vectors(model, batch):
-    """The heads on the vectors say what the model's head says of the states."""
+    """Check that heads on the vectors give the logits of the model's head on the states."""
     with torch.no_grad():
         vectors = classifier_vectors(model, batch)
         found = stacked_logits(model, own_heads(model, len(vectors)), vectors)
@@ -69,7 +69,7 @@ def test_multiple_choice(tmp_path, architecture):
 
 @pytest.fixture(scope="module")
 def learnable(tmp_path_factory, review_task):
-    """A model and vectors of three layers: readable, far from 0 and hardly varying, and noise."""
+    """Return a model and vectors of 3 layers: learnable, nearly constant far from 0, and noise."""
     source = save_classifier(tmp_path_factory.mktemp("models") / "bert", "bert", review_task)
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(2, (400,), generator=generator)
@@ -92,7 +92,7 @@ def test_layers_are_learnt_wherever_their_vectors_lie(learnable):
         model, train_heads(model, vectors, labels, recipe), vectors, labels
     )
     assert min(readable, far) > 0.95
-    assert noise < 0.8  # stopped before it had learnt its training rows by heart
+    assert noise < 0.8  # training stopped before the head had learnt its rows by heart
 
 
 def test_every_layer_ends_as_it_would_alone(learnable):

@@ -1,4 +1,4 @@
-"""Loading models: what is wrong with a folder is said in one line, and nothing is made up."""
+"""Loading models: one line names the fault of a folder, and no missing weight is drawn."""
 
 import json
 
@@ -219,7 +219,7 @@ def test_a_text_longer_than_the_model_allows_is_refused(tmp_path, simcore, tiny_
     ("architecture", "limit"), [("bert", 70), ("roberta", 69), ("gpt2", 70), ("xlnet", 1000)]
 )
 def test_a_tokenizer_without_a_limit_takes_the_model_s(tmp_path, architecture, limit):
-    """RoBERTa numbers positions from after the padding's number, XLNet knows no end."""
+    """RoBERTa's positions start after the padding's number; XLNet has no limit."""
     folder = save_tiny_model(tmp_path / architecture, architecture)
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 1000}))

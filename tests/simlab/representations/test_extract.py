@@ -1,4 +1,4 @@
-"""Extraction: what the model says, whatever the batches; ids travel with the rows."""
+"""Extraction: the model's own states, whatever the batches; rows keep their ids."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ TEXTS = (
 
 
 def one_by_one(source, examples, max_length, random_init_seed=None):
-    """Every layer's position 0, one unpadded example at a time, straight from the model."""
+    """Return every layer's position 0, one unpadded example at a time, from the model itself."""
     import torch
 
     tokenizer = load_tokenizer(source)
@@ -114,7 +114,7 @@ def text_task(texts=TEXTS, pairs=None):
 
 
 def naive_rows(kind, states, words):
-    """Rows of one unpadded example, [t, p], by a loop; `words`: word of each token or None."""
+    """Return rows of an unpadded example, [t, p], by a loop; `words`: each token's word or None."""
     text = [position for position, word in enumerate(words) if word is not None]
     if kind == "mean":
         return [states[text].mean(0)]
@@ -127,7 +127,7 @@ def naive_rows(kind, states, words):
 
 
 def naive_attention(weights, words):
-    """[H, w, w] of one unpadded example, [H, t, t]: drop, renormalise, sum to, average from."""
+    """Return [H, w, w] of a text's [H, t, t]: drop, renormalise, sum to, average from."""
     text = [position for position, word in enumerate(words) if word is not None]
     groups = [
         [p for p in text if words[p] == word] for word in dict.fromkeys(words[p] for p in text)
@@ -139,7 +139,7 @@ def naive_attention(weights, words):
 
 
 def unpadded_outputs(source, texts, **wanted):
-    """(word ids, model output) of one text after the other, alone in its batch."""
+    """Return (word ids, model output) of each text, alone in its batch."""
     import torch
 
     tokenizer, model = load_tokenizer(source), load_encoder(source, attention=True)

@@ -43,7 +43,7 @@ def sizes_of(blocks):
 
 
 def splits(count, clusters):
-    """All splits of `count` layers into contiguous clusters."""
+    """Return all splits of `count` layers into contiguous clusters."""
     for inner in combinations(range(1, count), clusters - 1):
         edges = (0, *inner, count)
         yield [range(a, b) for a, b in pairwise(edges)]

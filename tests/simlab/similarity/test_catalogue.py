@@ -1,4 +1,4 @@
-"""The registry: names, options and ranges; everything wrong is refused with what was wanted."""
+"""The registry: names, options and ranges; each refusal says what the registry accepts."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Grids of every measure agree with the float64 twins and say in the table what they are."""
+"""Grids of every measure agree with the float64 twins; the table names their options."""
 
 import json
 

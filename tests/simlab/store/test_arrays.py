@@ -1,4 +1,4 @@
-"""Files that are filled piece by piece are what the safetensors library reads."""
+"""The safetensors library reads files that were filled piece by piece."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 @pytest.fixture(params=NO_RESERVATION, ids=errno.errorcode.get)
 def no_reservation(request, monkeypatch):
-    """A file system that cannot reserve room, below a C library that does not make up for it."""
+    """Stand in for a file system, and a C library, that cannot reserve room."""
 
     def refuse(descriptor, begin, size):
         raise OSError(request.param, os.strerror(request.param))
@@ -93,7 +93,7 @@ except WriteError as error:
 
 
 def test_a_small_disk(tmp_path):
-    """In a process of its own: without room, writing to the mapping would be its end."""
+    """Fill the disk in a child process, which a write to a mapping without room would kill."""
     with mounted_disk(tmp_path / "disk") as disk:
         disk.resize(65_536)
         file = disk.path / "a.safetensors"
@@ -107,7 +107,7 @@ def test_a_small_disk(tmp_path):
 
 
 def test_what_the_disk_refuses_later_is_heard_of(tmp_path, monkeypatch):
-    """A network file system, or a thin volume, that has promised room and has none."""
+    """A network file system or a thin volume may promise room that it does not have."""
     arrays = create_safetensors(tmp_path / "a.safetensors", {"a": (10,), "none": (0, 2)})
     flush_arrays(arrays.values())
 

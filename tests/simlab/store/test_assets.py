@@ -1,4 +1,4 @@
-"""Assets: where they go, and one line when pip cannot fetch them."""
+"""Assets: the folder they go to, and one line when pip cannot fetch them."""
 
 import pytest
 

@@ -18,7 +18,7 @@ from support.lab.tinymodels import LAYERS
 
 NARROW = 80
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# With these rich takes a pipe for a terminal of 80 columns, as many CI systems have it.
+# With these variables rich takes a pipe for a terminal of 80 columns; many CI systems set them.
 CI = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": str(NARROW)}
 
 
@@ -38,7 +38,7 @@ def piped(*arguments, **environment):
 
 
 def on_a_terminal(columns, *arguments):
-    """What a command prints on a terminal of so many columns."""
+    """Return the output of a command on a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     unset = ("COLUMNS", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
@@ -51,7 +51,7 @@ def on_a_terminal(columns, *arguments):
     try:
         while part := os.read(ours, 1 << 16):
             found += part
-    except OSError:  # Linux ends a terminal so
+    except OSError:  # Linux reports the end of a terminal by this error
         pass
     os.close(ours)
     assert process.wait() == 0

@@ -30,7 +30,7 @@ def write_torch(path):
 
 
 def write_torch_almost(path):
-    """The last bytes do not fit, those that the C++ stream keeps back until the file is closed."""
+    """Write a file whose last bytes, which the C++ stream keeps back until close, do not fit."""
     import torch
 
     torch.save({"a": torch.zeros(4750)}, path)
@@ -133,7 +133,7 @@ def fail_in_step(folder, number, *names):
 
 
 def join(folder, names):
-    """Make the arguments of an OSError about the files `names`, which None stands between."""
+    """Make the arguments of an OSError about the files `names`, with None between them."""
     files = [str(folder / name) for name in names]
     return files[:1] + [value for file in files[1:] for value in (None, file)]
 
@@ -141,7 +141,7 @@ def join(folder, names):
 @pytest.mark.parametrize("number", DENIED, ids=errno.errorcode.get)
 @pytest.mark.parametrize("names", [("model/config.json",), (".cache/token",), (), ("out-2/x",)])
 def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path, names, number):
-    """The work of a step reads, too."""
+    """A step may fail to read its inputs, too; only writes are refused with a line."""
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         fail_in_step(tmp_path, number, *names)
     assert [caught.value.filename] == (join(tmp_path, names) or [None])
@@ -186,7 +186,7 @@ def test_the_output_is_known_by_relative_paths_and_through_links(tmp_path, monke
 
 
 def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
-    """The system says so without a name when the mapping is stored."""
+    """The system reports the failure without a file name when the mapping is flushed."""
     arrays = create_safetensors(tmp_path / "a", {"a": (3,)})
 
     def flush(array):
@@ -231,7 +231,7 @@ def make_step(out, value, **options):
 @pytest.mark.parametrize("resumable", [False, True])
 def test_a_link_stays_one_when_what_it_leads_to_is_replaced(tmp_path, resumable):
     link, real = tmp_path / "link", tmp_path / "elsewhere" / "real"
-    link.symlink_to("elsewhere/real")  # at first, to nothing
+    link.symlink_to("elsewhere/real")  # the target does not exist at first
     for value in ("a", "b", "b"):
         assert make_step(link, value, resumable=resumable).path == link
         assert link.is_symlink()

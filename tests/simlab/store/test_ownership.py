@@ -47,7 +47,7 @@ class Workplace:
         return process
 
     def start_at_work(self, key="a", *options):
-        """Start one and return when it is at work."""
+        """Start a process and return when it is at work."""
         process = self.start(key, *options)
         wait_for((self.signs / f"begun-{process.pid}").exists)
         return process
@@ -56,7 +56,7 @@ class Workplace:
         (self.signs / "go").touch()
 
     def check_made(self, key="a"):
-        """What a process that was alone with `key` would have left, and nothing else."""
+        """Check for the output of a process that was alone with `key`, and for nothing else."""
         assert [path.name for path in self.place.iterdir()] == [self.out.name]
         if self.kind == "file":
             frame = read_results(self.out)
@@ -80,7 +80,7 @@ def workplace(request, tmp_path):
 
 
 def end(process):
-    """Exit code, output and errors of a process that ends by itself."""
+    """Return exit code, output and errors of a process that ends by itself."""
     printed, errors = process.communicate(timeout=120)
     return process.returncode, printed.strip(), errors.splitlines()
 
@@ -140,7 +140,7 @@ def test_a_finished_output_needs_no_lock(workplace):
 
 
 def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
-    """Between the look at what is there and the lock, the other one ends."""
+    """The other process finishes after this process has looked and before it takes the lock."""
     from simlab.store import jobs, results
 
     def owned_late(output, **options):
@@ -155,7 +155,7 @@ def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
 
 
 def test_owners_take_turns(tmp_path):
-    """The name of the lock comes and goes, and never has two owners: see `ownership`."""
+    """The name of the lock appears and disappears, and never has two owners: see `ownership`."""
     inside, turns, wanted = tmp_path / "inside", [], 40
 
     def take_turns():
@@ -163,7 +163,7 @@ def test_owners_take_turns(tmp_path):
         while mine < wanted:
             try:
                 with owned(tmp_path / "out"):
-                    inside.touch(exist_ok=False)  # raises if another one is here
+                    inside.touch(exist_ok=False)  # raises if another owner is here
                     time.sleep(0)
                     inside.unlink()
                     mine += 1
@@ -180,7 +180,7 @@ def test_owners_take_turns(tmp_path):
 
 @pytest.mark.parametrize("how", ["unlinked", "renamed", "replaced"])
 def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch, how):
-    """Its owner removes it while this process opens it; NFS renames what somebody has open."""
+    """The owner removes the lock while this process opens it; NFS renames a file that is open."""
     lock, flock, calls = tmp_path / ".out.lock", fcntl.flock, []
 
     def flock_too_late(descriptor, operation):
@@ -200,7 +200,7 @@ def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch, how):
 
 
 def test_the_name_goes_before_the_lock(tmp_path, monkeypatch):
-    """After it, the name would be the next owner's."""
+    """After the unlock, the name would belong to the next owner."""
     lock, flock, there = tmp_path / ".out.lock", fcntl.flock, []
 
     def watched_flock(descriptor, operation):
@@ -255,7 +255,7 @@ def test_a_killed_owner_has_left_its_signature(tmp_path):
 
 @pytest.mark.parametrize("argument", ["a\rb", "a\r\nb", "a\nb", "a\udcffb"])
 def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch, argument):
-    """Text that is read as such would have other ends of lines than were written."""
+    """Reading the signature in text mode would change the ends of its lines."""
     monkeypatch.setattr(sys, "argv", ["simcore", "extract", argument])
     with owned(tmp_path / "out"):
         signed = (tmp_path / ".out.lock").read_bytes()
@@ -264,7 +264,7 @@ def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch, argu
 
 
 def test_a_forked_child_leaves_its_parents_claim(tmp_path):
-    """The child runs the end of the block, too."""
+    """The child runs the end of the `with` block, too."""
     lock, child = tmp_path / ".out.lock", None
     try:
         with owned(tmp_path / "out"):
@@ -337,7 +337,7 @@ def test_no_room_for_the_signature(tmp_path):
 
 
 def test_two_commands_at_once(tmp_path, tiny_bert, reviews):
-    """`simcore extract` twice: one of them writes what it would have written alone."""
+    """Run `simcore extract` twice: one process writes the output that it writes alone."""
     from simlab import cli
     from simlab.representations.folder import load_representations
 

@@ -61,7 +61,7 @@ def test_a_folder_is_read_as_one_table(tmp_path):
 
 
 def test_a_file_that_is_being_written_is_not_read(tmp_path):
-    """Nor is what a killed process has left of one."""
+    """Files that a killed process has left unfinished are not read either."""
     write_results(to_frame(rows()), tmp_path / "a.parquet")
     (tmp_path / ".0123456789abcdef.partial.parquet").write_bytes(b"PAR1")
     assert results_files(tmp_path) == [tmp_path / "a.parquet"]

@@ -44,7 +44,7 @@ def test_stsb_holds_out_dev_and_scores_rank_correlation():
 
 @pytest.mark.assets
 def test_offline_rows_stay_what_earlier_runs_were_made_of():
-    """Fingerprints are keys of finished steps: another one would make all of them anew."""
+    """Fingerprints are keys of finished steps: with new fingerprints all steps would run anew."""
     found = {
         name: [load_task(name).split(split).fingerprint[:12] for split in ("train", "heldout")]
         for name in ("rt", "stsb")

@@ -33,7 +33,7 @@ def tuned(tmp_path_factory, tiny_bert, reviews):
 
 @pytest.fixture
 def checkpoint(tmp_path, tuned):
-    """A copy of it that a test may change."""
+    """A copy of `tuned` that a test may change."""
     return Path(copytree(tuned, tmp_path / "ft"))
 
 
@@ -173,14 +173,14 @@ def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, t
 
 
 def note_one_split(folder):
-    """As the versions wrote it that noted the last split alone."""
+    """Rewrite the record in the format of versions that noted the last split alone."""
     evaluation = read_evaluation(folder)
     splits = evaluation.pop("splits")
     write_json(folder / EVALUATION, {**evaluation, "split": splits[-1]})
 
 
 def note_no_split(folder):
-    """As the first versions wrote it."""
+    """Rewrite the record in the format of the first versions, without splits."""
     evaluation = read_evaluation(folder)
     del evaluation["splits"]
     write_json(folder / EVALUATION, evaluation)
@@ -237,7 +237,7 @@ def test_a_checkpoint_without_a_record_is_noted_where_its_rows_may_leak(
 def test_a_checkpoint_without_a_record_may_show_that_nothing_leaks(
     tiny_bert, reviews, simcore, tmp_path
 ):
-    """Its rows are those of the default split: the record of the job has their hash."""
+    """The checkpoint's rows are the default split's: the record of the job has their hash."""
     out, results = tmp_path / "ft", tmp_path / "results.parquet"
     assert simcore("finetune", tiny_bert.path, reviews, *COLUMNS, *STEP, "--out", out)[0] == 0
     note_no_split(out)

@@ -1,4 +1,4 @@
-"""CKACallback: right values, in any Trainer, and training goes on as if it were not there."""
+"""CKACallback: right values in any Trainer, and no influence on the training."""
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ def test_training_is_not_disturbed(tmp_path, tiny_bert, review_task, tokenizer, 
 
 def test_modes_and_random_state_are_restored_even_where_a_model_draws(tiny_bert, review_task, rows):
     model = load_classifier(tiny_bert, review_task).train()
-    model.base_model.embeddings.eval()  # as some keep frozen parts
+    model.base_model.embeddings.eval()  # some users keep frozen parts in this mode
     modes = {name: module.training for name, module in model.named_modules()}
     forward = model.forward
 

@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
 def test_a_run_broken_off_in_an_epoch_ends_with_the_same_weights(
     tmp_path, tiny_bert, review_task, monkeypatch, group_by_length
 ):
-    # 32 steps, 16 an epoch, saved every 8: what breaks off at 30 goes on in the second epoch.
+    # 32 steps, 16 an epoch, saved every 8: a run that breaks off at 30 goes on in the second epoch.
     recipe = replace(RECIPE, epochs=2, group_by_length=group_by_length)
     finetune(tiny_bert, review_task, tmp_path / "whole", recipe, cka_every=6)
     out = tmp_path / "broken"
@@ -229,7 +229,7 @@ def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, re
     command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
     command += [*COLUMNS, "--out", str(out), "--epochs", "4", "--batch-size", "2"]
     partial = tmp_path / "checkpoint.partial" / "trainer"
-    # A shell's background jobs ignore the signal, and so would what they start.
+    # A shell's background jobs ignore the signal, and so would the processes they start.
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Freezing: what must not change does not, whatever the architecture, and the rest learns."""
+"""Freezing: frozen parameters do not change in any architecture, and the others learn."""
 
 import pytest
 import torch

@@ -1,1 +1,1 @@
-"""What tests of simlab share: models, tasks, disks and the command line."""
+"""Helpers that tests of simlab share: models, tasks, disks and the command line."""

@@ -1,8 +1,8 @@
-"""What a mistake on the command line must come to."""
+"""The result that every mistake on the command line must have."""
 
 
 def check_refused(outcome, *words):
-    """One line with all `words` on standard error, nothing on standard output, exit code 2."""
+    """Check for one line with all `words` on standard error, no other output, and exit code 2."""
     code, printed, errors = outcome
     assert code == 2
     assert printed == ""

@@ -30,13 +30,13 @@ def file_limit(size: int) -> Iterator[None]:
 
 
 class Disk:
-    """A file system in memory that can grow."""
+    """A file system in memory whose size can change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def resize(self, size: int) -> None:
-        """Give it `size` bytes in all, at least what it holds."""
+        """Set the size of the file system to `size` bytes; the bytes in use must fit."""
         _mount("-o", f"remount,size={size}", self.path)
 
 
@@ -51,7 +51,7 @@ def mounted_disk(path: Path) -> Iterator[Disk]:
     try:
         yield Disk(path)
     finally:
-        # Lazily: a mapping of a file may live on until it is collected.
+        # The disk is unmounted lazily: a mapping of a file may live on until it is collected.
         subprocess.run(["umount", "--lazy", path], check=True)
 
 

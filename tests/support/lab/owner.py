@@ -1,9 +1,9 @@
 """A process that makes one output and can be held at work; `test_ownership` starts several.
 
 ``owner.py KIND OUT KEY SIGNS [fork]`` makes OUT (KIND: folder, resumable or file) from inputs KEY.
-It writes a file ``begun-PID`` into folder SIGNS when it is at work, goes on when there is a file
-``go``, and ends as the command line would. With ``fork`` it has a child, ``child-PID``, that lives
-on when its parent is killed.
+The process writes a file ``begun-PID`` into folder SIGNS when it is at work, goes on when there is
+a file ``go``, and ends as the command line would. With ``fork`` the process has a child,
+``child-PID``, that lives on when its parent is killed.
 """
 
 import os
@@ -47,7 +47,7 @@ def make(kind: str, out: Path, key: str, work):
 
 
 def main(kind: str, out: str, key: str, signs: str, fork: str = "") -> int:
-    """Do what the module says and return the exit code."""
+    """Make the output named on the command line and return the exit code."""
 
     def work() -> None:
         if fork:

@@ -1,6 +1,6 @@
 """A few rows of every named task in the columns, types and splits that the hub publishes.
 
-The texts are made up of the words of `tinymodels`; no row is of the data sets.
+The texts consist of the words of `tinymodels`; no row comes from the data sets.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ FORMATS = {
 
 
 def published(name: str):
-    """The splits of task `name` as the hub's library gives them: `DatasetDict`."""
+    """Return the splits of task `name` as the hub's library does: as a `DatasetDict`."""
     import datasets
 
     features, make, splits = FORMATS[name]

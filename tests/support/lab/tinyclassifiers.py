@@ -12,12 +12,12 @@ from simlab.models.sources import ModelSource, resolve
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import save_tiny_model
 
-# Freshly drawn weights are so small that a layer more or less hardly shows.
+# Freshly drawn weights are so small that one layer more or less hardly changes the output.
 SHAKING = 0.3
 
 
 def save_classifier(folder: Path, architecture: str, task: Task) -> ModelSource:
-    """A checkpoint with a head for `task`, as fine-tuning writes it, but of random weights."""
+    """Save a checkpoint with a head for `task` as fine-tuning does, but of random weights."""
     import torch
 
     source = resolve(str(save_tiny_model(folder, architecture)))
@@ -31,14 +31,14 @@ def save_classifier(folder: Path, architecture: str, task: Task) -> ModelSource:
 
 
 def batch_of(source: ModelSource, task: Task, count: int = 6) -> dict:
-    """The first held-out examples, padded: texts of very different lengths."""
+    """Return the first held-out examples, padded: texts of very different lengths."""
     examples = task.heldout.head(min(count, len(task.heldout)))
     tokenizer = load_tokenizer(source)
     return pad(tokenizer, encode(tokenizer, examples, 64))
 
 
 def choice_task(count: int = 12) -> Task:
-    """Questions of three answers of different lengths; the right one names the film."""
+    """Return questions with three answers of different lengths; the right one names the film."""
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=count)
     others = ("the plot is dull", "music", "some scenes and a cast", "bright")

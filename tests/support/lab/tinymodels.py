@@ -42,7 +42,7 @@ def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + 
         size = {"d_model": 24, "n_layer": LAYERS, "n_head": 2, "d_inner": 32}
     elif architecture in DECODERS:
         size = {"n_embd": 24, "n_layer": LAYERS, "n_head": 2, "n_positions": 70}
-        special = {}  # real ones name no padding either
+        special = {}  # real configurations name no padding either
     elif architecture == "modernbert":  # every second layer attends to its neighbours only
         size |= {"global_attn_every_n_layers": 2, "local_attention": 8}
         special |= {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
@@ -52,7 +52,7 @@ def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + 
 def tiny_tokenizer(pieces: tuple[str, ...] = (), architecture: str = "bert"):
     """A word-piece tokenizer of the words of `review` and further `pieces`.
 
-    XLNet's puts the CLS token at the end. Those of decoders are `byte_level_tokenizer`.
+    The tokenizer of XLNet puts the CLS token at the end. Decoders have `byte_level_tokenizer`.
     """
     from transformers import BertTokenizer
 
