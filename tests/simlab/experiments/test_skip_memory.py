@@ -32,11 +32,7 @@ with torch.inference_mode():
 """
 
 
-<<<<<<< HEAD
-# With no limit these take 65 MB and more.
-=======
-# Without a limit these sweeps take 75 MB and more.
->>>>>>> prose
+# Without a limit these sweeps take 65 MB and more.
 @pytest.mark.parametrize(
     ("layers", "width", "heads", "examples", "tokens", "limit"),
     [(9, 48, 4, 128, 64, 48 * MB), (6, 96, 4, 12, 448, 32 * MB), (6, 48, 4, 192, 64, 24 * MB)],
