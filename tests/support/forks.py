@@ -3,14 +3,10 @@
 import atexit
 import functools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-# glibc raises its threshold when a block is freed, and then keeps what programs free: how much
-# depends on the order of threads. With a threshold that is set, blocks go back to the system.
-ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(2**19), "MALLOC_TRIM_THRESHOLD_": str(2**19)}
 ROOT = Path(__file__).resolve().parents[2]
 
 # Nothing runs before the fork but imports: threads would be missing in the copy.
@@ -54,17 +50,16 @@ def _server(modules: str) -> subprocess.Popen:
     server = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    atexit.register(server.communicate)  # the server ends with its input
+    atexit.register(server.communicate)  # which ends its input
     return server
 
 
 def in_fork(program: str, *, modules: str = "torch, simcore", timeout: int = 600) -> str:
-    """Run ``program`` in a copy of a process that imported ``modules`` alone; return its output.
+    """Standard output of ``program``, run in a copy of a process that imported ``modules`` alone.
 
     The copy has the memory of a fresh process after its imports, and takes milliseconds.
     """
