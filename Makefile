@@ -17,7 +17,7 @@ SHELL := /bin/bash
 export PATH := $(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
-# Python compiles what it imports; all of torch takes half a minute.
+# Python compiles the modules that it imports, and few of those that are installed.
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help

@@ -30,7 +30,7 @@ except ImportError as error:
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
 # -fopenmp: at::parallel_for is a header template around an OpenMP region.
 # -g0: Python's own flags may ask for debug information, of which torch's headers have so much that
-# the build took twice as long and the library 40 MB.
+# it takes more time and most of the library's size.
 CXX_FLAGS = [
     "-std=c++20",
     "-O3",

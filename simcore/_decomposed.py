@@ -33,8 +33,7 @@ class DecomposedSides:
     sides: Sides
     x: list[Basis]
     y: list[Basis]
-    most_x: Tensor  # [Lx] most components that each layer could keep with more rows
-    most_y: Tensor
+    cuts: list[float | int | None]  # the truncation of every layer of X, then of Y
     workspace: int
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
@@ -103,9 +102,7 @@ def decomposed_sides(
         made, left = decompose(side, cuts_of_side, left, standardize=standardize, progress=progress)
         both.append(made)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
-    most = _most_components(both[0] + both[1], cuts)
-    most_x, most_y = most[:count], most[:count] if sides.same else most[count:]
-    return DecomposedSides(sides, both[0], both[1], most_x, most_y, left)
+    return DecomposedSides(sides, both[0], both[1], cuts, left)
 
 
 def explained_sides(
@@ -187,7 +184,9 @@ def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
     if bool(tied.any()):
         # With more rows a layer may keep more components: its rank may be higher, and a share of
         # its variance may need more.
-        most = decomposed.most_x[:, None] + decomposed.most_y[None, :]
+        most_each = _most_components(decomposed.x + decomposed.y, decomposed.cuts)
+        count = len(decomposed.x)
+        most = most_each[:count, None] + (most_each[count:] if decomposed.y else most_each)
         warn_caller(
             f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
             "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "

@@ -129,9 +129,15 @@ def test_one_shared_dimension_leaves_values_determined(widths):
     for grid in grids:
         tolerance.assert_measure(grid, grids[0], torch.float64)
     assert values_of_tied_directions(x, y)[0] == sum(widths) - (N - 1)
+    assert ties_of([x], [y]) is None
 
 
 def test_two_shared_dimensions_do_not():
-    ones, values = values_of_tied_directions(*drawn(16, 15))
+    x, y = drawn(16, 15)
+    ones, values = values_of_tied_directions(x, y)
     assert ones == 2
     assert max(values) - min(values) > tolerance.CHANGE / 10
+    with pytest.warns(UserWarning, match="correlations of 1 tie"):
+        value = float(pwcca_grid([x], [y]))
+    # Between the angles that were tried the value may lie a little beyond both of them.
+    assert min(values) - tolerance.CHANGE < value < max(values) + tolerance.CHANGE
