@@ -9,6 +9,10 @@ Columns (`COLUMNS`):
 * `kind`: the kind of representation;
 * `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
+* `low`, `high`: bounds of the 95 % interval of `value`; `pvalue`: of the permutation test;
+  `calibrated`: `value` with chance removed, 0 at chance and 1 at most. Each is nan where it was not
+  computed. `resampling` (JSON): the numbers of draws and the seed that these four columns stem
+  from. Files of earlier versions lack the five columns and are read as if nothing was computed;
 * `n`: the number of rows of the representations; `task`.
 
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
@@ -23,6 +27,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +77,8 @@ GRID_COLUMNS = (
     *("model_x", "seed_x", "n"),
 )
 
+STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
+
 _KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
 
 
@@ -93,6 +100,11 @@ class ResultRow:
     layer_x: int | None = None
     layer_y: int | None = None
     value: float
+    low: float = nan
+    high: float = nan
+    pvalue: float = nan
+    calibrated: float = nan
+    resampling: str | None = None
     n: int
     task: str
 
@@ -107,7 +119,10 @@ class Layer:
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
-_FLOATS = ("bandwidth", "value")
+_ADDED = (*STATISTICS, "resampling")  # files of earlier versions lack these columns
+# The columns that a key contains: files of earlier versions stay done.
+_KEY_COLUMNS = tuple(name for name in COLUMNS if name not in _ADDED)
+_FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
 
 
@@ -160,7 +175,7 @@ def ensure_results(
     """
     require_results_file(path)
     place = real_output(path)
-    key = hash_json({"columns": COLUMNS, **inputs})  # a table of other columns is made anew
+    key = hash_json({"columns": _KEY_COLUMNS, **inputs})  # a table of other columns is made anew
     outcome = _find_done(place, key, replace)
     if outcome is None:  # a finished file needs no lock, so the place may be read-only
         with owned(place):
@@ -341,10 +356,10 @@ def _read_file(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"results {path}: wanted a Parquet file, found: {error}") from error
-    missing = [name for name in COLUMNS if name not in frame.columns]
+    missing = [name for name in _KEY_COLUMNS if name not in frame.columns]
     if missing:
         raise UserError(f"results {path}: wanted column {missing[0]!r}, found a table without it")
-    return _typed(frame[list(COLUMNS)])
+    return _typed(frame.reindex(columns=list(COLUMNS)))  # columns that are missing become nan
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,13 +1,18 @@
 """The results table survives its file, and its labelled view holds every value."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
 from simlab.store.results import (
     COLUMNS,
+    STATISTICS,
     Layer,
     ResultRow,
     as_xarray,
@@ -136,9 +141,36 @@ def test_work_is_done_once_per_key(tmp_path):
 
 def test_a_table_of_other_columns_is_made_anew(tmp_path):
     path = tmp_path / "a.parquet"
-    write_results(to_frame(rows()), path, key=hash_json({"columns": COLUMNS[:-1], "x": 1}))
+    write_results(to_frame(rows()), path, key=hash_json({"columns": COLUMNS[:3], "x": 1}))
     assert not ensure_results(path, {"x": 1}, rows, replace=True).skipped
     assert ensure_results(path, {"x": 1}, rows, replace=True).skipped
+
+
+def earlier_file(path):
+    """Write a results file as earlier versions did, which had no columns of statistics."""
+    frame = to_frame(rows()).drop(columns=[*STATISTICS, "resampling"])
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    key = hash_json({"columns": list(frame.columns), "x": 1})
+    metadata = {b"simlab.key": key.encode(), b"simlab.seconds": b"1.5"}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def test_a_file_of_an_earlier_version_is_done_and_its_statistics_are_nan(tmp_path):
+    path = tmp_path / "a.parquet"
+    earlier_file(path)
+    outcome = ensure_results(path, {"x": 1}, rows)
+    assert (outcome.skipped, outcome.seconds) == (True, 1.5)
+    pd.testing.assert_frame_equal(read_results(path), to_frame(rows()))
+    assert read_results(path)[list(STATISTICS)].isna().all(axis=None)
+
+
+def test_statistics_survive_the_file(tmp_path):
+    values = {"low": 0.1, "high": 0.4, "pvalue": 0.25, "calibrated": -0.5, "resampling": "{}"}
+    frame = to_frame([dataclasses.replace(rows()[3], **values), rows()[3]])
+    write_results(frame, tmp_path / "a.parquet")
+    read = read_results(tmp_path / "a.parquet")
+    assert read.loc[0, list(values)].to_dict() == values
+    assert read.loc[1, list(values)].isna().all()
 
 
 def test_a_failing_computation_leaves_the_old_file(tmp_path):
