@@ -23,6 +23,7 @@ Data flows one way, and every arrow is a file on disk::
 The rooms; a room imports only from rooms listed before it:
 
 * `errors`: exceptions for mistakes that the user can put right.
+* `papers`: the choices of three papers, as tables.
 * `store`: files, jobs, the results table, the process and the terminal.
 * `tasks`: texts, labels, splits and metrics.
 * `models`: finding, loading, running and evaluating models, their layers and heads.
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
     from simlab.figures.draw import plot as plot
+    from simlab.papers.presets import paper_options as paper_options
     from simlab.representations.extract import extract as extract
     from simlab.representations.folder import load_representations as load_representations
     from simlab.similarity.blocks import blocks as blocks
@@ -73,6 +75,7 @@ _PLACES = {
     "load_representations": "representations.folder",
     "load_task": "tasks",
     "localize": "similarity.localization",
+    "paper_options": "papers.presets",
     "plot": "figures.draw",
     "read_results": "store.results",
     "shorten": "experiments.shorten",

@@ -22,7 +22,7 @@ from simlab.training.recipes import Recipe
 
 COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
 # Commands that print tables, or run all the others and print their results.
-COMMANDS_ALONE = {"demo", "models", "tasks"}
+COMMANDS_ALONE = {"demo", "models", "papers", "tasks"}
 STEPS = sorted(COMMANDS.keys() - COMMANDS_ALONE)
 # Classes whose fields a function takes as keywords, besides its own parameters.
 FIELDS = {
@@ -68,7 +68,7 @@ def own_parameters(command):
     return {
         RENAMED.get((command, name), name): parameter
         for name, parameter in parameters.items()
-        if name not in task_options and (command, name) not in OTHER_CALLS
+        if name not in task_options | {"paper"} and (command, name) not in OTHER_CALLS
     }
 
 

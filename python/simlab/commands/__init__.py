@@ -7,5 +7,5 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
   `inject`, `align_study`: each has the command of its name.
-* `listing`: ``simcore models`` and ``simcore tasks``.
+* `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -13,6 +13,7 @@ from simlab.commands.options import (
     MaxLength,
     ModelArgument,
     Overwrite,
+    Paper,
     SplitSeed,
     TaskArgument,
     TextColumn,
@@ -61,6 +62,7 @@ def extract(
     split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the representations of every layer, the embedding output first, with row ids.

@@ -13,6 +13,7 @@ from simlab.commands.options import (
     LabelColumn,
     ModelArgument,
     Overwrite,
+    Paper,
     SplitSeed,
     TaskArgument,
     TextColumn,
@@ -33,7 +34,10 @@ RecipeName = Annotated[
 Epochs = Annotated[
     float | None, typer.Option(help="Passes over the training rows; may be fractional.")
 ]
-MaxSteps = Annotated[int | None, typer.Option(help="Training steps, in place of --epochs.")]
+MaxSteps = Annotated[
+    int | None,
+    typer.Option(help="Training steps, in place of --epochs; with both, the first end counts."),
+]
 LearningRate = Annotated[
     float | None, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
 ]
@@ -68,7 +72,10 @@ def finetune(
     ],
     recipe_name: RecipeName = "quick",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of head, row order and dropout; default: 1.")
+        int | None,
+        typer.Option(
+            min=0, help="Seed of head, row order and dropout; default: the recipe's, or 1."
+        ),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds (`0..4`, `0,3,7`): a folder OUT/seed-N each.")
@@ -103,6 +110,7 @@ def finetune(
             "OUT/cka.parquet.",
         ),
     ] = None,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Fine-tune a model on a task; plain `from_pretrained` loads the checkpoint folder.
@@ -157,8 +165,10 @@ def finetune(
         _summarise(list(folders.values()))
 
 
-def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Path]:
+def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | None, Path]:
     """Return the checkpoint folder of every seed: `out` itself, or with --seeds ``out/seed-N``.
+
+    The seed None is that of the recipe.
 
     Raises
     ------
@@ -166,10 +176,10 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int, Pa
         The seeds cannot be parsed, or `out` is itself a checkpoint folder.
     """
     from simlab.store.jobs import RECORD
-    from simlab.training.recipes import Recipe, parse_seeds
+    from simlab.training.recipes import parse_seeds
 
     if seeds is None:
-        return {Recipe().seed if seed is None else seed: out}
+        return {seed: out}
     if (out / RECORD).exists():
         raise UserError(
             f"--out {out}: wanted a folder for a checkpoint of each of --seeds, found a folder "

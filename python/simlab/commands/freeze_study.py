@@ -25,6 +25,7 @@ from simlab.commands.options import (
     LabelColumn,
     ModelArgument,
     Overwrite,
+    Paper,
     SplitSeed,
     TaskArgument,
     TextColumn,
@@ -70,6 +71,7 @@ def freeze_study(
     weight_decay: WeightDecay = None,
     adam_epsilon: AdamEpsilon = None,
     group_by_length: GroupByLength = None,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Fine-tune with no layers, top layers or bottom layers frozen; compare metric and time.

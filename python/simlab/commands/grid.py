@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, duration, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, duration, explain_interrupt
 from simlab.similarity.catalogue import help_lines
 
 
@@ -53,6 +53,7 @@ def grid(
     causal: Annotated[
         bool, typer.Option("--causal", help="For attention: use the lower triangle only.")
     ] = False,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Compare every layer of X with every layer of Y.

@@ -1,4 +1,4 @@
-"""``simcore models`` and ``simcore tasks``: print the known architectures, models and tasks."""
+"""``simcore models``, ``tasks`` and ``papers``: print what is known of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command()(models)
     app.command()(tasks)
+    app.command()(papers)
 
 
 def models(
@@ -63,6 +64,30 @@ def tasks() -> None:
     ]
     names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "from")
     console.print_rows(names, rows)
+
+
+def papers(
+    name: Annotated[
+        str | None, typer.Argument(help="Paper: `phang2021`, `wu2020` or `ren2023`; default: all.")
+    ] = None,
+) -> None:
+    """Print what --paper sets: the choices of a paper, as its text and its authors' code make them.
+
+    Example: `simcore papers wu2020`
+    """
+    from simlab.papers.page import conditions, setting
+    from simlab.papers.presets import PAPERS, find_paper
+    from simlab.store import console
+
+    names = ("option", "when", "the text", "the authors' code", "why")
+    for paper in (find_paper(name),) if name else PAPERS.values():
+        console.out.print(f"[bold]{paper.name}[/]: {paper.title}")
+        rows = [
+            (f"{c.command} {setting(c)}", conditions(c), c.text, c.code, c.why)
+            for c in paper.choices
+        ]
+        rows += [(d.about, "", d.text, d.code, d.why) for d in paper.differences]
+        console.print_rows(names, rows)
 
 
 def _architectures() -> Rows:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,6 +48,55 @@ BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
 MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
+]
+
+
+class _PaperDefaults(dict[str, Any]):
+    """Defaults of a command's parameters, looked up in the table of a paper when they are needed.
+
+    typer asks for the default of a parameter that the command line does not give, after it has read
+    the parameters that the command line gives. Choices can therefore depend on these.
+    """
+
+    def __init__(self, context: typer.Context, paper: str) -> None:
+        super().__init__()
+        self.context, self.paper = context, paper
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what the paper chooses for parameter `name`; `default` if it chooses nothing."""
+        from simlab.papers.presets import choices_of
+
+        command = self.context.info_name
+        if name == RECIPE_NAME:
+            return self.paper
+        if command == "finetune":
+            return default  # the recipe holds these choices
+        given = {option: v for option, v in self.context.params.items() if option != name}
+        choice = choices_of(self.paper, str(command), given).get(name)
+        return default if choice is None else choice.value
+
+
+def _take_choices(context: typer.Context, paper: str | None) -> str | None:
+    """Make the choices of `paper` the defaults of the command."""
+    from simlab.papers.presets import find_paper, require_choices
+
+    if paper is not None:
+        find_paper(paper)
+        if not any(parameter.name == RECIPE_NAME for parameter in context.command.params):
+            require_choices(paper, str(context.info_name))
+        context.default_map = _PaperDefaults(context, paper)
+    return paper
+
+
+RECIPE_NAME = "recipe_name"  # the parameter of --recipe, which names all choices of fine-tuning
+Paper = Annotated[
+    str | None,
+    typer.Option(
+        help="Take the choices of a paper (`phang2021`, `wu2020`, `ren2023`) for every option that "
+        "is not given; `simcore papers` prints them.",
+        is_eager=True,
+        callback=_take_choices,
+    ),
 ]
 
 

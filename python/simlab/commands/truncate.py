@@ -12,6 +12,7 @@ from simlab.commands.options import (
     LabelColumn,
     MaxLength,
     Overwrite,
+    Paper,
     SplitSeed,
     TaskArgument,
     TextColumn,
@@ -61,6 +62,7 @@ def truncate(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
     max_length: MaxLength = 64,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Feed every layer of a fine-tuned model straight to a head, and write the metric.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
 
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
@@ -27,7 +28,7 @@ class Recipe:
     Attributes
     ----------
     epochs
-        Passes over the training rows; may be fractional.
+        Passes over the training rows; may be fractional. None trains for `max_steps`.
     learning_rate
         The peak learning rate.
     batch_size
@@ -39,7 +40,8 @@ class Recipe:
     weight_decay, adam_epsilon
         Parameters of AdamW.
     max_steps
-        Number of steps, in place of `epochs`; None trains for `epochs`.
+        Number of steps; None trains for `epochs`. If both are given, training ends with whichever
+        comes first. If neither is, it takes one epoch.
     group_by_length
         Make batches of rows of similar length, which saves padding; if False, of random rows.
     freeze
@@ -50,7 +52,7 @@ class Recipe:
         Start from random weights.
     """
 
-    epochs: float = 1.0
+    epochs: float | None = None
     learning_rate: float = 1e-4
     batch_size: int = 32
     max_length: int = 64
@@ -62,6 +64,11 @@ class Recipe:
     freeze: str = "none"
     seed: int = 1
     random_init: bool = False
+
+    def __post_init__(self) -> None:
+        """Train for one epoch if nothing else is given."""
+        if self.epochs is None and self.max_steps is None:
+            object.__setattr__(self, "epochs", 1.0)
 
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
@@ -77,30 +84,18 @@ class Recipe:
 
     def steps(self, rows: int) -> int:
         """Return the number of training steps for `rows` training rows."""
-        if self.max_steps is not None:
-            return self.max_steps
-        return max(1, round(self.epochs * math.ceil(rows / self.batch_size)))
+        ends = [] if self.max_steps is None else [self.max_steps]
+        if self.epochs is not None:
+            ends.append(max(1, round(self.epochs * math.ceil(rows / self.batch_size))))
+        return min(ends)
 
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of `steps` steps."""
         return round(self.warmup if self.warmup >= 1 else self.warmup * steps)
 
 
-_PAPER = Recipe(warmup=0, weight_decay=0.0, max_length=128, group_by_length=False)
 QUICK = "quick"
-RECIPES: dict[str, Recipe] = {
-    # Phang et al. 2021, section 2. The paper states no length, and some tasks have long passages.
-    "phang2021": replace(
-        _PAPER, max_steps=10_000, batch_size=4, learning_rate=1e-5, warmup=1_000, max_length=256
-    ),
-    # Wu et al. 2020, appendix D: the defaults of the Transformers example script of that time.
-    "wu2020": replace(_PAPER, epochs=3, batch_size=8, learning_rate=5e-5, adam_epsilon=1e-8),
-    # Ren et al. 2023 fine-tune as the Transformers example for GLUE does, in batches of 32 rows.
-    "ren2023": replace(_PAPER, epochs=3, batch_size=32, learning_rate=2e-5),
-    QUICK: Recipe(),
-}
-# Fields of a recipe that differ on one task.
-_BY_TASK: dict[tuple[str, str], Mapping[str, Any]] = {("ren2023", "mrpc"): {"epochs": 5}}
+RECIPES = (*PAPERS, QUICK)
 
 
 def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Recipe:
@@ -109,23 +104,23 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
     Parameters
     ----------
     recipe
-        A name in `RECIPES`, or a `Recipe`, which is the same for every task.
+        A name in `RECIPES` (``quick``, or a paper, whose choices `simcore papers` prints), or a
+        `Recipe`, which is the same for every task.
 
     Raises
     ------
     UserError
-        No recipe has this name, both `epochs` and `max_steps` are given, or a value is out of
-        range.
+        No recipe has this name, or a value is out of range.
     """
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
     chosen = {field: value for field, value in given.items() if value is not None}
-    if {"epochs", "max_steps"} <= chosen.keys():
-        raise UserError("--max-steps: wanted --max-steps or --epochs, found both")
-    if "epochs" in chosen:
-        chosen["max_steps"] = None
+    ends = chosen.keys() & {"epochs", "max_steps"}
+    if ends:  # one of them takes the place of the recipe's own end
+        chosen = {"epochs": None, "max_steps": None} | chosen
     if isinstance(recipe, str):
-        recipe = replace(RECIPES[recipe], **_BY_TASK.get((recipe, task.lower()), {}))
+        own = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
+        recipe = Recipe(**own)
     recipe = replace(recipe, **chosen)
     recipe.check()
     return recipe

@@ -16,7 +16,7 @@ from simlab.training.recipes import RECIPES, Recipe, make_recipe, parse_seeds
             {"max_steps": 10_000, "batch_size": 4, "learning_rate": 1e-5, "warmup": 1_000},
         ),
         ("wu2020", {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "adam_epsilon": 1e-8}),
-        ("ren2023", {"epochs": 3, "learning_rate": 2e-5}),
+        ("ren2023", {"epochs": 3, "batch_size": 8, "learning_rate": 2e-5, "seed": 42}),
     ],
 )
 def test_recipes_are_as_the_papers_state_them(name, stated):
@@ -34,7 +34,7 @@ def test_ren2023_trains_longer_on_mrpc_unless_told_otherwise():
 
 
 def test_quick_is_the_default_recipe():
-    assert RECIPES["quick"] == Recipe() == make_recipe("quick", "rt", {"epochs": None})
+    assert make_recipe("quick", "rt", {"epochs": None}) == Recipe()
 
 
 def test_a_recipe_of_one_s_own_is_changed_as_named_ones_are():
@@ -66,16 +66,28 @@ def test_steps_and_warm_up():
     recipe = Recipe(epochs=1.5, batch_size=8, warmup=0.25)
     assert recipe.steps(33) == 8  # 5 batches an epoch, 7.5 to even
     assert recipe.warmup_steps(8) == 2
-    phang = RECIPES["phang2021"]
+    phang = make_recipe("phang2021", "rt", {})
     assert phang.steps(33) == 10_000
     assert phang.warmup_steps(10_000) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "steps"),
+    [
+        ("quick", {"max_steps": 70}, 70),  # in place of one epoch
+        ("phang2021", {"epochs": 2}, 50),  # in place of 10,000 steps
+        ("phang2021", {"epochs": 2, "max_steps": 10_000}, 50),
+        ("phang2021", {"epochs": 2, "max_steps": 7}, 7),
+    ],
+)
+def test_training_ends_with_whichever_comes_first(name, given, steps):
+    assert make_recipe(name, "rt", {"batch_size": 4, **given}).steps(100) == steps
 
 
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
         ("slow", {}, "--recipe slow: wanted one of phang2021, wu2020, ren2023, quick"),
-        ("quick", {"epochs": 1, "max_steps": 5}, "--max-steps: wanted --max-steps or --epochs"),
         ("quick", {"max_steps": 0}, "--max-steps: wanted more than 0, found 0"),
         ("quick", {"learning_rate": float("nan")}, "--learning-rate: wanted more than 0"),
         ("quick", {"warmup": -1}, "--warmup: wanted 0 or more, found -1"),

@@ -1,0 +1,14 @@
+"""The choices of three papers, as data: what each text says, what its code does, what we take.
+
+A command with ``--paper NAME`` takes the choices of that paper for every option that the command
+line does not give. `presets.paper_options` gives the same choices to functions of Python.
+
+* `choice`: a row of a table (`Choice`), and a difference that no option covers (`Difference`).
+* `phang2021`, `wu2020`, `ren2023`: the tables of the papers.
+* `presets`: the papers by name, and the options that a paper chooses.
+* `page`: the tables as Markdown: ``docs/papers.md``.
+
+To add a choice: a row in the table of the paper; for a command that has no ``--paper`` yet, the
+parameter ``paper: Paper = None`` (`simlab.commands.options`). Then ``python -m simlab.papers.page``
+writes the page anew.
+"""

@@ -1,0 +1,88 @@
+"""Rows of the tables of papers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_STATED = "not stated"
+NOT_PUBLISHED = "not published"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value that a paper chooses for an option of a command.
+
+    Attributes
+    ----------
+    command
+        Name of the command: ``freeze-study``.
+    option
+        Name of the command's parameter: ``batch_size`` for ``--batch-size``.
+    value
+        The value that we take.
+    text
+        What the text of the paper says, and in which section.
+    code
+        What the published code of the authors does.
+    why
+        Whether `value` follows the text or the code, and why.
+    when
+        Values of other options, or of the argument ``task``, with which the choice holds.
+    keyword
+        Name of the keyword in Python, where it differs from `option`.
+    """
+
+    command: str
+    option: str
+    value: Any
+    text: str
+    code: str
+    why: str
+    when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keyword: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between text and code, or between both and us, that no option covers.
+
+    Attributes
+    ----------
+    about
+        The command or measure that differs.
+    text, code, why
+        As in `Choice`.
+    """
+
+    about: str
+    text: str
+    code: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PaperPreset:
+    """A paper and its tables.
+
+    Attributes
+    ----------
+    name, title
+        The name for ``--paper``, and authors, title and place of publication.
+    published
+        Which code the authors published.
+    choices, differences
+        The rows of its tables.
+    """
+
+    name: str
+    title: str
+    published: str
+    choices: tuple[Choice, ...]
+    differences: tuple[Difference, ...] = ()
+
+
+def fine_tuning(**values: tuple[Any, str, str, str]) -> list[Choice]:
+    """Return choices of ``finetune`` from (value, text, code, why) by option."""
+    return [Choice("finetune", option, *row) for option, row in values.items()]

@@ -1,0 +1,102 @@
+"""The choices of Phang et al. 2021."""
+
+from __future__ import annotations
+
+from simlab.papers.choice import (
+    NOT_PUBLISHED,
+    NOT_STATED,
+    Choice,
+    PaperPreset,
+    fine_tuning,
+)
+
+_TEXT = "follows the text"
+_JIANT = "The text states none, so we follow the library that the authors used"
+_HEAD = "§2 describes one optimisation; §4 names no other one for heads"
+_TUNED = {"mode": ("tuned", "tuned-orig")}
+
+_FINETUNE = fine_tuning(
+    max_steps=(
+        10_000,
+        '"up to 10,000 steps" on each task, "to control for" the number of steps (§2)',
+        "jiant trains for `max_steps`, or ends earlier if early stopping is switched on",
+        "10,000 steps on every task: only this controls for their number, and the text names no "
+        "criterion for ending earlier. `--epochs` beside `--max-steps` ends the training with "
+        "whichever comes first",
+    ),
+    learning_rate=(1e-5, "1e-5 (§2)", "jiant's default: 1e-5", _TEXT),
+    batch_size=(4, "4 (§2)", NOT_PUBLISHED, _TEXT),
+    warmup=(
+        1_000,
+        "1,000 steps (§2)",
+        "jiant's default: a tenth of all steps, which is the same number",
+        "text and code agree; then the rate falls linearly to 0, as in jiant",
+    ),
+    weight_decay=(
+        0.0,
+        "Adam (§2)",
+        "jiant's `adam` is AdamW with a weight decay of 0.01",
+        f"{_TEXT}; `--weight-decay 0.01` follows jiant",
+    ),
+    adam_epsilon=(1e-8, NOT_STATED, "jiant's default: 1e-8", _JIANT),
+    max_length=(256, NOT_STATED, "jiant's default: 256 tokens", _JIANT),
+    group_by_length=(
+        False,
+        NOT_STATED,
+        NOT_PUBLISHED,
+        "random batches: batches of similar length would make the order of the examples depend on "
+        "their lengths",
+    ),
+)
+_EXTRACT = [
+    Choice("extract", "kind", "cls", "the CLS token (§3)", NOT_PUBLISHED, _TEXT),
+    Choice("extract", "split", "heldout", "the validation examples (§3)", NOT_PUBLISHED, _TEXT),
+    Choice(
+        "extract",
+        "max_length",
+        256,
+        NOT_STATED,
+        NOT_PUBLISHED,
+        "the length of the fine-tuning, for the model before fine-tuning too",
+    ),
+]
+_GRID = [
+    Choice("grid", "measure", "cka", "CKA (§3)", NOT_PUBLISHED, _TEXT),
+    Choice(
+        "grid",
+        "kernel",
+        "linear",
+        "linear (appendix A)",
+        NOT_PUBLISHED,
+        _TEXT,
+        {"measure": ("cka",)},
+    ),
+    Choice(
+        "grid",
+        "estimator",
+        "biased",
+        "Kornblith et al. 2019, whose estimator is the biased one (§3, appendix A)",
+        NOT_PUBLISHED,
+        f"{_TEXT}. With few examples the biased value is too high: compare `--estimator both`",
+        {"measure": ("cka",)},
+    ),
+]
+_TRUNCATE = [
+    Choice(
+        "truncate",
+        "mode",
+        ["untuned", "tuned", "tuned-orig"],
+        "three configurations: Untuned, Tuned, TunedOrig (§4)",
+        NOT_PUBLISHED,
+        _TEXT,
+        keyword="modes",
+    ),
+]
+PHANG2021 = PaperPreset(
+    "phang2021",
+    "Phang, Liu and Bowman 2021. *Fine-Tuned Transformers Show Clusters of Similar "
+    "Representations Across Layers.* BlackboxNLP",
+    "The authors used the library jiant 2 and published no scripts of their own. What jiant does "
+    "where its user sets nothing stands in the column of the code",
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_TRUNCATE),
+)

@@ -1,0 +1,92 @@
+"""The papers by name, and the options that a paper chooses for a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.papers.choice import Choice, PaperPreset
+from simlab.papers.phang2021 import PHANG2021
+from simlab.papers.ren2023 import REN2023
+from simlab.papers.wu2020 import WU2020
+
+PAPERS: Mapping[str, PaperPreset] = {paper.name: paper for paper in (PHANG2021, WU2020, REN2023)}
+
+
+def find_paper(name: str) -> PaperPreset:
+    """Return paper `name`; raise UserError with all names if there is no such paper."""
+    if name not in PAPERS:
+        raise UserError(f"--paper {name}: wanted one of {', '.join(PAPERS)}")
+    return PAPERS[name]
+
+
+def paper_options(paper: str, command: str, **given: Any) -> dict[str, Any]:
+    """Return the options that a paper chooses for a command, as keywords of its function.
+
+    Parameters
+    ----------
+    paper
+        ``phang2021``, ``wu2020`` or ``ren2023``; `simcore papers` prints their tables.
+    command
+        Name of the command, such as ``grid`` or ``freeze-study``.
+    **given
+        Options that you choose yourself, and the ``task``. Choices that depend on them are made
+        for them, and they are not among the options that are returned.
+
+    Raises
+    ------
+    UserError
+        There is no such paper, or it has no choices for the command.
+
+    Examples
+    --------
+    >>> from simlab import paper_options
+    >>> paper_options("wu2020", "grid", measure="cka")
+    {'kernel': 'linear', 'estimator': 'biased'}
+    >>> paper_options("ren2023", "finetune", task="mrpc")["epochs"]
+    5
+    """
+    require_choices(paper, command)
+    chosen = choices_of(paper, command, given)
+    return {choice.keyword or choice.option: choice.value for choice in chosen.values()}
+
+
+def require_choices(paper: str, command: str) -> None:
+    """Raise UserError if there is no such paper, or if it has no choices for the command."""
+    if any(choice.command == command for choice in find_paper(paper).choices):
+        return
+    names = [p.name for p in PAPERS.values() if any(c.command == command for c in p.choices)]
+    raise UserError(
+        f"--paper {paper}: wanted a paper that has choices for `simcore {command}` "
+        f"({', '.join(names) or 'none has'})"
+    )
+
+
+def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, Choice]:
+    """Return the choices that hold beside the options `given`, by the name of the option.
+
+    An option in `given` that is None counts as not given. Where two rows of a table hold for one
+    option, the later row counts.
+
+    Raises
+    ------
+    UserError
+        There is no such paper.
+    """
+    rows = [choice for choice in find_paper(paper).choices if choice.command == command]
+    known = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, Choice] = {}
+    for row in rows:  # an option stands above the options that depend on it
+        if row.option in known or (row.keyword and row.keyword in known):
+            continue
+        values = known | {option: choice.value for option, choice in chosen.items()}
+        if all(_holds(values.get(name), wanted) for name, wanted in row.when.items()):
+            chosen[row.option] = row
+    return chosen
+
+
+def _holds(value: Any, wanted: tuple[str, ...]) -> bool:
+    """Return whether `value`, or one of several, is wanted; a task is wanted by its name."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return any(str(one).partition(":")[0].lower() in wanted for one in several)

@@ -1,0 +1,90 @@
+"""The choices of Ren et al. 2023."""
+
+from __future__ import annotations
+
+from simlab.papers.choice import NOT_STATED, Choice, Difference, PaperPreset, fine_tuning
+
+_CODE = "follows the code: the text states none"
+_TRAINER = "no value: the default of the Trainer"
+
+_FINETUNE = [
+    *fine_tuning(
+        epochs=(3, NOT_STATED, "3 (`scripts/run_finetune.py`)", _CODE),
+        learning_rate=(2e-5, NOT_STATED, "2e-5 (`scripts/run_finetune.py`)", _CODE),
+        batch_size=(8, NOT_STATED, f"{_TRAINER}, 8 on each device", _CODE),
+        max_length=(128, NOT_STATED, "128 (`scripts/run_finetune.py`)", _CODE),
+        warmup=(0, NOT_STATED, f"{_TRAINER}, 0", _CODE),
+        weight_decay=(0.0, NOT_STATED, f"{_TRAINER}, 0", _CODE),
+        adam_epsilon=(1e-8, NOT_STATED, f"{_TRAINER}, 1e-8", _CODE),
+        group_by_length=(False, NOT_STATED, f"{_TRAINER}: random batches", _CODE),
+        seed=(
+            42,
+            "25 models that differ in the seed of the pre-training (§4.1); no word of the seed of "
+            "the fine-tuning",
+            f"{_TRAINER}, 42, for each of the 25 models",
+            f"{_CODE}. Fine-tune the models `google/multiberts-seed_0` to `-seed_24` with it",
+        ),
+    ),
+    Choice(
+        "finetune",
+        "epochs",
+        5,
+        NOT_STATED,
+        "5 for MRPC (`scripts/run_finetune.py`)",
+        _CODE,
+        {"task": ("mrpc",)},
+    ),
+]
+_EXTRACT = [
+    Choice(
+        "extract",
+        "max_length",
+        128,
+        NOT_STATED,
+        "128 tokens, padding included",
+        "text and code agree for texts of up to 128 tokens",
+    ),
+]
+_GRID = [
+    Choice("grid", "measure", "cca", "CCA (§3.3, table 2)", "CCA (`utils/similarity.py`)", "both"),
+    Choice(
+        "grid",
+        "reduction",
+        "r2",
+        "`||Q_Y' Q_X||_F^2 / d`: the mean of squared correlations (table 2)",
+        "computes maps and their errors, no similarity",
+        "follows the text",
+        {"measure": ("cca",)},
+    ),
+    Choice(
+        "grid",
+        "truncation",
+        0.9,
+        '"directions which capture most of the variance" (§3.3); no number',
+        "the components whose singular values sum to 0.9 of their sum",
+        "the number of the code, as a share of the variance, which the text and SVCCA's authors "
+        "mean",
+        {"measure": ("svcca",)},
+    ),
+]
+REN2023 = PaperPreset(
+    "ren2023",
+    "Ren et al. 2023. *All Roads Lead to Rome? Exploring the Invariance of Transformers' "
+    "Representations.* arXiv 2305.14555",
+    "https://github.com/twinkle0331/BERT-similarity",
+    (*_FINETUNE, *_EXTRACT, *_GRID),
+    (
+        Difference(
+            "finetune",
+            NOT_STATED,
+            "`--fp16`: half precision on a GPU",
+            "full precision: results are then the same on every machine without tensor cores",
+        ),
+        Difference(
+            "extract",
+            "the models run in inference mode (§4.1)",
+            "dropout is on while the states are extracted that the maps are judged on",
+            "follows the text: dropout would make the error of a perfect map larger than 0",
+        ),
+    ),
+)

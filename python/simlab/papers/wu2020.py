@@ -1,0 +1,124 @@
+"""The choices of Wu et al. 2020."""
+
+from __future__ import annotations
+
+from simlab.papers.choice import (
+    NOT_PUBLISHED,
+    Choice,
+    Difference,
+    PaperPreset,
+    fine_tuning,
+)
+
+_TEXT = "follows the text"
+_DEFAULTS = '"the default parameters settings provided in the Transformer library" (appendix D)'
+_OF_DEFAULTS = "follows the text: a default of the library's example script of that time"
+_VARIANCE = {"measure": ("svcca", "pwcca")}
+
+_FINETUNE = fine_tuning(
+    epochs=(3, "3 (appendix D)", NOT_PUBLISHED, _TEXT),
+    batch_size=(8, "8 (appendix D)", NOT_PUBLISHED, _TEXT),
+    learning_rate=(5e-5, "5e-5 (appendix D)", NOT_PUBLISHED, _TEXT),
+    adam_epsilon=(1e-8, "1e-8 (appendix D)", NOT_PUBLISHED, _TEXT),
+    weight_decay=(0.0, f"Adam; {_DEFAULTS}", NOT_PUBLISHED, _OF_DEFAULTS),
+    warmup=(0, _DEFAULTS, NOT_PUBLISHED, _OF_DEFAULTS),
+    max_length=(128, _DEFAULTS, NOT_PUBLISHED, _OF_DEFAULTS),
+    group_by_length=(False, _DEFAULTS, NOT_PUBLISHED, _OF_DEFAULTS),
+)
+_FREEZE_STUDY = [
+    Choice("freeze-study", side, [4, 6], f"{side} 4 and 6 layers (table 1)", NOT_PUBLISHED, _TEXT)
+    for side in ("bottom", "top")
+]
+_EXTRACT = [
+    Choice(
+        "extract",
+        "kind",
+        "word-last",
+        "the last sub-word of every word (§4)",
+        "the last sub-word of every word",
+        "text and code agree; `--kind attention` extracts attention",
+    ),
+    Choice(
+        "extract",
+        "words",
+        "spaces",
+        "the words of the Penn Treebank (§4)",
+        "the sentences are the treebank's tokens, joined by spaces; a word begins where the "
+        "tokenizer marks one",
+        f"{_TEXT}: words that the tokenizer splits at punctuation stay one word, so that all "
+        "models have the same rows",
+    ),
+    Choice(
+        "extract",
+        "max_length",
+        512,
+        "whole sentences (§4)",
+        "no truncation",
+        "text and code agree: the limit of most models",
+    ),
+]
+_GRID = [
+    Choice(
+        "grid",
+        "measure",
+        "cka",
+        "neuronsim, mixedsim, svsim, pwsim and ckasim (§3)",
+        "all of them",
+        "the measure of figures 1b, 2 and 5; name another one with `--measure`",
+    ),
+    Choice(
+        "grid",
+        "kernel",
+        "linear",
+        "linear; RBF in preliminary experiments (footnote 4)",
+        "both",
+        _TEXT,
+        {"measure": ("cka",)},
+    ),
+    Choice(
+        "grid",
+        "estimator",
+        "biased",
+        "the biased one (appendix A.3)",
+        "the biased one, of columns that are centred and not scaled",
+        "text and code agree",
+        {"measure": ("cka",)},
+    ),
+    Choice(
+        "grid",
+        "truncation",
+        0.99,
+        "99 % of the variance, for SVCCA, and PWCCA is identical up to the weights (appendix A.3)",
+        "the components whose variance sums to strictly less than 99 %: one component fewer",
+        f"{_TEXT}: the fewest components that reach 99 %",
+        _VARIANCE,
+    ),
+]
+WU2020 = PaperPreset(
+    "wu2020",
+    "Wu et al. 2020. *Similarity Analysis of Contextual Word Representation Models.* ACL",
+    "https://github.com/johnmwu/contextual-corr-analysis; the scripts that extract "
+    "representations stand in its history only",
+    (*_FINETUNE, *_FREEZE_STUDY, *_EXTRACT, *_GRID),
+    (
+        Difference(
+            "grid --measure neuronsim",
+            "the maximum of the absolute Pearson correlation (appendix A.1)",
+            "the same",
+            "text and code agree",
+        ),
+        Difference(
+            "localize",
+            "the means of svsim subtracted from those of neuronsim (§5.1)",
+            "the notebooks also standardise both series of means before they subtract",
+            _TEXT,
+        ),
+        Difference(
+            "extract",
+            "each layer (§4)",
+            "the scripts drop the last entry of the list of hidden states, unless "
+            "`--include_embeddings` is given",
+            "all layers and the embedding output are stored; a figure may show fewer",
+        ),
+    ),
+)

@@ -1,0 +1,97 @@
+"""``--paper`` on commands, and ``simcore papers``."""
+
+import pytest
+
+from simlab.experiments import freeze_study as freezing
+from simlab.papers.presets import PAPERS
+from simlab.similarity import grids
+from simlab.training import finetune as training
+from support.lab.tinymodels import COLUMNS
+
+
+class Called(Exception):
+    """Raised in place of the work of a command; holds the keywords that the function got."""
+
+
+@pytest.fixture
+def keywords(monkeypatch, simcore):
+    """Run a command up to the call of `function` in `module`, and return its arguments."""
+
+    def run(module, function, *arguments):
+        def stop(*given, **keywords):
+            raise Called(given, keywords)
+
+        monkeypatch.setattr(module, function, stop)
+        with pytest.raises(Called) as caught:
+            simcore(*arguments)
+        return caught.value.args
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        (
+            ("--paper", "wu2020", "--measure", "svcca"),
+            {"measure": "svcca", "truncation": 0.99},
+        ),
+        (("--measure", "svcca", "--paper", "ren2023"), {"measure": "svcca", "truncation": 0.9}),
+        (("--paper", "wu2020"), {"measure": "cka", "estimator": "biased", "kernel": "linear"}),
+        (
+            ("--paper", "wu2020", "--estimator", "both"),
+            {"measure": "cka", "estimator": "both", "kernel": "linear"},
+        ),
+        (
+            ("--paper", "wu2020", "--measure", "svcca", "--truncation", "20"),
+            {"measure": "svcca", "truncation": 20},
+        ),
+        (("--paper", "wu2020", "--measure", "neuronsim"), {"measure": "neuronsim"}),
+    ],
+)
+def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
+    _, found = keywords(grids, "grid", "grid", "x", "--out", "x.parquet", *typed)
+    known = {"comparison", "joint", "overwrite"}
+    assert {name: value for name, value in found.items() if name not in known} == wanted
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_paper_is_its_recipe(keywords, tiny_bert, reviews, paper):
+    start = ("finetune", tiny_bert.path, reviews, *COLUMNS, "--out", "ft")
+    by_paper = keywords(training, "finetune", *start, "--paper", paper)
+    by_recipe = keywords(training, "finetune", *start, "--recipe", paper)
+    assert by_paper[0][3] == paper
+    assert by_paper[1] == by_recipe[1]
+    typed = keywords(training, "finetune", *start, "--paper", paper, "--recipe", "quick")
+    assert typed[0][3] == "quick"
+
+
+@pytest.mark.parametrize(("paper", "bottom"), [("wu2020", [4, 6]), ("phang2021", ())])
+def test_a_study_of_freezing_takes_recipe_and_layers(keywords, paper, bottom):
+    arguments = ("freeze-study", "minilm", "rt", "--out", "study", "--paper", paper)
+    given, found = keywords(freezing, "freeze_study", *arguments)
+    assert given[3] == paper
+    assert found["bottom"] == bottom
+
+
+def test_a_paper_without_choices_for_a_command_is_refused(simcore):
+    code, _, errors = simcore("truncate", "ft", "rt", "--out", "x.parquet", "--paper", "wu2020")
+    assert (code, errors) == (
+        2,
+        [
+            "error: --paper wu2020: wanted a paper that has choices for `simcore truncate` "
+            "(phang2021)"
+        ],
+    )
+    code, _, errors = simcore("grid", "x", "--out", "x.parquet", "--paper", "wu")
+    assert (code, errors) == (2, ["error: --paper wu: wanted one of phang2021, wu2020, ren2023"])
+
+
+def test_papers_are_printed(simcore):
+    code, printed, errors = simcore("papers", "wu2020")
+    assert (code, errors) == (0, [])
+    line = next(line for line in printed.splitlines() if "grid --truncation 0.99" in line)
+    assert "measure svcca or pwcca" in line
+    assert "appendix A.3" in line
+    everything = simcore("papers")[1]
+    assert all(name in everything for name in PAPERS)

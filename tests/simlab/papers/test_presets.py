@@ -1,0 +1,69 @@
+"""The tables of papers: what they choose, and that every choice is an option of its own."""
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import simlab
+from simlab.cli import app
+from simlab.errors import UserError
+from simlab.papers.page import page, setting
+from simlab.papers.presets import PAPERS, paper_options
+from simlab.similarity.catalogue import settings
+from simlab.training.recipes import Recipe, make_recipe
+
+COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
+ROWS = [
+    pytest.param(paper, choice, id=f"{paper.name}-{choice.command}-{choice.option}-{number}")
+    for paper in PAPERS.values()
+    for number, choice in enumerate(paper.choices)
+]
+PAGE = Path(simlab.__file__).parents[2] / "docs" / "papers.md"
+
+
+@pytest.mark.parametrize(("paper", "choice"), ROWS)
+def test_every_choice_is_an_option_of_its_own(paper, choice):
+    parameters = inspect.signature(COMMANDS[choice.command]).parameters
+    assert choice.option in parameters
+    assert "paper" in parameters
+    assert choice.when.keys() <= parameters.keys()
+    assert setting(choice).startswith("--")
+    assert all((choice.text, choice.code, choice.why))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("measure", ["cka", "cca", "svcca", "pwcca", "neuronsim", "mixedsim"])
+def test_measures_take_the_choices_made_for_them(paper, measure):
+    settings(measure, paper_options(paper, "grid", measure=measure))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_recipe_is_what_the_paper_chooses_for_fine_tuning(paper):
+    for task in ("rt", "mrpc"):
+        chosen = paper_options(paper, "finetune", task=task)
+        assert make_recipe(paper, task, {}) == Recipe(**chosen)
+        assert chosen.keys() <= {field.name for field in fields(Recipe)}
+
+
+def test_choices_depend_on_what_is_given():
+    assert paper_options("wu2020", "grid", measure="svcca")["truncation"] == 0.99
+    assert "truncation" not in paper_options("wu2020", "grid", measure="cka")
+    assert "truncation" not in paper_options("wu2020", "grid", measure="svcca", truncation=20)
+    assert paper_options("wu2020", "grid")["measure"] == "cka"
+    assert paper_options("wu2020", "grid", measure=None)["estimator"] == "biased"
+    assert paper_options("ren2023", "finetune", task="mrpc:data/mrpc")["epochs"] == 5
+    assert paper_options("ren2023", "finetune", task="MRPC")["epochs"] == 5
+    assert paper_options("ren2023", "finetune", task="rte")["epochs"] == 3
+
+
+def test_unknown_papers_and_commands_are_refused():
+    with pytest.raises(UserError, match=r"^--paper wu: wanted one of phang2021, wu2020, ren2023$"):
+        paper_options("wu", "grid")
+    with pytest.raises(UserError, match=r"^--paper wu2020: .* `simcore truncate` \(phang2021\)$"):
+        paper_options("wu2020", "truncate")
+
+
+def test_the_page_shows_the_tables():
+    assert PAGE.read_text() == page(), "python -m simlab.papers.page > docs/papers.md"
