@@ -17,16 +17,19 @@ from simcore.align._base import (
 )
 from simcore.align._training import Log
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
-from simcore.align.linear import LinearAligner
+from simcore.align.linear import GradientLinearAligner, LinearAligner
 from simcore.align.neural import INNAligner, MLPAligner
 from simcore.align.pairs import METHODS, PairResult, align_pairs
+from simcore.align.published import REN2023
 
 __all__ = [
     "METHODS",
+    "REN2023",
     "Aligner",
     "AlignmentError",
     "CCAAligner",
     "ConstantRowsError",
+    "GradientLinearAligner",
     "INNAligner",
     "LinearAligner",
     "Log",

@@ -41,17 +41,30 @@ class ConstantRowsError(ValueError):
 class AlignmentError:
     """The error of ``g(X)`` as an estimate of Y.
 
+    `mse` and `relative` count every column of Y, whatever the method, so that methods can be
+    compared. `component_mse` and `component_relative` count the kept principal components of Y
+    alone; they exist for "svcca" and are the numbers that Ren et al. report for it. The two kinds
+    are not comparable: components have larger variances than columns, so that even a better map
+    may have a larger error per component than another map has per column.
+
     Attributes
     ----------
     mse : float
-        Mean squared error per entry (Ren et al. call it L2).
+        Mean squared error per entry of Y (Ren et al. call it L2).
     relative : float
         ``||g(X) - Y||_F / ||Y - mean(Y)||_F``: 1 if ``g`` is the constant mean of Y; ``nan`` where
         Y is constant.
+    component_mse : float, optional
+        Mean squared error per entry of ``Y V``, V ``[q, k]`` the kept components of Y; None for a
+        method that keeps no components.
+    component_relative : float, optional
+        ``||(g(X) - Y) V||_F / ||(Y - mean(Y)) V||_F``; None for a method that keeps no components.
     """
 
     mse: float
     relative: float
+    component_mse: float | None = None
+    component_relative: float | None = None
 
 
 class Aligner(ABC):
@@ -148,7 +161,9 @@ class Aligner(ABC):
         return 1.0 - self.errors(X, Y).relative ** 2
 
     def errors(self, X: Array, Y: Array) -> AlignmentError:
-        """Return the mean squared error and the relative error of ``g(X)`` as an estimate of Y.
+        """Return the mean squared and the relative error of ``g(X)`` as an estimate of Y.
+
+        Both count all columns of Y; see `AlignmentError` for those of kept components.
 
         Raises
         ------

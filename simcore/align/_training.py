@@ -17,26 +17,35 @@ from torch import Tensor, nn
 from simcore._grid.options import check_choice, check_count
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+SCHEDULES = ("cosine", "exponential")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The options of training; see the parameters of `INNAligner` and `MLPAligner`."""
+    """The options of training; see the parameters of `INNAligner`."""
 
     optimizer: str
     learning_rate: float
     weight_decay: float
+    schedule: str
     warmup: float
+    decay: float
     max_epochs: int
+    max_steps: int | None
     batch_size: int
+    group: int
+    shuffle: bool
     patience: int
     seed: int
 
     def check(self) -> None:
         """Raise a TypeError or ValueError that names the first parameter out of range."""
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
-        for name in ("max_epochs", "batch_size", "patience"):
+        check_choice(self.schedule, "schedule", SCHEDULES)
+        for name in ("max_epochs", "batch_size", "group", "patience"):
             check_count(getattr(self, name), name)
+        if self.max_steps is not None:
+            check_count(self.max_steps, "max_steps")
         check_count(self.seed, "seed", least=None)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: wanted more than 0, got {self.learning_rate!r}")
@@ -44,6 +53,14 @@ class Recipe:
             raise ValueError(f"weight_decay: wanted at least 0, got {self.weight_decay!r}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup: wanted a share in [0, 1), got {self.warmup!r}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay: wanted a factor in (0, 1], got {self.decay!r}")
+
+    def rate(self, step: int, total: int) -> float:
+        """Return the learning rate at ``step`` of ``total`` as a factor of `learning_rate`."""
+        if self.schedule == "exponential":
+            return float(self.decay ** (step // self.group))
+        return rate(step, total, self.warmup)
 
 
 @dataclass(frozen=True)
@@ -68,10 +85,12 @@ class Log:
     ----------
     train, heldout : tuple of float
         Losses by epoch. ``heldout`` starts with epoch 0, the untrained network; ``train`` holds the
-        mean over an epoch's steps and starts with epoch 1.
+        mean over an epoch's steps and starts with epoch 1. ``heldout`` is empty where no rows are
+        held out.
     best_epoch : int
-        The epoch of the smallest held-out loss, whose state is kept.
-    stopped : {"patience", "epochs", "nan"}
+        The epoch whose state is kept: that of the smallest held-out loss, or the last one where no
+        rows are held out.
+    stopped : {"patience", "epochs", "steps", "nan"}
         The reason why training ended.
     """
 
@@ -82,46 +101,60 @@ class Log:
 
 
 class _Best:
-    """The best state of every pair so far, and the pairs that are still in training."""
+    """The state to keep of every pair, and the pairs that are still in training."""
 
-    def __init__(self, network: nn.Module, losses: Tensor, patience: int) -> None:
-        self.network, self.patience = network, patience
+    def __init__(self, network: nn.Module, pairs: int, losses: Tensor | None, recipe: Recipe):
+        self.network, self.patience = network, recipe.patience
+        self.end = "epochs" if recipe.max_steps is None else "steps"
         self.state = {name: p.detach().clone() for name, p in network.named_parameters()}
-        self.losses: list[float] = losses.tolist()
-        self.epochs = [0] * len(losses)
-        self.stopped = [None if math.isfinite(loss) else "nan" for loss in self.losses]
-        self.train: list[list[float]] = [[] for _ in losses]
-        self.heldout = [[loss] for loss in self.losses]
+        self.judged = losses is not None
+        self.losses: list[float] = [math.inf] * pairs if losses is None else losses.tolist()
+        self.epochs = [0] * pairs
+        wrong = [self.judged and not math.isfinite(loss) for loss in self.losses]
+        self.stopped = ["nan" if bad else None for bad in wrong]
+        self.train: list[list[float]] = [[] for _ in range(pairs)]
+        self.heldout = [[loss] if self.judged else [] for loss in self.losses]
 
     @property
     def finished(self) -> bool:
         """Whether no pair is left in training."""
         return all(self.stopped)
 
-    def update(self, epoch: int, train: Tensor, heldout: Tensor) -> None:
-        """Record the losses of one epoch, ``[B]`` each, and the states of pairs that improved."""
-        pairs = zip(train.tolist(), heldout.tolist(), strict=True)
-        for pair, (train_loss, heldout_loss) in enumerate(pairs):
+    def update(self, epoch: int, train: Tensor, heldout: Tensor | None) -> None:
+        """Record the losses of one epoch, ``[B]`` each, and the states of pairs that improved.
+
+        Where no rows are held out, every epoch of finite weights is an improvement.
+        """
+        judged = self._finite().tolist() if heldout is None else heldout.tolist()
+        for pair, (train_loss, loss) in enumerate(zip(train.tolist(), judged, strict=True)):
             if self.stopped[pair]:
                 continue
             self.train[pair].append(train_loss)
-            self.heldout[pair].append(heldout_loss)
-            if not (math.isfinite(train_loss) and math.isfinite(heldout_loss)):
+            if self.judged:
+                self.heldout[pair].append(loss)
+            if not (math.isfinite(train_loss) and math.isfinite(loss)):
                 self.stopped[pair] = "nan"
-            elif heldout_loss < self.losses[pair]:
-                self.losses[pair], self.epochs[pair] = heldout_loss, epoch
+            elif not self.judged or loss < self.losses[pair]:
+                self.losses[pair], self.epochs[pair] = loss, epoch
                 for name, parameter in self.network.named_parameters():
                     self.state[name][pair].copy_(parameter.detach()[pair])
             elif epoch - self.epochs[pair] >= self.patience:
                 self.stopped[pair] = "patience"
 
+    def _finite(self) -> Tensor:
+        """Return 0 for each pair whose weights are finite, else nan."""
+        sums = [
+            p.detach().flatten(1).sum(1, dtype=torch.float64) for p in self.network.parameters()
+        ]
+        return torch.stack(sums).sum(0) * 0.0
+
     def restore(self) -> list[Log]:
-        """Load the best states into the network and return the logs."""
+        """Load the kept states into the network and return the logs."""
         with torch.no_grad():
             for name, parameter in self.network.named_parameters():
                 parameter.copy_(self.state[name])
         return [
-            Log(tuple(train), tuple(heldout), epoch, stopped or "epochs")
+            Log(tuple(train), tuple(heldout), epoch, stopped or self.end)
             for train, heldout, epoch, stopped in zip(
                 self.train, self.heldout, self.epochs, self.stopped, strict=True
             )
@@ -131,52 +164,69 @@ class _Best:
 def train(
     network: nn.Module,
     data: Data,
-    heldout: Data,
+    heldout: Data | None,
     recipe: Recipe,
     report: Callable[[float], None],
 ) -> list[Log]:
     """Train every pair's slice of ``network`` to the state of its smallest held-out loss.
 
-    The learning rate rises linearly over the first ``warmup`` share of all steps and falls to 0 as
-    half a cosine. A pair stops if its loss is no longer finite; the others go on.
+    Without held-out rows, the last state is kept. A pair stops if its loss is no longer finite; the
+    others go on.
 
     Parameters
     ----------
     network : Module
         A map of ``[B, n, p]`` to ``[B, n, q]`` whose parameters are all ``[B, ...]``.
-    data, heldout : Data
-        The rows to learn from, and the rows that decide when to stop.
+    data : Data
+        The rows to learn from.
+    heldout : Data or None
+        The rows that decide when to stop.
     report : callable
-        A function that is called with the finished share of the epochs.
+        A function that is called with the finished share of the steps.
     """
     n = data.x.shape[1]
     size = min(recipe.batch_size, n)
     steps = n // size  # a smaller last batch would count its rows more than others
+    total = steps * recipe.max_epochs if recipe.max_steps is None else recipe.max_steps
     optimizer = OPTIMIZERS[recipe.optimizer](
         network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: rate(step, steps * recipe.max_epochs, recipe.warmup)
-    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.rate(step, total))
     order = torch.Generator().manual_seed(recipe.seed)
-    with torch.no_grad():
-        best = _Best(network, heldout.losses(network), recipe.patience)
-    for epoch in range(1, recipe.max_epochs + 1):
+    judge = _judge(network, heldout)
+    best = _Best(network, len(data.x), judge(), recipe)
+    for epoch, start in enumerate(range(0, total, steps), 1):
         if best.finished:
             break
-        total = data.x.new_zeros(len(data.x))
-        rows = torch.randperm(n, generator=order).to(data.x.device)
-        for step in range(steps):
-            losses = data.losses(network, rows[step * size : (step + 1) * size])
-            optimizer.zero_grad()
-            losses.sum().backward()
+        rows = _order(n, order if recipe.shuffle else None).to(data.x.device)
+        count = min(steps, total - start)
+        losses = data.x.new_zeros(len(data.x))
+        for step in range(count):
+            if (start + step) % recipe.group == 0:
+                optimizer.zero_grad()
+            loss = data.losses(network, rows[step * size : (step + 1) * size])
+            loss.sum().backward()
             optimizer.step()
             schedule.step()
-            total += losses.detach() / steps
-        with torch.no_grad():
-            best.update(epoch, total, heldout.losses(network))
-        report(epoch / recipe.max_epochs)
+            losses += loss.detach() / count
+        best.update(epoch, losses, judge())
+        report((start + count) / total)
     return best.restore()
+
+
+def _judge(network: nn.Module, heldout: Data | None) -> Callable[[], Tensor | None]:
+    """Return a function that gives the held-out losses ``[B]``, or None without such rows."""
+
+    def losses() -> Tensor | None:
+        with torch.no_grad():
+            return None if heldout is None else heldout.losses(network)
+
+    return losses
+
+
+def _order(n: int, generator: torch.Generator | None) -> Tensor:
+    """Return the order of the rows in one epoch; without a generator, the order as given."""
+    return torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
 
 
 def rate(step: int, total: int, warmup: float) -> float:

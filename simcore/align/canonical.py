@@ -157,8 +157,10 @@ class CCAAligner(_CanonicalAligner):
 class SVCCAAligner(_CanonicalAligner):
     """The canonical map between the leading principal components of both sides.
 
-    `transform` returns rows in the span of the kept components of Y. `errors` and `score` compare
-    within these components, as Ren et al. do: the components of Y that were cut do not count.
+    `transform` returns rows in the span of the kept components of Y. `errors` compares them with Y
+    twice: `AlignmentError.mse` and ``relative`` count every column of Y, as for all methods, and
+    ``component_mse`` and ``component_relative`` count the kept components alone, as Ren et al. do.
+    `score` counts every column.
 
     Parameters, attributes and errors are those of `CCAAligner`, and:
 
@@ -191,9 +193,10 @@ class SVCCAAligner(_CanonicalAligner):
         return basis_x.truncate(self.truncation), basis_y.truncate(self.truncation)
 
     def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
-        components = self._y_components.T.to(y)
-        mean = self.y_mean_.to(y)
-        return alignment_error((predicted - mean) @ components, (y - mean) @ components)
+        whole = alignment_error(predicted, y)
+        components, mean = self._y_components.T.to(y), self.y_mean_.to(y)
+        kept = alignment_error((predicted - mean) @ components, (y - mean) @ components)
+        return AlignmentError(whole.mse, whole.relative, kept.mse, kept.relative)
 
 
 class PWCCAAligner(_CanonicalAligner):

@@ -21,12 +21,14 @@ from simcore.align._base import (
     TooFewRowsError,
     checked_pair,
 )
+from simcore.align._neural import NeuralAligner
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
-from simcore.align.linear import LinearAligner
-from simcore.align.neural import INNAligner, MLPAligner, NeuralAligner
+from simcore.align.linear import GradientLinearAligner, LinearAligner
+from simcore.align.neural import INNAligner, MLPAligner
 
 METHODS: dict[str, type[Aligner]] = {
     "linear": LinearAligner,
+    "linear-gd": GradientLinearAligner,
     "cca": CCAAligner,
     "svcca": SVCCAAligner,
     "pwcca": PWCCAAligner,
@@ -67,14 +69,14 @@ def align_pairs(
 ) -> list[PairResult]:
     """Fit a map from every ``X[i]`` to ``Y[i]`` and judge it on held-out rows.
 
-    "inn" and "mlp" train all pairs in one batched loop; each pair gives the same map as if it were
-    trained alone, up to rounding.
+    "inn", "mlp" and "linear-gd" train all pairs in one batched loop; each pair gives the same map
+    as if it were trained alone, up to rounding.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p]`` and of ``[n, q]`` arrays
-        ``X[i]`` and ``Y[i]`` are a pair; "inn" and "mlp" need pairs of equal shapes.
-    method : {"inn", "mlp", "linear", "cca", "svcca", "pwcca"}
+        ``X[i]`` and ``Y[i]`` are a pair; trained methods need pairs of equal shapes.
+    method : {"inn", "mlp", "linear-gd", "linear", "cca", "svcca", "pwcca"}
         The kind of aligner; see `METHODS`.
     X_heldout, Y_heldout : sequences of arrays, optional
         The rows to judge on; default: a share of the rows of X and Y, which the fit does not see.
@@ -87,7 +89,8 @@ def align_pairs(
     progress : bool
         Show a progress bar on stderr.
     **params
-        Parameters of the aligner, as those of `INNAligner`.
+        Parameters of the aligner, as those of `INNAligner`; ``**REN2023[method]`` are those of
+        published code.
 
     Returns
     -------
@@ -98,7 +101,7 @@ def align_pairs(
     ------
     TypeError, ValueError
         Different n, NaN, too few rows (`TooFewRowsError`) or equal rows (`ConstantRowsError`), with
-        the pair in the message; different shapes for "inn" and "mlp"; an unknown method or
+        the pair in the message; different shapes for trained methods; an unknown method or
         parameter; an `at_once` that is no integer, or below 1.
 
     Examples

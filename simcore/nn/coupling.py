@@ -44,7 +44,7 @@ class AffineCoupling(nn.Module):
         Width of the perceptron's hidden layers.
     depth : int
         Number of the perceptron's hidden layers.
-    activation : {"gelu", "relu", "silu", "tanh"}
+    activation : {"gelu", "relu", "selu", "silu", "tanh"}
         Function behind each hidden layer.
     clamp : float
         The bound c, in (0, 40].

@@ -14,6 +14,7 @@ from simcore._grid.options import check_choice, check_count
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": nn.functional.gelu,
     "relu": torch.relu,
+    "selu": nn.functional.selu,
     "silu": nn.functional.silu,
     "tanh": torch.tanh,
 }
@@ -68,7 +69,7 @@ class BatchedMLP(nn.Module):
         Width of the hidden layers.
     depth : int
         Number of hidden layers.
-    activation : {"gelu", "relu", "silu", "tanh"}
+    activation : {"gelu", "relu", "selu", "silu", "tanh"}
         Function behind every hidden layer.
     batch : int
     output_gain : float

@@ -34,8 +34,14 @@ def rows(n=200, p=6, q=6, seed=0, noise=0.3):
 
 
 def make(method, **params):
-    trained = QUICK if method in ("inn", "mlp") else {}
-    return METHODS[method](**{**trained, **params})
+    return METHODS[method](**{**quick(method), **params})
+
+
+def quick(method):
+    """Parameters of a short training; the linear map has no hidden layer."""
+    if method == "linear-gd":
+        return {"max_epochs": 3, "batch_size": 32}
+    return QUICK if method in ("inn", "mlp") else {}
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.7, 50.0])
@@ -111,17 +117,30 @@ def test_linear_methods_recover_a_linear_map(method):
     assert max_error(aligner.inverse_transform(y), x) < FLOAT64_LINEAR_MAP
 
 
-def test_svcca_compares_in_the_truncated_space():
+def test_svcca_compares_in_the_space_of_y_and_in_the_truncated_space():
     x, y = rows()
     aligner = SVCCAAligner(truncation=2).fit(x, y)
     yc = y - y.mean(0)
     kept = np.linalg.svd(yc, full_matrices=False)[2][:2].T
-    difference = (aligner.transform(x) - y) @ kept
+    difference = aligner.transform(x) - y
     found = aligner.errors(x, y)
-    assert abs(found.mse - np.mean(difference**2)) < FLOAT64_LINEAR_MAP
-    relative = np.linalg.norm(difference) / np.linalg.norm(yc @ kept)
-    assert abs(found.relative - relative) < FLOAT64_LINEAR_MAP
+    for mse, relative, error, target in (
+        (found.mse, found.relative, difference, yc),
+        (found.component_mse, found.component_relative, difference @ kept, yc @ kept),
+    ):
+        assert abs(mse - np.mean(error**2)) < FLOAT64_LINEAR_MAP
+        wanted = np.linalg.norm(error) / np.linalg.norm(target)
+        assert abs(relative - wanted) < FLOAT64_LINEAR_MAP
+    assert found.relative > found.component_relative
     assert np.linalg.matrix_rank(aligner.transform(x) - y.mean(0)) == 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_svcca_has_errors_per_component(method):
+    x, y = rows()
+    found = make(method).fit(x, y).errors(x, y)
+    assert (found.component_mse is None) == (found.component_relative is None)
+    assert (found.component_mse is not None) == (method == "svcca")
 
 
 def test_pwcca_keeps_the_heaviest_directions():
@@ -145,7 +164,7 @@ def test_score_is_the_weighted_r2_and_agrees_with_the_errors(method):
     from sklearn.metrics import mean_squared_error, r2_score
 
     x, y = rows()
-    params = {"truncation": 1.0} if method == "svcca" else {}
+    params = {"truncation": 2} if method == "svcca" else {}
     aligner = make(method, **params).fit(x, y)
     predicted = aligner.transform(x)
     expected = r2_score(y, predicted, multioutput="variance_weighted")
@@ -223,11 +242,19 @@ def test_mlp_maps_to_another_width_and_has_no_inverse():
 
 
 @pytest.mark.parametrize(
-    "method,options", [("inn", {}), ("inn", {"mixing": "permutation"}), ("mlp", {})]
+    "method,options",
+    [
+        ("inn", {}),
+        ("inn", {"mixing": "permutation"}),
+        ("inn", {"block": "pair", "init": "xavier", "n_blocks": 2, "group": 2}),
+        ("mlp", {}),
+        ("linear-gd", {}),
+        ("linear-gd", {"validation_share": 0.0, "max_steps": 9}),
+    ],
 )
 def test_pairs_trained_together_end_where_they_end_alone(method, options):
     sides = [rows(seed=seed) for seed in range(3)]
-    params = {**QUICK, "max_epochs": 5, **options}
+    params = {**quick(method), "max_epochs": 5, **options}
     xs, ys = zip(*sides, strict=True)
     together = align_pairs(xs, ys, method, **params)
     for i, result in enumerate(together):
@@ -244,7 +271,7 @@ def test_pairs_trained_together_end_where_they_end_alone(method, options):
 def test_heldout_rows_are_not_fitted(method):
     x, y = rows()
     spoiled = y.copy()
-    given = {} if method in ("linear", "cca", "svcca", "pwcca") else QUICK
+    given = quick(method)
     (first,) = align_pairs([x], [y], method, heldout=0.25, split_seed=3, **given)
     held = torch.randperm(200, generator=torch.Generator().manual_seed(3))[:50].numpy()
     spoiled[held] += 100 * np.random.default_rng(1).standard_normal((50, 6))

@@ -7,6 +7,7 @@ from simcore.align import (
     METHODS,
     CCAAligner,
     ConstantRowsError,
+    GradientLinearAligner,
     INNAligner,
     LinearAligner,
     MLPAligner,
@@ -22,7 +23,8 @@ QUICK = {"max_epochs": 2, "hidden": 4}
 
 
 def make(method):
-    return METHODS[method](**(QUICK if method in ("inn", "mlp") else {}))
+    trained = {"linear-gd": {"max_epochs": 2}, "inn": QUICK, "mlp": QUICK}
+    return METHODS[method](**trained.get(method, {}))
 
 
 def spoiled(value):
@@ -87,6 +89,7 @@ TOO_FEW = {
     "cca": (CCAAligner(), 6, r"wanted at least 7 rows for the canonical directions, got 6"),
     "svcca": (SVCCAAligner(truncation=4), 5, r"wanted at least 6 rows.*got 5"),
     "pwcca": (PWCCAAligner(), 6, r"wanted at least 7 rows.*got 6"),
+    "linear-gd": (GradientLinearAligner(max_epochs=2), 3, r"wanted at least 4 rows for .*got 3"),
     "inn": (INNAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
     "mlp": (MLPAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
 }
@@ -129,6 +132,16 @@ PARAMETERS = {
     "batch_size": (MLPAligner(batch_size=0), r"batch_size: wanted at least 1, got 0"),
     "patience": (MLPAligner(patience=0), r"patience: wanted at least 1, got 0"),
     "validation_share": (INNAligner(validation_share=1), r"validation_share: wanted a share"),
+    "schedule": (INNAligner(schedule="step"), r"schedule: wanted 'cosine' or 'exponential', got"),
+    "decay": (GradientLinearAligner(decay=0), r"decay: wanted a factor in \(0, 1\], got 0"),
+    "max_steps": (GradientLinearAligner(max_steps=0), r"max_steps: wanted at least 1, got 0"),
+    "group": (GradientLinearAligner(group=0), r"group: wanted at least 1, got 0"),
+    "init": (GradientLinearAligner(init="zero"), r"init: wanted 'default' or 'xavier', got"),
+    "block": (INNAligner(block="nice"), r"block: wanted 'coupling' or 'pair', got 'nice'"),
+    "mixing": (
+        INNAligner(block="pair", mixing="permutation"),
+        r"mixing: wanted 'none' with block 'pair', got 'permutation'",
+    ),
     "hidden": (MLPAligner(hidden=0), r"hidden: wanted at least 1, got 0"),
     "n_blocks": (INNAligner(n_blocks=0), r"n_blocks: wanted at least 1, got 0"),
 }

@@ -26,6 +26,13 @@ QUICK = {"max_epochs": 6, "hidden": 8, "batch_size": 32}
 LINEAR_METHODS = ("linear", "cca", "svcca", "pwcca")
 
 
+def short(method):
+    """Parameters of a short training; the linear map has no hidden layer."""
+    if method == "linear-gd":
+        return {"max_epochs": 6, "batch_size": 32}
+    return QUICK if method in ("inn", "mlp") else {}
+
+
 def curved(n=200, p=6, seed=0):
     """X and an elementwise nonlinear bijection of it, float32."""
     generator = torch.Generator().manual_seed(seed)
@@ -141,7 +148,7 @@ def test_scikit_learns_checks_of_parameters(check, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_in_a_pipeline(method):
     x, y = (side.double().numpy() for side in curved())
-    params = QUICK if method in ("inn", "mlp") else {}
+    params = short(method)
     alone = METHODS[method](**params).fit(StandardScaler().fit_transform(x), y)
     pipeline = make_pipeline(StandardScaler(), clone(METHODS[method](**params)))
     predicted = pipeline.fit(x, y).transform(x)
@@ -153,10 +160,9 @@ def test_in_a_pipeline(method):
 
 
 # Not "inn": the checks' targets have one column, and a bijection keeps the number.
-@pytest.mark.parametrize("method", [*LINEAR_METHODS, "mlp"])
+@pytest.mark.parametrize("method", [*LINEAR_METHODS, "linear-gd", "mlp"])
 def test_scikit_learns_pipeline_and_fit_checks(method):
-    params = QUICK if method == "mlp" else {}
-    estimator = METHODS[method](**params)
+    estimator = METHODS[method](**short(method))
     name = type(estimator).__name__
     checks.check_pipeline_consistency(name, estimator)
     checks.check_estimators_fit_returns_self(name, estimator)

@@ -138,6 +138,7 @@ def _aligners() -> dict[str, list[Row]]:
     small = {"hidden": 4, "max_epochs": 2}
     return {
         "align.LinearAligner": _aligner(align.LinearAligner()),
+        "align.GradientLinearAligner": _aligner(align.GradientLinearAligner(max_epochs=2)),
         "align.CCAAligner": _aligner(align.CCAAligner()),
         "align.SVCCAAligner": _aligner(align.SVCCAAligner()),
         "align.PWCCAAligner": _aligner(align.PWCCAAligner()),
@@ -237,9 +238,10 @@ NOT_TRACED = {
     "align.TooFewRowsError": "an exception",
     "plan_cka": "gives a plan, no tensors, and reads shapes alone",
     "align.Aligner": "abstract; `fit` of its subclasses trains an object and gives no tensors",
-    "align.AlignmentError": "a result of two numbers",
+    "align.AlignmentError": "a result of numbers",
     "align.Log": "a result",
     "align.METHODS": "a dictionary of classes",
+    "align.REN2023": "a dictionary of parameters",
     "align.NotFittedError": "an exception",
     "align.PairResult": "a result",
     "align.align_pairs": "fits aligners and gives objects, no tensors",

@@ -25,8 +25,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.experiments.complexity import nuclear_norm, varies
-from simlab.experiments.inject import TRAINED_METHODS
-from simlab.experiments.options import check_counts, check_methods
+from simlab.experiments.options import check_counts, check_methods, map_params
 from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.representations.folder import (
     MORE_ROWS,
@@ -339,10 +338,7 @@ class _Part:
                 yield self._error_row(RELATIVE, part, errors.relative, pair)
 
     def _params(self) -> dict[str, Any]:
-        if self.method not in TRAINED_METHODS:
-            return {}
-        epochs = {} if self.options.epochs is None else {"max_epochs": self.options.epochs}
-        return {"seed": self.options.seed, **epochs}
+        return map_params(self.method, seed=self.options.seed, epochs=self.options.epochs)
 
     def _error_row(self, measure: str, part: str, value: float, pair: tuple[int, int]) -> ResultRow:
         return self._row(measure, value, pair, {"method": self.method, "rows": part})

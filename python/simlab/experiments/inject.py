@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.options import check_counts, check_methods
+from simlab.experiments.options import check_counts, check_methods, map_params
 from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from simlab.tasks import Examples, Task, TaskOptions
 
 # The methods of table 5 of Ren et al. 2023, which are the default.
-TABLE_5 = tuple(name for name in METHODS if name != "svcca")
+TABLE_5 = tuple(name for name in METHODS if name not in ("svcca", "linear-gd"))
 SAME_WIDTH = (IDENTITY, "inn")
-TRAINED_METHODS = ("mlp", "inn")
 CLASSIFIER, ALL = "cls", "all"
 TOKENS = (CLASSIFIER, ALL)
 FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
@@ -285,11 +284,9 @@ class InjectionPair:
         from simcore.align import METHODS as ALIGNERS
         from simcore.align import ConstantRowsError, TooFewRowsError
 
-        params: dict[str, Any] = {}
-        if method in TRAINED_METHODS:
-            params = {"seed": self.options.seed, "progress": err.is_terminal}
-            if self.options.epochs is not None:
-                params["max_epochs"] = self.options.epochs
+        params = map_params(method, seed=self.options.seed, epochs=self.options.epochs)
+        if params:
+            params["progress"] = err.is_terminal
         try:
             with warnings_as_notes():
                 return ALIGNERS[method](**params).fit(x, y)

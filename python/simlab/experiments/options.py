@@ -3,8 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from simlab.errors import UserError
+from simlab.store.results import LEARNT
+
+# How maps that learn by gradient descent are trained: with the defaults of the aligners, or as in
+# the code that Ren et al. 2023 published (`simcore.align.REN2023`).
+OURS, REN2023 = "ours", "ren2023"
+TRAININGS = (OURS, REN2023)
+
+
+def map_params(
+    method: str,
+    *,
+    training: str = OURS,
+    epochs: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the parameters of the aligner of `method`; empty for a closed form of ours.
+
+    Parameters
+    ----------
+    training
+        A name in `TRAININGS`.
+    epochs, steps
+        Passes over the rows, or batches, of maps that learn; None is the number of `training`.
+    seed
+        Seed of maps that learn.
+    """
+    from simcore.align import REN2023 as PUBLISHED
+
+    params = dict(PUBLISHED.get(method, {})) if training == REN2023 else {}
+    if method not in LEARNT:
+        return params
+    if epochs is not None:
+        params |= {"max_epochs": epochs, "max_steps": None}
+    if steps is not None:
+        params |= {"max_steps": steps}
+    return {**params, "seed": seed}
+
+
+def check_training(name: str) -> None:
+    """Raise UserError if training `name` is unknown."""
+    if name not in TRAININGS:
+        raise UserError(f"--training {name}: wanted {' or '.join(TRAININGS)}")
 
 
 def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:

@@ -64,9 +64,11 @@ MAJORITY = "majority class"
 TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regression"
 
 # Values of "method" in `options`, in the order of tables and figures: alignment has the `FITTED`
-# ones, injection has all. Values of "rows": the rows that a map was fitted on, or judged on.
+# ones, of which the `LEARNT` ones learn by gradient descent; injection has all. Values of "rows":
+# the rows that a map was fitted on, or judged on.
 ITSELF, IDENTITY = "itself", "identity"
-FITTED = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
+FITTED = ("linear", "linear-gd", "cca", "svcca", "pwcca", "mlp", "inn")
+LEARNT = ("linear-gd", "mlp", "inn")
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 TRAIN, HELDOUT = "train", "heldout"
