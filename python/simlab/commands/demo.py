@@ -13,7 +13,6 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     LearningRate,
-    MaxLength,
     SplitSeed,
     TextColumn,
     TextPairColumn,
@@ -44,7 +43,7 @@ def demo(
     epochs: Epochs = 1.0,
     learning_rate: LearningRate = 1e-4,
     batch_size: BatchSize = 32,
-    max_length: MaxLength = 64,
+    max_length: Annotated[int, typer.Option(min=3, help="Tokens kept per example.")] = 64,
 ) -> None:
     """Run all steps offline: fine-tune, extract, compare, truncate, plot.
 

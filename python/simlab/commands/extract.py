@@ -60,7 +60,7 @@ def extract(
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
-    max_length: MaxLength = 64,
+    max_length: MaxLength = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 64,
     paper: Paper = None,
     overwrite: Overwrite = False,

@@ -72,7 +72,7 @@ def inject(
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
-    max_length: MaxLength = 64,
+    max_length: MaxLength = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.

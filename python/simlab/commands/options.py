@@ -45,7 +45,12 @@ LearningRate = Annotated[
     float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
 ]
 BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
-MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=3, help="Tokens kept per example; default: as in the fine-tuning of the model, else 64."
+    ),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
 ]

@@ -41,7 +41,7 @@ def skip(
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
-    max_length: MaxLength = 64,
+    max_length: MaxLength = None,
     max_memory: Annotated[
         float | None,
         typer.Option(

@@ -61,7 +61,7 @@ def truncate(
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
-    max_length: MaxLength = 64,
+    max_length: MaxLength = None,
     paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -117,7 +117,7 @@ def _export(
     layers: int,
     folder: Path,
     task: Task,
-    max_length: int,
+    max_length: int | None,
     options: TruncationOptions,
     overwrite: bool,
 ) -> None:
@@ -126,13 +126,15 @@ def _export(
 
     from simlab.experiments.shorten import measure_checkpoint, shorten
     from simlab.store import console
+    from simlab.tasks.trained_lengths import chosen_length
 
     outcome = shorten(
         checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
     )
     table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
+    kept = chosen_length([checkpoint], max_length)
     for name in (checkpoint, folder):
-        found = measure_checkpoint(name, task, max_length)
+        found = measure_checkpoint(name, task, kept)
         table.add_row(
             str(name),
             str(found.layers),

@@ -31,6 +31,7 @@ from simlab.representations.folder import (
     MORE_ROWS,
     Representations,
     load_representations,
+    note_other_lengths,
     require_same_examples,
 )
 from simlab.store.console import progress, warnings_as_notes
@@ -154,6 +155,7 @@ def align_study(
     out = Path(out)
     models = [load_representations(folder) for folder in folders]
     _check(models, options)
+    note_other_lengths(models)
     split = split_rows(models[0], options)
     remove_old_files(out, options.name, replace=overwrite)
     outcomes = []

@@ -18,7 +18,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.experiments.options import check_counts, check_methods, map_params
-from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode, pad
+from simlab.models.batches import batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH, predictions_of
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, require_head
 from simlab.models.recognise import architecture_of
@@ -39,6 +39,7 @@ from simlab.store.results import (
     ensure_results,
 )
 from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import chosen_length, length_of
 from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class InjectOptions:
     fit_size
         Number of training examples that the maps are fitted on.
     max_length
-        Tokens kept per example.
+        Tokens kept per example; None is the length of B's fine-tuning.
     epochs
         Passes over the rows for maps that are trained; None is the default of the aligners.
     seed
@@ -83,7 +84,7 @@ class InjectOptions:
     methods: tuple[str, ...] | None = None
     tokens: str = CLASSIFIER
     fit_size: int = FIT_SIZE
-    max_length: int = DEFAULT_MAX_LENGTH
+    max_length: int | None = None
     epochs: int | None = None
     seed: int = 0
 
@@ -162,7 +163,9 @@ def inject(
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
     source_a, source_b = resolve(a), resolve(b)
-    task = load_task_of([source_b.path, source_a.path], task, task_options)
+    folders = [source_b.path, source_a.path]
+    task = load_task_of(folders, task, task_options)
+    options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
     names = (label_a or source_a.name, label_b or source_b.name)
     inputs = {
         "step": INJECTION,
@@ -191,6 +194,8 @@ class InjectionPair:
         The fine-tuned model that continues from the states.
     layer : int
         Number of the layer.
+    length : int
+        Tokens kept per example.
     undefined : dict of str
         For each method without a value, the reason; filled when the maps are fitted.
     """
@@ -198,6 +203,7 @@ class InjectionPair:
     def __init__(
         self, source_a: ModelSource, source_b: ModelSource, task: Task, options: InjectOptions
     ) -> None:
+        self.length = chosen_length([source_b.path, source_a.path], options.max_length)
         self.task, self.options, self.names = task, options, (source_a.name, source_b.name)
         self.b = load_classifier(source_b)
         require_head(self.b, source_b, task)
@@ -347,8 +353,7 @@ class InjectionPair:
         self, examples: Examples, description: str
     ) -> Iterator[tuple[np.ndarray, dict[str, Any], dict[str, Any], torch.Tensor]]:
         """Yield row numbers, the batch for A, the batch for B, and the states of A to map."""
-        length = self.options.max_length
-        encoded_a, encoded_b = (encode(t, examples, length) for t in self.tokenizers)
+        encoded_a, encoded_b = (encode(t, examples, self.length) for t in self.tokenizers)
         if self.options.tokens == ALL:
             self._require_same_tokens(examples, encoded_a, encoded_b)
         tokenizer_a, tokenizer_b = self.tokenizers

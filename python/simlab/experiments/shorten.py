@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
-from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+from simlab.models.batches import batches, encode
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     batch_logits,
@@ -26,6 +26,7 @@ from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import length_of, trained_length
 from simlab.tasks.trained_splits import EVALUATION, load_task_of, read_split_records
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def shorten(
     out: str | Path,
     options: TruncationOptions | None = None,
     *,
-    max_length: int = DEFAULT_MAX_LENGTH,
+    max_length: int | None = None,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -108,7 +109,7 @@ def shorten(
         (``untuned``, the default), or a head trained for the last kept layer; keywords replace
         fields of `TruncationOptions`.
     max_length
-        Tokens kept per example.
+        Tokens kept per example; None is the length of the fine-tuning.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
@@ -145,20 +146,21 @@ def shorten(
     count = len(architecture_of(whole).layers(whole))
     if not 1 <= layers <= count:
         raise UserError(f"--export {layers}: wanted 1 to {count} layers, found {layers}")
+    kept = length_of([checkpoint], max_length)
     inputs = {
         "step": "export",
         "model": source.fingerprint,
         "heldout": task.heldout.fingerprint,
-        "max_length": max_length,
+        "max_length": kept,
         "layers": layers,
         "mode": mode,
         **tuning_inputs(source, task, options),
     }
 
     def make(partial: Path) -> None:
-        truncated = cut_model(source, task, max_length, mode, options)
+        truncated = cut_model(source, task, kept, mode, options)
         shorter = shortened(truncated, layers)
-        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, max_length)
+        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, kept)
         shorter.save_pretrained(partial)
         truncated.tokenizer.save_pretrained(partial)
         evaluation = {
@@ -170,6 +172,8 @@ def shorten(
             "splits": read_split_records(checkpoint),
             "layers": layers,
             "mode": mode,
+            # Heads were trained with the length kept here; without heads nothing was trained.
+            "max_length": kept if truncated.heads else trained_length(checkpoint) or kept,
         }
         write_json(partial / EVALUATION, evaluation)
 

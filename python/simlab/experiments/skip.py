@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.batches import DEFAULT_MAX_LENGTH, batches, encode
+from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
 from simlab.models.load import load_classifier, load_tokenizer, require_head
@@ -40,6 +40,7 @@ from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def skip(
     task: str | Path | Task,
     out: str | Path,
     *,
-    max_length: int = DEFAULT_MAX_LENGTH,
+    max_length: int | None = None,
     label: str | None = None,
     seed: int | None = None,
     max_memory: int | None = None,
@@ -257,7 +258,7 @@ def skip(
     out
         The results file (.parquet) to write.
     max_length
-        Tokens kept per example.
+        Tokens kept per example; None is the length of the fine-tuning.
     label, seed
         Name of the model in results and figures, and the seed of its fine-tuning.
     max_memory
@@ -291,18 +292,19 @@ def skip(
     task = load_task_of([checkpoint], task, task_options)
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
+    kept = length_of([checkpoint], max_length)
     label = label or checkpoint.name
     inputs: dict[str, Any] = {
         "step": "skip",
         "model": source.fingerprint,
         "heldout": task.heldout.fingerprint,
-        "max_length": max_length,
+        "max_length": kept,
         "label": label,
         "seed": seed,
     }
 
     def make() -> list[ResultRow]:
-        return skip_rows(source, task, max_length, label=label, seed=seed, max_memory=max_memory)
+        return skip_rows(source, task, kept, label=label, seed=seed, max_memory=max_memory)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

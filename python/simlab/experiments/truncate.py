@@ -24,7 +24,6 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_tolerance
 from simlab.experiments.baselines import majority_row
-from simlab.models.batches import DEFAULT_MAX_LENGTH
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
@@ -40,6 +39,7 @@ from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
 from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def truncate(
     out: str | Path,
     options: TruncationOptions | None = None,
     *,
-    max_length: int = DEFAULT_MAX_LENGTH,
+    max_length: int | None = None,
     label: str | None = None,
     seed: int | None = None,
     task_options: TaskOptions | None = None,
@@ -223,7 +223,7 @@ def truncate(
         Heads and advice; keywords replace fields of `TruncationOptions`, such as
         ``modes=("untuned", "tuned")`` or ``tolerance=0.01``.
     max_length
-        Tokens kept per example.
+        Tokens kept per example; None is the length of the fine-tuning.
     label, seed
         Name of the model in results and figures, and the seed of its fine-tuning.
     task_options
@@ -258,12 +258,13 @@ def truncate(
     task = load_task_of([checkpoint], task, task_options)
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
+    kept = length_of([checkpoint], max_length)
     label = label or checkpoint.name
     inputs = {
         "step": "truncate",
         "model": source.fingerprint,
         "heldout": task.heldout.fingerprint,
-        "max_length": max_length,
+        "max_length": kept,
         "label": label,
         "seed": seed,
         "modes": list(options.modes),
@@ -272,7 +273,7 @@ def truncate(
     }
 
     def make() -> list[ResultRow]:
-        rows = truncation_rows(source, task, max_length, options, label=label, seed=seed)
+        rows = truncation_rows(source, task, kept, options, label=label, seed=seed)
         majority = majority_row(task)  # the figure shows it as a line
         return rows if majority is None else [*rows, majority]
 

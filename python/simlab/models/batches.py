@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Examples, Task
 
-DEFAULT_MAX_LENGTH = 64
-
 
 def encode(
     tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.batches import DEFAULT_MAX_LENGTH, batches
+from simlab.models.batches import batches
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource, resolve
@@ -33,6 +33,7 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class ExtractOptions:
     split
         ``heldout`` or ``train``.
     max_length
-        Tokens kept per example.
+        Tokens kept per example; None is the length of the model's fine-tuning, or 64.
     batch_size
         Examples per forward pass.
     random_init_seed
@@ -68,7 +69,7 @@ class ExtractOptions:
 
     kind: str = CLS
     split: str = "heldout"
-    max_length: int = DEFAULT_MAX_LENGTH
+    max_length: int | None = None
     batch_size: int = BATCH_SIZE
     random_init_seed: int | None = None
     words: str = "tokenizer"
@@ -142,6 +143,7 @@ def extract(
     options.check()
     source = resolve(model)
     task = load_task_of([source.path], task, task_options)
+    options = dataclasses.replace(options, max_length=length_of([source.path], options.max_length))
     examples = task.split(options.split)
     if options.limit is not None:
         examples = examples.head(options.limit)

@@ -14,6 +14,7 @@ Sentences without a whole word in the kept tokens are left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
 from simlab.store.arrays import create_safetensors, flush_arrays
+from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
@@ -196,11 +198,22 @@ def require_same_examples(x: Representations, y: Representations) -> None:
         raise UserError(f"{names}: wanted the same rows, found other texts under the same ids")
 
 
+def note_other_lengths(several: Sequence[Representations]) -> None:
+    """Print a note if the texts of representations were cut at different numbers of tokens."""
+    folders: dict[int, list[str]] = {}
+    for one in several:
+        folders.setdefault(one.manifest["max_length"], []).append(str(one.folder))
+    if len(folders) > 1:
+        found = ", ".join(f"{n} tokens in {' and '.join(names)}" for n, names in folders.items())
+        note(f"the models may have read different inputs: texts were cut at {found}")
+
+
 def describe(folder: Path) -> str:
     """Describe the content of a representation folder in a few words."""
     manifest = read_json(folder / MANIFEST)
     what = " heads" if manifest["kind"] == ATTENTION else ""
-    return f"{manifest['layers']} layers of {manifest['n']:,} x {manifest['widths'][-1]}{what}"
+    size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
+    return f"{manifest['layers']} layers of {size}, texts cut at {manifest['max_length']} tokens"
 
 
 def _first_difference(x: list[str], y: list[str]) -> str:

@@ -13,6 +13,7 @@ from simlab.representations.folder import (
     MORE_ROWS,
     Representations,
     load_representations,
+    note_other_lengths,
     require_same_examples,
 )
 from simlab.similarity.catalogue import BOTH, ESTIMATORS, Measure, find_measure, settings
@@ -82,6 +83,7 @@ def grid(
     if not (joint or 1 <= len(folders) <= 2):
         raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
     loaded = [load_representations(folder) for folder in folders]
+    note_other_lengths(loaded)
     xs, ys = (loaded, loaded) if joint else (loaded[:1], loaded[-1:])
     labels = [representations.manifest["label"] for representations in (*xs, *ys)]
     if joint and len(set(labels)) < len(loaded):

@@ -18,6 +18,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `frames`: checking tables, coding labels, and splitting rows.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
 * `trained_splits`: the split that a checkpoint was trained on, which later steps use again.
+* `trained_lengths`: the number of tokens per example of its fine-tuning, which later steps keep.
 """
 
 from simlab.tasks.frames import encode_labels

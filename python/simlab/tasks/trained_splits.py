@@ -54,10 +54,9 @@ def read_split_records(folder: Path) -> list[dict[str, Any]]:
     split has no sizes, only the name of the task and the hash of its training rows (None if the
     hash is unknown).
     """
-    evaluation = folder / EVALUATION
-    found = read_json(evaluation) if evaluation.is_file() else None
-    if not isinstance(found, dict) or not {"task", "metric"} <= found.keys():
-        return []  # not a file of simlab
+    found = read_own_evaluation(folder)
+    if found is None:
+        return []
     if "splits" in found:
         return found["splits"]
     if found.get("split"):
@@ -65,6 +64,13 @@ def read_split_records(folder: Path) -> list[dict[str, Any]]:
     job = folder / RECORD
     inputs = read_json(job)["inputs"] if job.is_file() else {}
     return [{"task": found["task"], "train_sha256": inputs.get("train")}]
+
+
+def read_own_evaluation(folder: Path) -> dict[str, Any] | None:
+    """Return ``evaluation.json`` of a model folder; None if there is none, or not one of simlab."""
+    evaluation = folder / EVALUATION
+    found = read_json(evaluation) if evaluation.is_file() else None
+    return found if isinstance(found, dict) and {"task", "metric"} <= found.keys() else None
 
 
 def load_task_of(
