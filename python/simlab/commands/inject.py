@@ -117,11 +117,12 @@ def _describe_undefined(frame: pd.DataFrame) -> list[str]:
     """Return a line for each reason why methods in a results table have no value."""
     from simlab.store.results import INJECTION
 
-    methods: dict[tuple[int, str], list[str]] = {}
+    methods: dict[tuple[int, str], dict[str, None]] = {}
     for row in frame[frame["comparison"] == INJECTION].itertuples():
         options = json.loads(row.options)
         if "undefined" in options:
-            methods.setdefault((row.layer_x, options["undefined"]), []).append(options["method"])
+            names = methods.setdefault((row.layer_x, options["undefined"]), {})
+            names[options["method"]] = None  # one name for all metrics of a method
     return [
         f"{', '.join(names)}: no value at layer {layer}: {reason}"
         for (layer, reason), names in methods.items()

@@ -111,7 +111,7 @@ def inject(
 ) -> Outcome:
     """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
 
-    The results file has a row for each method, with the held-out metric of B.
+    The results file has a row for each method and metric of the task, scored on B's held-out rows.
 
     If the states do not allow a method, its value is nan, and its ``options`` give the reason under
     ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
@@ -174,6 +174,7 @@ def inject(
         "heldout": task.heldout.fingerprint,
         "labels": names,
         "options": hash_json(asdict(options)),
+        **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
@@ -217,29 +218,30 @@ class InjectionPair:
         self.undefined: dict[str, str] = {}
 
     def rows(self, label_a: str, label_b: str) -> list[ResultRow]:
-        """Return the rows of the results table, with the metric of every method."""
+        """Return the rows of the results table, with every metric of every method."""
         task = self.task
         aligners, spread = self._fit()
         labels = task.heldout.labels
         values = {
-            method: task.score(predictions, labels)
+            method: task.scores(predictions, labels)
             for method, predictions in self._predictions(aligners, spread).items()
         }
         return [
             ResultRow(
                 comparison=INJECTION,
-                measure=task.metric,
+                measure=metric,
                 kind=self.options.tokens,
                 options=self._options(method),
                 model_x=label_a,
                 model_y=label_b,
                 layer_x=self.layer,
                 layer_y=self.layer,
-                value=values.get(method, float("nan")),
+                value=values[method][metric] if method in values else float("nan"),
                 n=len(task.heldout),
                 task=task.name,
             )
             for method in self.methods
+            for metric in task.all_metrics
         ]
 
     def _options(self, method: str) -> str:

@@ -133,8 +133,8 @@ class Task:
     label_names
         Names of the classes; empty for regression.
     metrics
-        Names in `METRICS`; results tables hold the first. Empty means accuracy, or Spearman's
-        correlation for regression.
+        Names in `METRICS`, the main metric first; results tables hold all. Empty means accuracy, or
+        Spearman's correlation for regression.
     split_seed
         Seed of the shuffle that split the rows.
     """
@@ -170,6 +170,16 @@ class Task:
     def all_metrics(self) -> tuple[str, ...]:
         """Return the names of all metrics of the task, the main metric first."""
         return self.metrics or (("spearman",) if self.is_regression else ("accuracy",))
+
+    @property
+    def metric_inputs(self) -> dict[str, list[str]]:
+        """Return the inputs of a job that all metrics add, where there are several.
+
+        A task with one metric adds none: earlier versions stored only the main metric, and what
+        they made of such a task is complete.
+        """
+        several = len(self.all_metrics) > 1
+        return {"metrics": list(self.all_metrics)} if several else {}
 
     def score(self, predictions: np.ndarray, labels: np.ndarray) -> float:
         """Return the main metric of `predictions` (class indices or numbers, shape [n])."""
