@@ -178,6 +178,7 @@ def _finetune_all(run: Run) -> None:
         "heldout": run.task.heldout.fingerprint,
         "evaluations": evaluations,
         "inverse_penalty": baselines.INVERSE_PENALTY,
+        **run.task.metric_inputs,
     }
     run.results("baselines", inputs, lambda: _baseline_rows(run))
 
@@ -188,15 +189,13 @@ def _evaluation(run: Run, name: str) -> dict[str, Any]:
 
 def _baseline_rows(run: Run) -> Iterable[ResultRow]:
     task = run.task
-    majority = baselines.majority_row(task)
-    if majority is not None:
-        yield majority
-    yield baselines.tfidf_row(task)
-    random_value = _evaluation(run, "random-init")["value"]
-    yield baselines.baseline_row(task, RANDOM_BASELINE, random_value, SEEDS[0])
+    yield from baselines.majority_rows(task)
+    yield from baselines.tfidf_rows(task)
+    random_scores = _evaluation(run, "random-init")["scores"]
+    yield from baselines.baseline_rows(task, RANDOM_BASELINE, random_scores, SEEDS[0])
     for seed in SEEDS:
-        value = _evaluation(run, f"ft-{seed}")["value"]
-        yield baselines.baseline_row(task, f"FT[{seed}]", value, seed)
+        scores = _evaluation(run, f"ft-{seed}")["scores"]
+        yield from baselines.baseline_rows(task, f"FT[{seed}]", scores, seed)
 
 
 def _extract_all(run: Run) -> None:
@@ -283,6 +282,7 @@ def _truncate_all(run: Run) -> None:
         "models": [source.fingerprint for source in sources.values()],
         "heldout": run.task.heldout.fingerprint,
         "max_length": max_length,
+        **run.task.metric_inputs,
     }
 
     def make() -> Iterable[ResultRow]:
@@ -305,14 +305,18 @@ def _summarise(run: Run, figures: list[Path]) -> None:
     from rich.table import Table
 
     frame = read_results(run.folder / "results" / "baselines.parquet")
-    metric = run.task.metric
-    table = Table(title=f"{run.task.name}: held-out {metric}, n = {len(run.task.heldout):,}")
+    metrics = run.task.all_metrics
+    names = ", ".join(metrics)
+    table = Table(title=f"{run.task.name}: held-out {names}, n = {len(run.task.heldout):,}")
     table.add_column("model")
-    table.add_column(metric, justify="right")
-    for row in frame.itertuples():
-        style = "bold" if row.model_x.startswith("FT[") else None
-        table.add_row(_escape(row.model_x), f"{row.value:.3f}", style=style)
+    for metric in metrics:
+        table.add_column(metric, justify="right")
+    for model, rows in frame.groupby("model_x", sort=False):
+        style = "bold" if model.startswith("FT[") else None
+        values = rows.set_index("measure")["value"].reindex(metrics)
+        table.add_row(_escape(model), *(f"{value:.3f}" for value in values), style=style)
     print_table(table)
+    frame = frame[frame["measure"] == run.task.metric]
     tuned = frame["model_x"].str.startswith("FT[")
     if frame.loc[tuned, "value"].min() <= frame.loc[~tuned, "value"].max():
         out.print("[yellow]A fine-tuned model does not beat every baseline with this recipe.[/]")

@@ -189,13 +189,14 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | N
 
 
 def print_evaluation(outcome: Outcome) -> None:
-    """Print the held-out metric of a checkpoint."""
+    """Print the held-out metrics of a checkpoint."""
     from simlab.models.evaluate import read_evaluation
     from simlab.store import console
 
     evaluation = read_evaluation(outcome.path)
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in evaluation["scores"].items())
     console.out.print(
-        f"{outcome.path}: held-out {evaluation['metric']} {evaluation['value']:.3f} "
+        f"{outcome.path}: held-out {scores} "
         f"(n = {evaluation['n']:,}, {duration(outcome.skipped, outcome.seconds)})"
     )
 
@@ -207,8 +208,7 @@ def _summarise(folders: Sequence[Path]) -> None:
     from simlab.store import console
 
     evaluations = [read_evaluation(folder) for folder in folders]
-    values = np.array([evaluation["value"] for evaluation in evaluations])
-    spread = f", standard deviation {values.std(ddof=1):.3f}" if len(values) > 1 else ""
-    console.out.print(
-        f"{len(values)} seeds: mean {evaluations[0]['metric']} {values.mean():.3f}{spread}"
-    )
+    for metric in evaluations[0]["scores"]:
+        values = np.array([evaluation["scores"].get(metric, np.nan) for evaluation in evaluations])
+        spread = f", standard deviation {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+        console.out.print(f"{len(values)} seeds: mean {metric} {values.mean():.3f}{spread}")

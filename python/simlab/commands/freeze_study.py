@@ -131,15 +131,17 @@ def _print(summary: pd.DataFrame, task: str) -> None:
 
     table = Table(title=f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
     table.add_column("frozen")
-    names = (summary["metric"].iloc[0], "± sd", "trained parameters", "ms per step", "time saved")
-    for name in names:
+    metrics = summary["metric"].unique()
+    headings = [part for metric in metrics for part in (metric, "± sd")]
+    for name in (*headings, "trained parameters", "ms per step", "time saved"):
         table.add_column(name, justify="right")
-    for row in summary.itertuples():
-        spread = row.standard_deviation
+    for freeze, rows in summary.groupby("freeze", sort=False):
+        row, of_metric = rows.iloc[0], rows.set_index("metric")
+        values = of_metric.loc[:, ["mean", "standard_deviation"]].reindex(metrics).to_numpy()
+        cells = ["" if math.isnan(value) else f"{value:.3f}" for value in values.ravel()]
         table.add_row(
-            row.freeze,
-            f"{row.mean:.3f}",
-            "" if math.isnan(spread) else f"{spread:.3f}",
+            str(freeze),
+            *cells,
             f"{row.trained_parameters:,}",
             f"{1000 * row.seconds_per_step:.0f}",
             f"{row.time_saved:.0%}",

@@ -25,6 +25,12 @@ def plot(
             "2021 (figure 1), or all if one of them is missing."
         ),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric to show, such as `accuracy`; default: the main metric of each task."
+        ),
+    ] = None,
     format: Annotated[
         list[str] | None,
         typer.Option(help="Format: `png`, `pdf` or `svg`, repeatable; default: png and pdf."),
@@ -37,5 +43,5 @@ def plot(
     from simlab.figures import draw
     from simlab.store import console
 
-    for file in draw.plot(results, out, format or ("png", "pdf"), comparison or ()):
+    for file in draw.plot(results, out, format or ("png", "pdf"), comparison or (), metric):
         console.out.print(str(file))

@@ -1,4 +1,4 @@
-"""``simcore skip``: write the metric of a model without every contiguous span of its layers."""
+"""``simcore skip``: write the metrics of a model without every contiguous span of its layers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def skip(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Leave out every contiguous span of layers of a fine-tuned model, and write the metric.
+    """Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
 
     Nothing is trained.
 

@@ -51,6 +51,10 @@ def truncate(
         float | None,
         typer.Option(help="Print the fewest layers whose metric is lower by this much at most."),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Metric of --advise; default: the main metric of the task."),
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="Name of the model in results and figures.")
     ] = None,
@@ -65,7 +69,7 @@ def truncate(
     paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Feed every layer of a fine-tuned model straight to a head, and write the metric.
+    """Feed every layer of a fine-tuned model straight to a head, and write the metrics.
 
     Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further for each layer,
     and `tuned-orig` trains a head for each layer of the model before fine-tuning.
@@ -87,7 +91,9 @@ def truncate(
 
     if out is None and (export is None or advise is not None):
         raise UserError("--out: wanted a results file, found none")
-    options = step.TruncationOptions(tuple(mode or (step.UNTUNED,)), original, advise)
+    options = step.TruncationOptions(
+        tuple(mode or (step.UNTUNED,)), original, advise, metric=metric
+    )
     options.check()
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
@@ -121,7 +127,7 @@ def _export(
     options: TruncationOptions,
     overwrite: bool,
 ) -> None:
-    """Write the shorter model, and print its size, speed and metric beside the whole model's."""
+    """Write the shorter model, and print its size, speed and metrics beside the whole model's."""
     from rich.table import Table
 
     from simlab.experiments.shorten import measure_checkpoint, shorten
@@ -131,7 +137,7 @@ def _export(
     outcome = shorten(
         checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
     )
-    table = Table("", "layers", "parameters", "MB", "ms per example", task.metric)
+    table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
     kept = chosen_length([checkpoint], max_length)
     for name in (checkpoint, folder):
         found = measure_checkpoint(name, task, kept)
@@ -141,7 +147,7 @@ def _export(
             f"{found.parameters:,}",
             f"{found.megabytes:.1f}",
             f"{found.ms_per_example:.2f}",
-            f"{found.value:.3f}",
+            *(f"{value:.3f}" for value in found.scores.values()),
         )
     console.print_table(table)
     console.out.print(f"{folder}: written ({duration(outcome.skipped, outcome.seconds)})")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.evaluate import heldout_metric
+from simlab.models.evaluate import heldout_metrics
 from simlab.store.results import ADVICE, WHOLE, ResultRow
 
 if TYPE_CHECKING:
@@ -25,10 +25,20 @@ _FEWEST_ROWS = 4
 _ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is more than 0.7
 
 
-def check_tolerance(tolerance: float, task: Task) -> None:
-    """Raise UserError if the tolerance is negative or there are too few held-out rows to halve."""
+def check_advice(tolerance: float, metric: str | None, task: Task) -> None:
+    """Check that advice can be given.
+
+    Raises
+    ------
+    UserError
+        The tolerance is negative, `task` does not have the metric, or there are too few held-out
+        rows to halve.
+    """
     if not tolerance >= 0:
         raise UserError(f"--advise {tolerance}: wanted a tolerance of at least 0")
+    if metric is not None and metric not in task.all_metrics:
+        names = ", ".join(task.all_metrics)
+        raise UserError(f"--metric {metric}: wanted a metric of task {task.name} ({names})")
     if len(task.heldout) < _FEWEST_ROWS:
         raise UserError(
             f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_ROWS} rows for "
@@ -51,9 +61,10 @@ def advice_rows(
     logits: np.ndarray,
     whole: np.ndarray,
     task: Task,
-    tolerance: float,
     mode: str,
     *,
+    tolerance: float,
+    metric: str | None = None,
     label: str,
     seed: int | None,
 ) -> list[ResultRow]:
@@ -65,17 +76,20 @@ def advice_rows(
         Logits of the model cut after every layer, ``[layers + 1, n, labels]``.
     whole
         Logits of the whole fine-tuned model, ``[n, labels]``.
+    metric
+        The metric that chooses; None is the main metric of the task.
 
     Returns
     -------
     list of ResultRow
-        Two metrics on the other half: of the whole model, and of the model with the fewest layers,
+        All metrics on the other half: of the whole model, and of the model with the fewest layers,
         if any number of layers is within the tolerance.
     """
+    metric = metric or task.metric
     order = np.random.default_rng(HALVING_SEED).permutation(len(task.heldout))
     chooses, reports = np.array_split(order, 2)
-    wanted = heldout_metric(whole, task, chooses) - tolerance
-    fewest = fewest_layers([heldout_metric(of, task, chooses) for of in logits], wanted)
+    *values, of_whole = (heldout_metrics(of, task, chooses)[metric] for of in (*logits, whole))
+    fewest = fewest_layers(values, of_whole - tolerance)
     layers = len(logits) - 1
     answers = [(WHOLE, layers, whole)]
     if fewest is not None:
@@ -83,16 +97,17 @@ def advice_rows(
     return [
         ResultRow(
             comparison=comparison,
-            measure=task.metric,
-            options=json.dumps({"tolerance": tolerance, "mode": mode}),
+            measure=name,
+            options=json.dumps({"tolerance": tolerance, "mode": mode, "metric": metric}),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=heldout_metric(found, task, reports),
+            value=value,
             n=len(reports),
             task=task.name,
         )
         for comparison, layer, found in answers
+        for name, value in heldout_metrics(found, task, reports).items()
     ]
 
 
@@ -102,9 +117,10 @@ def describe_advice(frame: pd.DataFrame) -> list[str]:
     for whole in frame[frame["comparison"] == WHOLE].itertuples():
         options = json.loads(whole.options)
         mode, tolerance = options["mode"], options["tolerance"]
-        chosen = frame[
-            (frame["comparison"] == f"{ADVICE}-{mode}") & (frame["model_x"] == whole.model_x)
-        ]
+        if whole.measure != options.get("metric", whole.measure):
+            continue  # another metric than the one that chose
+        same = frame[(frame["model_x"] == whole.model_x) & (frame["measure"] == whole.measure)]
+        chosen = same[same["comparison"] == f"{ADVICE}-{mode}"]
         start = f"{whole.model_x}, {mode}: "
         if chosen.empty:
             lines.append(f"{start}no number of layers is within {tolerance:g} of the whole model")

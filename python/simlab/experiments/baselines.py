@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,25 +15,25 @@ if TYPE_CHECKING:
 INVERSE_PENALTY = 10.0
 
 
-def majority_row(task: Task) -> ResultRow | None:
-    """Return the held-out metric of always predicting the most frequent class.
+def majority_rows(task: Task) -> list[ResultRow]:
+    """Return a row for each held-out metric of always predicting the most frequent class.
 
-    Return None for regression, because a constant has no correlation.
+    Return no rows for regression, because a constant has no correlation.
     """
     if task.is_regression:
-        return None
+        return []
     labels = task.heldout.labels
     constant = np.full(len(labels), np.bincount(labels).argmax())
-    return baseline_row(task, MAJORITY, task.score(constant, labels))
+    return baseline_rows(task, MAJORITY, task.scores(constant, labels))
 
 
-def tfidf_row(task: Task) -> ResultRow:
-    """Return the held-out metric of a linear model on TF-IDF weights, trained on the same rows.
+def tfidf_rows(task: Task) -> list[ResultRow]:
+    """Return the held-out metrics of a linear model on TF-IDF weights, trained on the same rows.
 
-    The features are single words. The penalty is weaker than scikit-learn's default, which is too
-    strong for rows of unit length: on RT the default costs the baseline one to two points. In
-    multiple choice, the model learns which pairs of text and choice are right, and predicts the
-    choice of the most likely pair.
+    There is a row for each metric. The features are single words. The penalty is weaker than
+    scikit-learn's default, which is too strong for rows of unit length: on RT the default costs the
+    baseline one to two points. In multiple choice, the model learns which pairs of text and choice
+    are right, and predicts the choice of the most likely pair.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -48,20 +49,25 @@ def tfidf_row(task: Task) -> ResultRow:
     else:
         predictions = model.predict(_joined(heldout))
     name = TFIDF_REGRESSION if task.is_regression else TFIDF
-    return baseline_row(task, name, task.score(predictions, task.heldout.labels))
+    return baseline_rows(task, name, task.scores(predictions, task.heldout.labels))
 
 
-def baseline_row(task: Task, name: str, value: float, seed: int | None = None) -> ResultRow:
-    """Return a row of the results table for a whole model, without layers."""
-    return ResultRow(
-        comparison=BASELINE,
-        measure=task.metric,
-        model_x=name,
-        seed_x=seed,
-        value=value,
-        n=len(task.heldout),
-        task=task.name,
-    )
+def baseline_rows(
+    task: Task, name: str, scores: Mapping[str, float], seed: int | None = None
+) -> list[ResultRow]:
+    """Return a row of the results table for each metric of a whole model, without layers."""
+    return [
+        ResultRow(
+            comparison=BASELINE,
+            measure=metric,
+            model_x=name,
+            seed_x=seed,
+            value=value,
+            n=len(task.heldout),
+            task=task.name,
+        )
+        for metric, value in scores.items()
+    ]
 
 
 def _joined(examples: Examples) -> list[str]:

@@ -1,7 +1,7 @@
 """Compare ways of freezing layers (Wu et al. 2020, appendix D, table 1).
 
 A model is fine-tuned with every way of freezing and every seed, each time as a job of its own. The
-results table gets the held-out metric, the number of trained parameters and the median time of a
+results table gets the held-out metrics, the number of trained parameters and the median time of a
 training step.
 """
 
@@ -84,7 +84,7 @@ def freeze_study(
     -------
     Outcome
         Path of the results file; `simlab.experiments.freeze_study.summary` makes a table of its
-        rows, with a row for each way of freezing.
+        rows, with a row for each way of freezing and metric.
 
     Raises
     ------
@@ -117,7 +117,8 @@ def freeze_study(
                 source, task, place, recipe, freeze=freeze, seed=seed, overwrite=overwrite
             )
             tell(found[freeze, seed])
-    inputs = {"step": FREEZING, "checkpoints": [outcome.key for outcome in found.values()]}
+    keys = [outcome.key for outcome in found.values()]
+    inputs = {"step": FREEZING, "checkpoints": keys, **task.metric_inputs}
 
     def make() -> Iterator[ResultRow]:
         for (freeze, seed), outcome in found.items():
@@ -136,10 +137,10 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each way of freezing, with columns ``freeze``, ``seeds``, ``metric``, ``mean``,
-        ``standard_deviation`` (nan for one seed), ``trained_parameters``, ``seconds_per_step``
-        (mean over the medians of the seeds) and ``time_saved`` (as a share of the time of a step
-        without freezing).
+        A row for each way of freezing and metric, the main metric first, with columns ``freeze``,
+        ``seeds``, ``metric``, ``mean``, ``standard_deviation`` (nan for one seed),
+        ``trained_parameters``, ``seconds_per_step`` (mean over the medians of the seeds) and
+        ``time_saved`` (as a share of the time of a step without freezing).
     """
     import pandas as pd
 
@@ -147,18 +148,19 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame[frame["comparison"] == FREEZING]
     for freeze, mine in frame.groupby("model_x", sort=False):
         by_measure = dict(iter(mine.groupby("measure", sort=False)["value"]))
-        metric = next(name for name in by_measure if name not in (TRAINED, SECONDS))
-        rows.append(
+        trained, seconds = by_measure.pop(TRAINED), by_measure.pop(SECONDS)
+        rows += [
             {
                 "freeze": freeze,
-                "seeds": len(by_measure[metric]),
+                "seeds": len(values),
                 "metric": metric,
-                "mean": by_measure[metric].mean(),
-                "standard_deviation": by_measure[metric].std(),
-                "trained_parameters": int(by_measure[TRAINED].iloc[0]),
-                "seconds_per_step": by_measure[SECONDS].mean(),
+                "mean": values.mean(),
+                "standard_deviation": values.std(),
+                "trained_parameters": int(trained.iloc[0]),
+                "seconds_per_step": seconds.mean(),
             }
-        )
+            for metric, values in by_measure.items()
+        ]
     table = pd.DataFrame(rows)
     whole = table.loc[table["freeze"] == NONE, "seconds_per_step"].iloc[0]
     return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
@@ -167,7 +169,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[ResultRow]:
     evaluation = read_evaluation(checkpoint)
     values = {
-        evaluation["metric"]: evaluation["value"],
+        **evaluation["scores"],
         TRAINED: evaluation["trained_parameters"],
         SECONDS: evaluation["seconds_per_step"],
     }

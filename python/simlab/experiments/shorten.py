@@ -16,8 +16,8 @@ from simlab.models.batches import batches, encode
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     batch_logits,
+    heldout_metrics,
     predict_logits,
-    predictions_of,
     require_classifier,
 )
 from simlab.models.load import load_classifier, load_tokenizer
@@ -40,7 +40,7 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Measured:
-    """The size of a checkpoint, its speed, and its held-out metric (`value`).
+    """The size of a checkpoint, its speed, and its held-out metrics (`scores`), the main one first.
 
     `megabytes` (10^6 bytes) counts the weight files.
     """
@@ -49,7 +49,7 @@ class Measured:
     parameters: int
     megabytes: float
     ms_per_example: float
-    value: float
+    scores: dict[str, float]
 
 
 def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
@@ -154,6 +154,7 @@ def shorten(
         "max_length": kept,
         "layers": layers,
         "mode": mode,
+        **task.metric_inputs,
         **tuning_inputs(source, task, options),
     }
 
@@ -163,11 +164,13 @@ def shorten(
         logits = predict_logits(shorter, truncated.tokenizer, task.heldout, kept)
         shorter.save_pretrained(partial)
         truncated.tokenizer.save_pretrained(partial)
+        scores = heldout_metrics(logits, task)
         evaluation = {
             "model": source.name,
             "task": task.name,
             "metric": task.metric,
-            "value": task.score(predictions_of(logits, task), task.heldout.labels),
+            "value": scores[task.metric],
+            "scores": scores,
             "n": len(task.heldout),
             "splits": read_split_records(checkpoint),
             "layers": layers,
@@ -213,5 +216,5 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
         parameters=sum(p.numel() for p in model.parameters()),
         megabytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")) / _MB,
         ms_per_example=1000 * seconds / len(task.heldout),
-        value=task.score(predictions_of(logits, task), task.heldout.labels),
+        scores=heldout_metrics(logits, task),
     )

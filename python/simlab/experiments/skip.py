@@ -32,7 +32,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_metric, require_classifier
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, require_classifier
 from simlab.models.load import load_classifier, load_tokenizer, require_head
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
@@ -207,12 +207,13 @@ def skip_rows(
     seed: int | None,
     max_memory: int | None = None,
 ) -> list[ResultRow]:
-    """Return the held-out metric of fine-tuned model `source` without each span of its layers.
+    """Return the held-out metrics of fine-tuned model `source` without each span of its layers.
 
     Returns
     -------
     list of ResultRow
-        `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the model itself.
+        A row for each span and metric of the task. `layer_x` is i and `layer_y` is j of span
+        [i, j); both are 0 for the model itself.
     """
     found = all_skip_logits(
         source, task, max_length, max_memory=max_memory, description=f"skipping in {label}"
@@ -220,16 +221,17 @@ def skip_rows(
     return [
         ResultRow(
             comparison=SKIPPING,
-            measure=task.metric,
+            measure=metric,
             model_x=label,
             seed_x=seed,
             layer_x=start,
             layer_y=end,
-            value=heldout_metric(logits, task),
+            value=value,
             n=len(task.heldout),
             task=task.name,
         )
         for (start, end), logits in found.items()
+        for metric, value in heldout_metrics(logits, task).items()
     ]
 
 
@@ -245,9 +247,9 @@ def skip(
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
-    """Leave out every contiguous span of layers of a fine-tuned model, and write the metric.
+    """Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
 
-    The results file has the held-out metric without each span (`skip_rows`); nothing is trained.
+    The results file has the held-out metrics without each span (`skip_rows`); nothing is trained.
 
     Parameters
     ----------
@@ -301,6 +303,7 @@ def skip(
         "max_length": kept,
         "label": label,
         "seed": seed,
+        **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:

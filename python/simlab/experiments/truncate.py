@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.advice import advice_rows, check_tolerance
-from simlab.experiments.baselines import majority_row
+from simlab.experiments.advice import advice_rows, check_advice
+from simlab.experiments.baselines import majority_rows
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
-    heldout_metric,
+    heldout_metrics,
     predict_logits,
     read_evaluation,
     require_classifier,
@@ -90,20 +90,25 @@ class TruncationOptions:
         gives no advice.
     recipe
         How heads are trained.
+    metric
+        The metric of the advice; None is the main metric of the task.
     """
 
     modes: tuple[str, ...] = (UNTUNED,)
     original: str | None = None
     tolerance: float | None = None
     recipe: HeadRecipe = field(default_factory=HeadRecipe)
+    metric: str | None = None
 
     def check(self) -> None:
-        """Raise UserError if a mode is unknown or comes twice."""
+        """Raise UserError if a mode is unknown or comes twice, or a metric comes without advice."""
         for mode in self.modes:
             if mode not in MODES:
                 raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
         if len(set(self.modes)) < len(self.modes):
             raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
+        if self.metric is not None and self.tolerance is None:
+            raise UserError(f"--metric {self.metric}: wanted --advise, found no --advise")
 
 
 def cut_model(
@@ -144,23 +149,24 @@ def truncation_rows(
     label: str,
     seed: int | None,
 ) -> list[ResultRow]:
-    """Return the held-out metric of fine-tuned model `source` cut after every layer, in all modes.
+    """Return the held-out metrics of fine-tuned model `source` cut after every layer, in all modes.
 
     Returns
     -------
     list of ResultRow
-        A row for each mode and layer, the embedding output first; `layer_x` is the layer fed to the
-        head. If `options` have a tolerance, advice follows the rows of each mode.
+        A row for each mode, layer and metric of the task, the embedding output first; `layer_x` is
+        the layer fed to the head. If `options` have a tolerance, advice follows the rows of each
+        mode.
 
     Raises
     ------
     UserError
-        As `cut_model`.
+        As `cut_model`, or the task does not have the metric of the advice.
     """
     options = options or TruncationOptions()
     whole = None
     if options.tolerance is not None:
-        check_tolerance(options.tolerance, task)
+        check_advice(options.tolerance, options.metric, task)
         model = load_classifier(source)
         require_head(model, source, task)
         whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
@@ -170,7 +176,8 @@ def truncation_rows(
         common = {"label": label, "seed": seed}
         rows += _curve(logits, task, mode, options.recipe, **common)
         if whole is not None:
-            rows += advice_rows(logits, whole, task, options.tolerance, mode, **common)
+            how = {"tolerance": options.tolerance, "metric": options.metric}
+            rows += advice_rows(logits, whole, task, mode, **how, **common)
     return rows
 
 
@@ -180,16 +187,17 @@ def _curve(
     return [
         ResultRow(
             comparison=TRUNCATIONS[mode],
-            measure=task.metric,
+            measure=metric,
             options=None if mode == UNTUNED else json.dumps(asdict(recipe)),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=heldout_metric(of_layer, task),
+            value=value,
             n=len(task.heldout),
             task=task.name,
         )
         for layer, of_layer in enumerate(logits)
+        for metric, value in heldout_metrics(of_layer, task).items()
     ]
 
 
@@ -206,10 +214,10 @@ def truncate(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Feed every layer of a fine-tuned model straight to a head, and write the metric.
+    """Feed every layer of a fine-tuned model straight to a head, and write the metrics.
 
-    The results file has the held-out metric for each mode and layer (`truncation_rows`), and the
-    metric of always predicting the most frequent class.
+    The results file has the held-out metrics for each mode and layer (`truncation_rows`), and the
+    metrics of always predicting the most frequent class.
 
     Parameters
     ----------
@@ -269,13 +277,14 @@ def truncate(
         "seed": seed,
         "modes": list(options.modes),
         "tolerance": options.tolerance,
+        **({} if options.metric in (None, task.metric) else {"metric": options.metric}),
+        **task.metric_inputs,
         **tuning_inputs(source, task, options),
     }
 
     def make() -> list[ResultRow]:
         rows = truncation_rows(source, task, kept, options, label=label, seed=seed)
-        majority = majority_row(task)  # the figure shows it as a line
-        return rows if majority is None else [*rows, majority]
+        return [*rows, *majority_rows(task)]  # the figure shows the majority class as a line
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

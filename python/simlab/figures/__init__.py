@@ -2,6 +2,7 @@
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
 * `style`: colours, curves, ticks and labels that all figures share.
+* `metrics`: which metric of each task the figures show.
 * `grids`: heatmaps of one measure, one for every comparison, with outlines drawn by `blocks`.
 * `joint`: several models in one heatmap for every measure, and their localization scores.
 * `truncation`: the metric with layer l fed straight to a head.

@@ -13,6 +13,7 @@ from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import plot_grids
 from simlab.figures.joint import MEASURE_COLUMNS, plot_models
+from simlab.figures.metrics import of_metric
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_options
 from simlab.figures.training import plot_training
@@ -46,6 +47,7 @@ def plot(
     out: str | Path,
     formats: Sequence[str] = ("png", "pdf"),
     comparisons: Sequence[str] = (),
+    metric: str | None = None,
 ) -> list[Path]:
     """Draw every figure that the results have rows for.
 
@@ -61,6 +63,9 @@ def plot(
         Names of the grids to show, in order. By default, all joint grids, and for each measure the
         four comparisons of Phang et al. 2021, figure 1, or all comparisons if one of the four is
         missing.
+    metric
+        Name of the metric to show, such as ``accuracy``; None shows the main metric of each task,
+        as does a task without rows of `metric`.
 
     Returns
     -------
@@ -70,7 +75,8 @@ def plot(
     Raises
     ------
     UserError
-        A format is unknown, the table does not have a comparison, or there is nothing to draw.
+        A format is unknown, the table does not have a comparison or the metric, or there is nothing
+        to draw.
 
     Examples
     --------
@@ -88,6 +94,7 @@ def plot(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
+    frame = of_metric(frame, metric)
     aligned = is_alignment(frame)
     alignment, frame = frame[aligned], frame[~aligned]
     grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]

@@ -20,7 +20,7 @@ from simlab.models.sources import CONFIG
 from simlab.store.console import progress
 from simlab.store.files import read_json
 from simlab.store.runtime import best_device
-from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.metrics import CORRELATIONS, METRICS
 from simlab.tasks.trained_splits import EVALUATION
 
 if TYPE_CHECKING:
@@ -55,8 +55,16 @@ def require_classifier(folder: Path) -> None:
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read ``evaluation.json`` of a checkpoint: metric, value, n, task, model, recipe and more."""
-    return read_json(folder / EVALUATION)
+    """Read ``evaluation.json`` of a checkpoint: scores, n, task, model, recipe and more.
+
+    ``scores`` has every metric of the task, the main metric (``metric``, ``value``) first. Earlier
+    versions stored the main metric alone.
+    """
+    found = read_json(folder / EVALUATION)
+    if "metric" in found:
+        main = {found["metric"]: found["value"]}
+        found["scores"] = main | found.get("scores", {})
+    return found
 
 
 def predict_logits(
@@ -147,14 +155,19 @@ def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
     return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
-def heldout_metric(logits: np.ndarray, task: Task, rows: np.ndarray | None = None) -> float:
-    """Return the metric of held-out logits ``[n, labels]`` on all examples, or on examples `rows`.
+def heldout_metrics(
+    logits: np.ndarray, task: Task, rows: np.ndarray | None = None
+) -> dict[str, float]:
+    """Return every metric of held-out logits ``[n, labels]``, the main metric first.
 
-    A correlation is nan if all outputs are the same up to rounding. So are the outputs of a head on
-    the embedding output, where the classifier token is the same vector in every text.
+    The metrics are those of all examples, or of examples `rows`. A correlation is nan if all
+    outputs are the same up to rounding. So are the outputs of a head on the embedding output, where
+    the classifier token is the same vector in every text.
     """
     rows = np.arange(len(task.heldout)) if rows is None else rows
-    predictions = predictions_of(logits[rows], task)
-    if task.metric in CORRELATIONS and np.ptp(predictions) <= _SAME * np.abs(predictions).max():
-        return float("nan")
-    return task.score(predictions, task.heldout.labels[rows])
+    predictions, labels = predictions_of(logits[rows], task), task.heldout.labels[rows]
+    same = np.ptp(predictions) <= _SAME * np.abs(predictions).max()
+    return {
+        name: math.nan if same and name in CORRELATIONS else METRICS[name](labels, predictions)
+        for name in task.all_metrics
+    }

@@ -15,6 +15,8 @@ Columns (`COLUMNS`):
   from. Files of earlier versions lack the five columns and are read as if nothing was computed;
 * `n`: the number of rows of the representations; `task`.
 
+An experiment has a row for every metric of the task (`measure`), the main metric first.
+
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 
 This module defines the names that experiments give their rows, because figures select rows by these

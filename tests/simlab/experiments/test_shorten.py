@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.experiments.advice import advice_rows, check_tolerance, describe_advice, fewest_layers
+from simlab.experiments.advice import advice_rows, check_advice, describe_advice, fewest_layers
 from simlab.experiments.shorten import measure_checkpoint, shorten
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models import batches
@@ -128,8 +128,8 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
         np.stack([whole, 1 - whole, one, whole]),
         whole,
         review_task,
-        0.0,
         "untuned",
+        tolerance=0.0,
         label="FT",
         seed=1,
     )
@@ -138,7 +138,7 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert "2 of 3 layers" in line
     assert "0.000, the whole model 1.000 (n = 16)" in line
     none = advice_rows(
-        np.stack([whole, 1 - whole]), whole, review_task, 0.1, "tuned", label="FT", seed=1
+        np.stack([whole, 1 - whole]), whole, review_task, "tuned", tolerance=0.1, label="FT", seed=1
     )
     assert describe_advice(to_frame(none)) == [
         "FT, tuned: no number of layers is within 0.1 of the whole model"
@@ -148,7 +148,7 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
 def test_too_few_rows_to_halve_name_their_option(review_task):
     few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
     with pytest.raises(UserError, match="--heldout-size 3: wanted at least 4 rows for --advise"):
-        check_tolerance(0.1, few)
+        check_advice(0.1, None, few)
 
 
 def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):
@@ -165,4 +165,4 @@ def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_ta
     logits = predict_logits(
         load_classifier(source), load_tokenizer(source), review_task.heldout, 64
     )
-    assert found.value == review_task.score(logits.argmax(axis=1), review_task.heldout.labels)
+    assert found.scores == review_task.scores(logits.argmax(axis=1), review_task.heldout.labels)

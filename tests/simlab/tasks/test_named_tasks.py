@@ -9,7 +9,7 @@ import sklearn.metrics
 from scipy import stats
 
 from simlab.errors import UserError
-from simlab.experiments.baselines import majority_row, tfidf_row
+from simlab.experiments.baselines import majority_rows, tfidf_rows
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.batches import batches, collator, encode
 from simlab.models.evaluate import predict_logits, predictions_of, read_evaluation
@@ -170,12 +170,14 @@ def test_multiple_choice_goes_through_truncation_and_extraction(tmp_path, folder
 
 def test_baselines_know_metrics_and_choices(folders):
     cola = from_folder(folders["cola"], "cola")
-    assert majority_row(cola).value == 0.0  # of Matthews' correlation, whatever the majority
+    (majority,) = majority_rows(cola)
+    assert majority.value == 0.0  # of Matthews' correlation, whatever the majority
     choices = (("dull", "bright"), ("awful", "fresh"), ("bright", "flat"))
     texts, labels = ("the film is",) * 3, np.array([1, 1, 0])
     examples = Examples(("a", "b", "c"), texts, None, labels, choices)
     task = Task("choices", examples, examples, ("0", "1"))
-    assert (majority_row(task).value, tfidf_row(task).value) == (2 / 3, 1.0)
+    (majority,), (tfidf,) = majority_rows(task), tfidf_rows(task)
+    assert (majority.value, tfidf.value) == (2 / 3, 1.0)
 
 
 def write_data(folder, splits):

@@ -1,0 +1,206 @@
+"""Every experiment stores every metric of the task, and figures and advice choose one of them."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, f1_score
+
+from simlab.commands.inject import _describe_undefined
+from simlab.experiments.advice import advice_rows, describe_advice
+from simlab.experiments.freeze_study import summary
+from simlab.experiments.skip import all_skip_logits, skip
+from simlab.experiments.truncate import truncate
+from simlab.models.evaluate import read_evaluation
+from simlab.store.files import write_json
+from simlab.store.results import (
+    BASELINE,
+    INJECTION,
+    SECONDS,
+    TRAINED,
+    TRUNCATION,
+    ResultRow,
+    read_results,
+    to_frame,
+)
+from simlab.tasks import TaskOptions, load_task
+from simlab.tasks.trained_splits import EVALUATION
+from simlab.training.finetune import finetune
+from support.lab.commandline import check_refused
+from support.lab.taskrows import write_published
+from support.lab.tinyclassifiers import save_classifier
+from support.lab.tinymodels import LAYERS
+
+LIBRARY = {"f1": f1_score, "accuracy": accuracy_score}  # the main metric of MRPC first
+CELL = ["comparison", "model_x", "layer_x", "layer_y", "options"]
+
+
+@pytest.fixture(scope="module")
+def mrpc(tmp_path_factory):
+    """The name of a task whose files are in the format of the hub."""
+    return f"mrpc:{write_published(tmp_path_factory.mktemp('tasks') / 'mrpc', 'mrpc')}"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, mrpc):
+    """A checkpoint of random weights, whose predictions differ from span to span."""
+    return save_classifier(tmp_path_factory.mktemp("models") / "ft", "bert", load_task(mrpc))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, source, mrpc, tiny_bert):
+    """A folder with the results of truncation, skipping, injection and freezing."""
+    from simlab import cli
+
+    folder = tmp_path_factory.mktemp("study")
+    (out := folder / "results").mkdir()
+    for arguments in (
+        ("truncate", source.path, mrpc, "--advise", 0.1, "--out", out / "truncation.parquet"),
+        ("skip", source.path, mrpc, "--out", out / "skipping.parquet"),
+        (
+            *("inject", source.path, source.path, mrpc, "--method", "itself"),
+            *("--method", "random-labels", "--out", out / "injection.parquet"),
+        ),
+        ("freeze-study", tiny_bert.path, mrpc, "--max-steps", 1, "--top", 1, "--out", folder),
+    ):
+        assert cli.run([str(part) for part in arguments]) == 0
+    return out
+
+
+def test_every_cell_has_every_metric_the_main_one_first(results):
+    frame = read_results(results)
+    frame = frame[~frame["measure"].isin((TRAINED, SECONDS))]
+    assert frame["comparison"].nunique() == 7  # with advice, the whole model and the majority class
+    for _, rows in frame.groupby(CELL, dropna=False):
+        assert list(rows["measure"]) == list(LIBRARY)
+
+
+def test_skipping_scores_the_same_predictions_by_every_metric(results, source, mrpc):
+    frame, task = read_results(results / "skipping.parquet"), load_task(mrpc)
+    values = frame.set_index(["layer_x", "layer_y", "measure"])["value"]
+    for (start, end), logits in all_skip_logits(source, task, 64).items():
+        for metric, score in LIBRARY.items():
+            wanted = score(task.heldout.labels, logits.argmax(axis=1))
+            assert values[start, end, metric] == pytest.approx(wanted)
+    assert values.nunique() > 2
+
+
+def test_the_same_model_has_the_same_scores_in_every_experiment(results):
+    frame = read_results(results)
+    for metric in LIBRARY:
+        rows = frame[frame["measure"] == metric]
+        whole = rows[(rows["comparison"] == TRUNCATION) & (rows["layer_x"] == LAYERS)]
+        spared = rows[(rows["comparison"] == "skipping") & (rows["layer_y"] == 0)]
+        itself = rows[rows["options"] == json.dumps({"method": "itself"})]
+        assert whole["value"].item() == spared["value"].item() == itself["value"].item()
+
+
+def test_a_method_without_a_value_is_noted_once_for_all_metrics():
+    common = {"comparison": INJECTION, "model_x": "A", "layer_x": 0, "n": 6, "task": "mrpc"}
+    rows = [
+        ResultRow(measure=metric, value=np.nan, options=json.dumps(options), **common)
+        for options in (
+            {"method": "cca", "undefined": "why"},
+            {"method": "pwcca", "undefined": "why"},
+        )
+        for metric in LIBRARY
+    ]
+    assert _describe_undefined(to_frame(rows)) == ["cca, pwcca: no value at layer 0: why"]
+
+
+def test_the_majority_class_is_scored_by_every_metric(results, mrpc):
+    frame, labels = read_results(results), load_task(mrpc).heldout.labels
+    rows = frame[frame["comparison"] == BASELINE].set_index("measure")["value"]
+    constant = np.full(len(labels), np.bincount(labels).argmax())
+    for metric, score in LIBRARY.items():
+        assert rows[metric] == score(labels, constant)
+
+
+def test_the_freezing_table_has_a_row_for_each_way_and_metric(results):
+    table = summary(read_results(results))
+    assert list(zip(table["freeze"], table["metric"], strict=True)) == [
+        (freeze, metric) for freeze in ("none", "top:1") for metric in LIBRARY
+    ]
+    stored = read_evaluation(results.parent / "checkpoints" / "none-seed-1")["scores"]
+    assert dict(zip(table["metric"][:2], table["mean"][:2], strict=True)) == stored
+
+
+def test_figures_show_one_metric(simcore, results, tmp_path):
+    for options, shown, other in (
+        ((), "held-out f1", "accuracy"),
+        (("--metric", "accuracy"), "held-out accuracy", "f1"),
+    ):
+        out = tmp_path / "figures"
+        code, printed, _ = simcore("plot", results, *options, "--format", "svg", "--out", out)
+        files = [*out.iterdir()]
+        assert code == 0
+        assert len(printed.split()) == len(files) == 4
+        for file in files:
+            assert shown in file.read_text()
+            assert other not in file.read_text()
+    check_refused(
+        simcore("plot", results, "--metric", "pearson", "--out", tmp_path / "none"),
+        "--metric pearson: wanted a metric in the results, found f1, accuracy",
+    )
+
+
+def test_advice_goes_by_the_metric_that_is_named(simcore, source, mrpc, tmp_path):
+    out = tmp_path / "advice.parquet"
+    whole = ("truncate", source.path, mrpc, "--out", out)
+    assert simcore(*whole, "--advise", 0.1)[0] == 0
+    code, printed, _ = simcore(*whole, "--advise", 0.1, "--metric", "f1")
+    assert code == 0
+    assert "done before" in printed  # the main metric is the default
+    code, printed, _ = simcore(*whole, "--advise", 0.1, "--metric", "accuracy", "--overwrite")
+    assert code == 0
+    assert "done before" not in printed
+    refused = simcore(*whole, "--advise", 0.1, "--metric", "matthews", "--overwrite")
+    check_refused(refused, "--metric matthews: wanted a metric of task mrpc (f1, accuracy)")
+    check_refused(simcore(*whole, "--metric", "f1"), "--metric f1: wanted --advise")
+
+
+def test_the_metric_decides_on_the_number_of_layers(mrpc):
+    """Predicting class 1 throughout has the better F1, predicting class 0 throughout has none."""
+    task = load_task(mrpc)
+    ones, zeros, truth = (np.eye(2)[labels] for labels in ([1] * 6, [0] * 6, task.heldout.labels))
+    found = {}
+    for metric in LIBRARY:
+        how = {"tolerance": 0.4, "metric": metric, "label": "FT", "seed": None}
+        rows = advice_rows(np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", **how)
+        assert [row.measure for row in rows] == [*LIBRARY] * 2
+        (found[metric],) = describe_advice(to_frame(rows))
+    assert "FT, untuned: 2 of 3 layers are within 0.4" in found["f1"]
+    assert "FT, untuned: 1 of 3 layers are within 0.4" in found["accuracy"]
+    assert "on the other f1 " in found["f1"]
+    assert "on the other accuracy " in found["accuracy"]
+
+
+@pytest.mark.assets
+def test_stsb_has_both_correlations(tiny_bert, tmp_path):
+    task = load_task("stsb", TaskOptions(train_size=32, heldout_size=64))
+    model = finetune(tiny_bert, task, tmp_path / "ft", max_steps=1).path
+    scores = read_evaluation(model)["scores"]
+    assert list(scores) == ["spearman", "pearson"]
+    assert scores["spearman"] != scores["pearson"]
+    frame = read_results(skip(model, task, tmp_path / "skipping.parquet").path)
+    whole = frame[frame["layer_y"] == 0].set_index("measure")["value"]
+    assert dict(whole) == scores
+    curve = read_results(truncate(model, task, tmp_path / "truncation.parquet").path)
+    undefined = curve[curve["value"].isna()]
+    assert list(undefined["measure"]) == list(scores)
+    assert set(undefined["layer_x"]) == {0}
+
+
+def test_results_of_the_main_metric_alone_are_made_anew(source, mrpc, tmp_path, monkeypatch):
+    """Earlier versions stored F1 alone, under a key without metrics."""
+    task = load_task(mrpc)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(task), "metric_inputs", {})
+        skip(source.path, task, tmp_path / "skipping.parquet")
+    outcome = skip(source.path, task, tmp_path / "skipping.parquet", overwrite=True)
+    assert not outcome.skipped
+
+
+def test_an_evaluation_of_an_earlier_version_has_its_one_score(tmp_path):
+    write_json(tmp_path / EVALUATION, {"metric": "f1", "value": 0.5})
+    assert read_evaluation(tmp_path)["scores"] == {"f1": 0.5}
