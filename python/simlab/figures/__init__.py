@@ -1,9 +1,13 @@
 """Figures drawn from the results table alone; this room computes no results.
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
-* `style`: colours, curves, ticks and labels that all figures share.
+* `table`: every input of a results table once, inputs with equal labels told apart.
 * `metrics`: which metric of each task the figures show.
-* `grids`: heatmaps of one measure, one for every comparison, with outlines drawn by `blocks`.
+* `names`: which rows are seeds of one model, and the names and order of models.
+* `style`: colours, curves, ticks and labels that all figures share; `heatmap`: the cells of grids.
+* `panels`: models below each other and tasks side by side, or panels side by side.
+* `grids`: heatmaps of one measure, one for every pair of models, with outlines drawn by `blocks`;
+  `pairs` chooses which of them share a figure.
 * `joint`: several models in one heatmap for every measure, and their localization scores.
 * `truncation`: the metric with layer l fed straight to a head.
 * `skipping`: the metric without every span of layers.

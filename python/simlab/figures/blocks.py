@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from simlab.figures.style import short
@@ -12,43 +13,58 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+_DASHES = ("-", "--", ":", "-.")
+
 
 def outline_blocks(
     axis: Axes, grid: pd.DataFrame, layers: Sequence[int], blocks: pd.DataFrame
-) -> None:
+) -> str:
     """Draw a frame around each cluster that `blocks` has for a grid of a model with itself.
-
-    The score is added to the title.
 
     Parameters
     ----------
     grid
-        Rows of the grid that `axis` shows. A grid of two models gets no outlines.
+        Rows of the grid that `axis` shows. A grid of two models gets no outlines, nor does one of
+        two grids with the same labels, because the blocks may be those of the other one.
     layers
         Numbers of the layers along both axes.
     blocks
         Rows of the results table whose comparison is `results.BLOCKS` or `results.BLOCK_SCORE`.
-    """
-    from matplotlib.patches import Rectangle
 
+    Returns
+    -------
+    str
+        The score of the blocks as text, or an empty text if there are none.
+    """
     first = grid.iloc[0]
-    if first["model_x"] != first["model_y"]:
-        return
+    own = first["model_x"] == first["model_y"] and _same(first["seed_x"], first["seed_y"])
+    if not own or first["source"] or first["quantity"]:
+        return ""
     mine = blocks
     for name in GRID_COLUMNS:
         same = mine[name].isna() if _missing(first[name]) else mine[name] == first[name]
         mine = mine[same.fillna(False).astype(bool)]
-    for score in mine.loc[mine["comparison"] == BLOCK_SCORE, "value"][:1]:
-        axis.set_title(f"{axis.get_title()} · blocks {short(score)}", fontweight="bold")
-    mine = mine[mine["comparison"] == BLOCKS]
-    for _, cluster in mine.dropna(subset="value").groupby("value"):
-        members = [layers.index(int(layer)) for layer in cluster["layer_x"]]
-        corner, side = min(members) - 0.5, max(members) - min(members) + 1
-        frame = Rectangle(
-            (corner, corner), side, side, fill=False, edgecolor="#D55E00", linewidth=2.0, zorder=4
-        )
-        frame.set_clip_on(False)
-        axis.add_patch(frame)
+    clusters = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
+    # Two files may have other numbers of clusters for the same grid.
+    for dashes, (_, of_file) in zip(cycle(_DASHES), clusters.groupby("source"), strict=False):
+        for _, cluster in of_file.groupby("value"):
+            _draw_frame(axis, [layers.index(int(layer)) for layer in cluster["layer_x"]], dashes)
+    scores = mine.loc[mine["comparison"] == BLOCK_SCORE, "value"]
+    return f"blocks {', '.join(map(short, scores))}" if len(scores) else ""
+
+
+def _draw_frame(axis: Axes, places: Sequence[int], dashes: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    corner, side = min(places) - 0.5, max(places) - min(places) + 1
+    look = {"fill": False, "edgecolor": "#D55E00", "linewidth": 2.0, "zorder": 4}
+    frame = Rectangle((corner, corner), side, side, linestyle=dashes, **look)
+    frame.set_clip_on(False)
+    axis.add_patch(frame)
+
+
+def _same(one: object, other: object) -> bool:
+    return bool(one == other) if not (_missing(one) or _missing(other)) else one is other
 
 
 def _missing(value: object) -> bool:

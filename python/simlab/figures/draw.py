@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
-from simlab.figures.grids import plot_grids
-from simlab.figures.joint import MEASURE_COLUMNS, plot_models
+from simlab.figures.grids import draw_panels
+from simlab.figures.joint import draw_joint, in_files, joint_grids
 from simlab.figures.metrics import of_metric
+from simlab.figures.pairs import figures_of, panels_of
 from simlab.figures.skipping import plot_skipping
-from simlab.figures.style import PNG_DPI, STYLE, unusual_options
+from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
+from simlab.figures.table import MEASURE_COLUMNS, distinguish, read_table, with_calibrated
 from simlab.figures.training import plot_training
 from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
@@ -30,8 +32,6 @@ from simlab.store.results import (
     TRAINING_CKA,
     TRUNCATIONS,
     is_alignment,
-    is_joint,
-    read_results,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
-FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
+ALL_TASKS = "all-tasks"  # the first word of a file that shows several tasks
 
 
 def plot(
@@ -60,9 +60,7 @@ def plot(
     formats
         ``png``, ``pdf`` or ``svg``.
     comparisons
-        Names of the grids to show, in order. By default, all joint grids, and for each measure the
-        four comparisons of Phang et al. 2021, figure 1, or all comparisons if one of the four is
-        missing.
+        Names of the grids to show, in order. By default, all grids are shown.
     metric
         Name of the metric to show, such as ``accuracy``; None shows the main metric of each task,
         as does a task without rows of `metric`.
@@ -87,76 +85,83 @@ def plot(
     >>> plot("runs/results/orig.parquet", "runs/figures", formats=["svg"])
     [PosixPath('runs/figures/rt-cka-biased.svg')]
     """
-    import pandas as pd
-
-    folder = Path(out)
-    frame = results if isinstance(results, pd.DataFrame) else read_results(results)
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
-    frame = of_metric(frame, metric)
-    aligned = is_alignment(frame)
-    alignment, frame = frame[aligned], frame[~aligned]
-    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
-    _require_comparisons(grids, comparisons)
-    if comparisons:
-        grids = grids[grids["comparison"].isin(comparisons)]
-    keys = grids[["task", "comparison"]].agg(tuple, axis=1)
-    joint = keys.isin([key for key, rows in grids.groupby(keys) if is_joint(rows)])
-    scores = frame[frame["comparison"] == LOCALIZATION]
-    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
-    files = _save_pairs(grids[~joint], blocks, folder, formats, comparisons)
-    files += _save_models(grids[joint], scores, folder, formats)
-    for task, rows in frame[frame["comparison"].isin(TRUNCATIONS.values())].groupby("task"):
-        baseline = frame[(frame["comparison"] == BASELINE) & (frame["task"] == task)]
-        files += _save(plot_truncation(rows, baseline), folder / f"{task}-truncation", formats)
-    for task, rows in frame[frame["comparison"] == FREEZING].groupby("task"):
-        files += _save(plot_freezing(rows), folder / f"{task}-freezing", formats)
-    for task, rows in frame[frame["comparison"] == SKIPPING].groupby("task"):
-        files += _save(plot_skipping(rows), folder / f"{task}-skipping", formats)
-    records = frame[frame["comparison"] == TRAINING_CKA]
-    for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
-        name = f"{task}-{TRAINING_CKA}-{kind}-{estimator}"
-        files += _save(plot_training(rows), folder / name, formats)
-    for name, figure in alignment_figures(alignment).items():
-        files += _save(figure, folder / name, formats)
+    frame = distinguish(of_metric(read_table(results), metric))
+    files, used = [], set()
+    for name, figure in _figures(frame, comparisons):
+        files += _save(figure, Path(out) / _unused(name, used), formats)
     if not files:
         raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
-def _save_pairs(
-    grids: pd.DataFrame,
-    blocks: pd.DataFrame,
-    folder: Path,
-    formats: Sequence[str],
-    comparisons: Sequence[str],
-) -> list[Path]:
-    """Write a figure for every measure, with a panel for every comparison; return the files."""
-    files: list[Path] = []
-    for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False, sort=False):
-        first = rows.iloc[0]
-        figure = plot_grids(_ordered(rows, comparisons), blocks)
-        files += _save(figure, folder / f"{first['task']}-{_file_name(first)}", formats)
-    return files
+def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+    """Yield all figures with the names of their files, which may be equal."""
+    aligned = is_alignment(frame)
+    alignment, frame = frame[aligned], frame[~aligned]
+    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
+    _require_comparisons(grids, comparisons)
+    grids = with_calibrated(_chosen(grids, comparisons))
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    yield from _pair_figures(grids[~grids["joint"]], blocks, ordered=bool(comparisons))
+    yield from _joint_figures(grids[grids["joint"]], frame[frame["comparison"] == LOCALIZATION])
+    baselines = frame[frame["comparison"] == BASELINE]
+    curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
+    if len(curves):
+        yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines)
+    for comparison, plot_all in ((FREEZING, plot_freezing), (SKIPPING, plot_skipping)):
+        rows = frame[frame["comparison"] == comparison]
+        if len(rows):
+            yield f"{_task(rows)}-{comparison}", plot_all(rows)
+    records = frame[frame["comparison"] == TRAINING_CKA]
+    for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
+        yield f"{task}-{TRAINING_CKA}-{kind}-{estimator}", plot_training(rows)
+    yield from alignment_figures(alignment).items()
 
 
-def _save_models(
-    grids: pd.DataFrame, scores: pd.DataFrame, folder: Path, formats: Sequence[str]
-) -> list[Path]:
-    """Write a figure for every joint comparison, and return the files.
+def _pair_figures(
+    grids: pd.DataFrame, blocks: pd.DataFrame, ordered: bool
+) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of grids of two models, at least one for every measure."""
+    for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
+        panels = panels_of(rows)
+        for word, some in figures_of(panels, ordered):
+            tasks = {panel.task for panel in some}
+            parts = [tasks.pop() if len(tasks) == 1 else ALL_TASKS, *_measure_words(rows.iloc[0])]
+            yield "-".join([*parts, *([word] if word else [])]), draw_panels(some, blocks)
 
-    A figure has a panel for every measure, and a panel for the localization scores.
-    """
-    files: list[Path] = []
+
+def _joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of joint grids, with a panel for every measure and for the scores."""
     for task in dict.fromkeys([*grids["task"], *scores["task"]]):
         mine = scores[scores["task"] == task]
-        parts = list(grids[grids["task"] == task].groupby("comparison", sort=False))
-        for comparison, rows in parts or [("", grids.iloc[:0])]:
-            of_rows = mine["model_x"].isin(set(rows["model_x"])) if len(rows) else slice(None)
-            name = f"{task}-models" + (f"-{_slug(comparison)}" if len(parts) > 1 else "")
-            files += _save(plot_models(rows, mine[of_rows]), folder / name, formats)
-    return files
+        shown = mine.index[:0]
+        parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
+        for (comparison, source), rows in parts:
+            of_rows = mine[mine["model_x"].isin(set(rows["model_x"]))]
+            shown = shown.union(of_rows.index)
+            words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
+            yield from _files_of_joint("-".join([task, "models", *words]), rows, of_rows)
+        rest = mine.drop(index=shown)
+        if len(rest):
+            yield f"{task}-models" + ("-scores" if parts else ""), draw_joint([], rest)
+
+
+def _files_of_joint(
+    name: str, rows: pd.DataFrame, scores: pd.DataFrame
+) -> Iterator[tuple[str, Figure]]:
+    files = list(in_files(joint_grids(rows), scores))
+    for grids, with_scores in files:
+        first = grids[0].rows.iloc[0] if grids else None
+        words = ["localization"] if first is None else _measure_words(first)
+        words = words if len(files) > 1 else []
+        yield "-".join([name, *words]), draw_joint(grids, scores if with_scores else scores[:0])
+
+
+def _task(rows: pd.DataFrame) -> str:
+    return str(rows.iloc[0]["task"]) if rows["task"].nunique() == 1 else ALL_TASKS
 
 
 def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:
@@ -167,29 +172,34 @@ def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> Non
         raise UserError(f"--comparison {missing[0]}: wanted a comparison in the results ({names})")
 
 
-def _ordered(rows: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the wanted comparisons, with `comparison` as an ordered categorical."""
-    import pandas as pd
-
-    wanted = list(comparisons)
-    if not wanted:
-        found = list(dict.fromkeys(rows["comparison"]))
-        wanted = list(FIGURE_1) if set(FIGURE_1) <= set(found) else found
-    kept = rows[rows["comparison"].isin(wanted)]
-    return kept.assign(comparison=pd.Categorical(kept["comparison"], wanted, ordered=True))
+def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
+    if not comparisons:
+        return grids
+    rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
+    return grids[rank.notna()].sort_values(
+        "comparison", key=lambda names: rank[names.index], kind="stable"
+    )
 
 
-def _file_name(first: pd.Series) -> str:
+def _measure_words(first: pd.Series) -> list[str]:
     """Return the measure, and its kind, kernel, estimator and options where they are not usual."""
-    usual = (CLS, "linear")
+    usual = (CLS, "linear", "")
     parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
-    options = unusual_options(first["measure"], first["options"])
-    parts += [f"{name}-{value}" for name, value in options.items()]
-    return "-".join(_slug(part) for part in parts if isinstance(part, str) and part not in usual)
+    parts += [f"{name}-{value}" for name, value in unusual_settings(first).items()]
+    parts.append(first["quantity"])
+    return [part for part in parts if isinstance(part, str) and part not in usual]
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+def _unused(name: str, used: set[str]) -> str:
+    """Return `name` as part of a file name, with a number if another file has this name."""
+    stem = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
+    found, number = stem, 1
+    while found.lower() in used:  # some systems do not tell upper case from lower case
+        number += 1
+        found = f"{stem}-{number}"
+    used.add(found.lower())
+    return found
 
 
 def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:

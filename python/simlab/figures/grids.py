@@ -1,129 +1,181 @@
-"""Draw heatmaps of one measure, a panel for every comparison (Phang et al. 2021, figure 1)."""
+"""Draw heatmaps of one measure, a panel for every grid of two models.
+
+For one task, the panels stand side by side (Phang et al. 2021, figure 1). For several tasks, models
+stand below each other and tasks side by side (figures 2 and 5 to 7).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
-from simlab.figures.style import (
-    STYLE,
-    heat_colours,
-    layer_names,
-    lowest_colour,
-    measure_name,
-    short,
-)
+from simlab.figures.names import in_order
+from simlab.figures.pairs import Panel, is_dense, line_names, panels_of
+from simlab.figures.panels import add_note, colour_bar, flow, headline, matrix
+from simlab.figures.style import POINTS, STYLE, lowest_colour, measure_name
+from simlab.figures.table import complete
 from simlab.representations.kinds import CLS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 _UNDEFINED_NOTE = "Grey: undefined, because the layer does not vary over the examples"
 _CLS_NOTE = " (at the embedding output, “emb”, CLS is always the same vector)"
-# A panel has room for two digits in every cell. With more layers than this, no digits are shown.
-_CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A heatmap: `values` is [layers of x, layers of y], with x upwards as in Phang et al. 2021."""
-
-    title: str
-    side: str
-    bottom: str
-    values: np.ndarray
-    x_layers: list[int]
-    y_layers: list[int]
-    rows: pd.DataFrame
+_INTERVAL_NOTE = "Below a value: its 95 % interval."
+_MOST_ROOMY = 9  # panels of a matrix that have room for values
+_SMALL_PANEL = 1.6  # inches
+_LETTER_INCHES = 0.075
 
 
 def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw heatmaps of all comparisons in `rows` (one measure, one estimator), on one colour scale.
+    """Draw heatmaps of all grids in `rows` (one measure, one estimator), on one colour scale.
 
     If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    return draw_panels(panels_of(complete(rows)), None if blocks is None else complete(blocks))
 
-    panels = _panels(rows)
-    columns = int(np.ceil(np.sqrt(len(panels))))
-    lines = -(-len(panels) // columns)
-    most = max(max(panel.values.shape) for panel in panels)
-    side = max(_SMALLEST_PANEL, _CELL_INCHES * most)
-    low = min(lowest_colour(rows.iloc[0]["measure"], panel.values) for panel in panels)
+
+def draw_panels(panels: Sequence[Panel], blocks: pd.DataFrame | None = None) -> Figure:
+    """Draw `panels` of one measure as `plot_grids` does."""
+    import matplotlib as mpl
+
     with mpl.rc_context(STYLE):
-        size = (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axis, panel in zip(axes, panels, strict=False):
-            image = _draw_panel(axis, panel, low)
-            if blocks is not None:
-                outline_blocks(axis, panel.rows, panel.x_layers, blocks)
-        for axis in axes[len(panels) :]:
-            axis.set_axis_off()
-        bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-        bar.set_label(measure_name(rows))
-        bar.outline.set_visible(False)
-        figure.suptitle(_headline(rows), fontsize=11)
-        if any(np.isnan(panel.values).any() for panel in panels):
-            note = _UNDEFINED_NOTE + (_CLS_NOTE if str(rows.iloc[0]["kind"]) == CLS else "")
-            figure.supxlabel(f"{note}.", fontsize=7.5, color="0.35")
+        if is_dense(panels):
+            return _draw_matrix(panels, blocks)
+        return _draw_side_by_side(panels, blocks)
+
+
+def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> Figure:
+    side = _side(panels)
+    columns = _columns(panels)
+    figure, axes = flow(
+        len(panels),
+        lambda columns, lines: (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55),
+        columns,
+    )
+    letters = int(side / _LETTER_INCHES)
+    sizes, tasks = ({getattr(p, name) for p in panels} for name in ("n", "task"))
+    for axis, panel in zip(axes, panels, strict=True):
+        image = _draw_panel(axis, panel, _lowest(panels), side, _has_values(panels))
+        title = panel.title.replace("-", "–")
+        title += f" (n = {panel.n:,})" if len(sizes) > 1 and "n =" not in title else ""
+        title = f"{panel.task} · {title}" if len(tasks) > 1 else title
+        axis.set_title(textwrap.fill(title, letters), fontweight="bold")
+        axis.set_ylabel(textwrap.fill(f"layer of {panel.x}", letters))
+        axis.set_xlabel(textwrap.fill(f"layer of {panel.y}", letters))
+        if score := _outlined(axis, panel, blocks):
+            axis.set_title(f"{axis.get_title()} · {score}", fontweight="bold")
+    bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
+    bar.set_label(measure_name(panels[0].rows))
+    bar.outline.set_visible(False)
+    figure.suptitle(_headline(panels), fontsize=11)
+    add_note(figure, _note(panels, _has_values(panels)))
     return figure
 
 
-def _panels(rows: pd.DataFrame) -> list[Panel]:
-    """Return a panel for each comparison; of several pairs of models, the first is shown."""
-    panels = []
-    for comparison, grid in rows.groupby("comparison", observed=True):
-        first = grid.iloc[0]
-        same = (grid["model_x"] == first["model_x"]) & (grid["model_y"] == first["model_y"])
-        table = grid[same].pivot(index="layer_x", columns="layer_y", values="value")
-        table = table.sort_index().sort_index(axis=1)
-        panels.append(
-            Panel(
-                str(comparison).replace("-", "–"),
-                first["model_x"],
-                first["model_y"],
-                table.to_numpy(),
-                [int(layer) for layer in table.index],
-                [int(layer) for layer in table.columns],
-                grid[same],
-            )
-        )
-    return panels
+def _draw_matrix(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> Figure:
+    """Draw models below each other and tasks side by side."""
+    roomy = len(panels) <= _MOST_ROOMY and _has_values(panels)
+    side = _side(panels) if roomy else _SMALL_PANEL
+    places = line_names(panels)
+    lines, tasks = in_order(places), in_order(panel.task for panel in panels)
+    columns = [_column_name(task, panels) for task in tasks]
+    figure, axes = matrix(lines, columns, (side, side), (0.35, 0.35))
+    used = set()
+    for panel, line in zip(panels, places, strict=True):
+        axis = axes[lines.index(line), tasks.index(panel.task)]
+        used.add(axis)
+        image = _draw_panel(axis, panel, _lowest(panels), side, roomy)
+        if score := _outlined(axis, panel, blocks):
+            axis.set_xlabel(score, fontsize=7, labelpad=1)
+    for axis in set(axes.ravel()) - used:
+        axis.set_axis_off()
+    colour_bar(figure, image, measure_name(panels[0].rows))
+    arrows = "↑ The layers of this model go upwards, → of this one to the right. "
+    note = (arrows if any("↑" in line for line in lines) else "") + _note(panels, roomy)
+    headline(figure, _headline(panels), note)
+    return figure
 
 
-def _draw_panel(axis: Axes, panel: Panel, low: float):
-    values = panel.values
-    image = axis.imshow(values, origin="lower", cmap=heat_colours(), vmin=low, vmax=1.0)
-    axis.set_title(panel.title, fontweight="bold")
-    axis.set_ylabel(f"layer of {panel.side}")
-    axis.set_xlabel(f"layer of {panel.bottom}")
-    axis.set_yticks(range(values.shape[0]), layer_names(panel.x_layers))
-    axis.set_xticks(range(values.shape[1]), layer_names(panel.y_layers))
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    if max(values.shape) <= _MOST_LAYERS_WITH_VALUES:
-        for (row, column), value in np.ndenumerate(values):
-            light = image.norm(value) < 0.6
-            axis.text(
-                column,
-                row,
-                short(value),
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color="white" if light else "black",
-            )
+def _side(panels: Sequence[Panel]) -> float:
+    """Return the width of a panel in inches that has room for its values."""
+    most = max(max(panel.values.shape) for panel in panels)
+    return max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * most)
+
+
+def _columns(panels: Sequence[Panel]) -> int:
+    """Return how many panels stand side by side: those of a comparison, if all have as many."""
+    counts = list(Counter(panel.comparison for panel in panels).values())
+    if len(counts) > 1 and len(set(counts)) == 1 and 1 < counts[0] <= 5:
+        return counts[0]
+    return int(np.ceil(np.sqrt(len(panels))))
+
+
+def _lowest(panels: Sequence[Panel]) -> float:
+    first = panels[0].rows.iloc[0]
+    measure = "" if first["quantity"] else first["measure"]
+    return min(lowest_colour(measure, panel.values) for panel in panels)
+
+
+def _draw_panel(axis: Axes, panel: Panel, low: float, side: float, with_values: bool) -> AxesImage:
+    image = heatmap.draw_cells(axis, panel.values, low)
+    points = side * POINTS / max(panel.values.shape)
+    heatmap.label_layers(axis, panel.y_layers, panel.x_layers, points)
+    if with_values:
+        heatmap.write_values(axis, image, panel.low, panel.high)
+    above = 0.33 if with_values else 0.0
+    heatmap.mark_cells(axis, image, panel.pvalue > heatmap.LARGEST_P, points, above)
     return image
 
 
-def _headline(rows: pd.DataFrame) -> str:
-    first = rows.iloc[0]
-    name = measure_name(rows)
-    return f"{name[0].upper()}{name[1:]} between layers · task {first['task']} · n = {first['n']:,}"
+def _has_values(panels: Sequence[Panel]) -> bool:
+    most = max(max(panel.values.shape) for panel in panels)
+    return most <= heatmap.MOST_LAYERS_WITH_VALUES
+
+
+def _outlined(axis: Axes, panel: Panel, blocks: pd.DataFrame | None) -> str:
+    if blocks is None:
+        return ""
+    return outline_blocks(axis, panel.rows, panel.x_layers, blocks)
+
+
+def _column_name(task: str, panels: Sequence[Panel]) -> str:
+    sizes = {panel.n for panel in panels if panel.task == task}
+    return f"{task}\nn = {sizes.pop():,}" if len(sizes) == 1 else task
+
+
+def _headline(panels: Sequence[Panel]) -> str:
+    """Return the measure, and the comparison, task and n that all panels have."""
+    first = panels[0].rows.iloc[0]
+    name = measure_name(panels[0].rows)
+    parts = [f"{name[0].upper()}{name[1:]} between layers"]
+    tasks, kinds, sizes = (
+        {getattr(panel, name) for panel in panels} for name in ("task", "kind", "n")
+    )
+    parts += [kinds.pop().replace("-", "–")] if len(tasks) > 1 and len(kinds) == 1 else []
+    parts += [f"task {first['task']}"] if len(tasks) == 1 else []
+    parts += [str(first["kind"])] if isinstance(first["kind"], str) else []
+    parts += [f"n = {sizes.pop():,}"] if len(sizes) == 1 else []
+    return " · ".join(parts)
+
+
+def _note(panels: Sequence[Panel], with_values: bool) -> str:
+    """Return what grey cells, dots and small numbers mean, where there are any."""
+    notes = []
+    if any(np.isnan(panel.values).any() for panel in panels):
+        kind = str(panels[0].rows.iloc[0]["kind"])
+        notes.append(f"{_UNDEFINED_NOTE}{_CLS_NOTE if kind == CLS else ''}.")
+    if with_values and any(np.isfinite(panel.low).any() for panel in panels):
+        notes.append(_INTERVAL_NOTE)
+    if any(np.isfinite(panel.pvalue).any() for panel in panels):
+        notes.append(heatmap.P_NOTE)
+    return " ".join(notes)

@@ -1,25 +1,32 @@
 """Draw several models in one heatmap per measure, and their localization scores.
 
-`plot_models` follows Wu et al. 2020: figures 1 and 4 (all layers of all models on both axes, with
+The figures follow Wu et al. 2020: figures 1 and 4 (all layers of all models on both axes, with
 lines between models), figures 3 and 7 (localization score per layer, before and after fine-tuning).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simlab.figures import heatmap
+from simlab.figures.names import in_order
+from simlab.figures.panels import add_note, flow
 from simlab.figures.style import (
+    POINTS,
     STYLE,
+    add_legend,
     draw_curves,
-    heat_colours,
     layer_names,
     lowest_colour,
     measure_name,
 )
+from simlab.figures.table import MEASURE_COLUMNS, complete
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import Layer, joint_table
 
@@ -28,13 +35,68 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_INCHES = 4.0
+_SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
 _MOST_COLUMNS = 3
-_MOST_TICKS = 24
+_MOST_PANELS = 6  # in a file
+_NAME_SIZE, _LEAST_NAME_SIZE = 9.0, 5.0  # points
+_NAME_ROOM = 150.0  # points that a name should not exceed
+_LAYER_SIZE = 5.0
 _NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
 _UNDEFINED_NOTE = " Grey: undefined, because the layer does not vary over the rows."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
-MEASURE_COLUMNS = ("measure", "kind", "kernel", "estimator", "options")
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A joint grid: arrays are ``[len(layers), len(layers)]``."""
+
+    rows: pd.DataFrame
+    layers: list[Layer]
+    values: np.ndarray
+    pvalue: np.ndarray
+
+    @property
+    def inches(self) -> float:
+        """Width of the panel."""
+        return min(_LARGEST_PANEL, max(_SMALL_PANEL, _CELL * len(self.layers)))
+
+    @property
+    def points(self) -> float:
+        """Width of a cell."""
+        return self.inches * POINTS / len(self.layers)
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Names of the models in order."""
+        return list(dict.fromkeys(layer.model for layer in self.layers))
+
+    @property
+    def model_points(self) -> float:
+        """What a model has along an axis."""
+        return self.inches * POINTS / len(self.models)
+
+    @cached_property
+    def widest(self) -> float:
+        """Points that the longest name needs at the usual size."""
+        return max(map(_width, self.models))
+
+    @property
+    def turned(self) -> bool:
+        """Whether the names are too long to stand along the axes."""
+        return self.widest > 0.95 * self.model_points
+
+    @property
+    def name_size(self) -> float:
+        """Size of the names: that of other text, unless names are long or models many."""
+        if not self.turned:
+            return _NAME_SIZE
+        wanted = min(_NAME_SIZE, 0.8 * self.model_points, _NAME_SIZE * _NAME_ROOM / self.widest)
+        return max(_LEAST_NAME_SIZE, wanted)
+
+    @property
+    def name_inches(self) -> float:
+        """What turned names add to the width and the height of the panel."""
+        return self.widest * self.name_size / _NAME_SIZE / POINTS if self.turned else 0.0
 
 
 def plot_models(rows: pd.DataFrame, localization: pd.DataFrame) -> Figure:
@@ -47,74 +109,138 @@ def plot_models(rows: pd.DataFrame, localization: pd.DataFrame) -> Figure:
     localization
         Localization scores of the same models, or an empty table.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    return draw_joint(joint_grids(complete(rows)), complete(localization))
 
+
+def joint_grids(rows: pd.DataFrame) -> list[Grid]:
+    """Return the joint grids in `rows`, in the order of `catalogue.MEASURES`."""
     rows = rows.sort_values("measure", key=lambda names: names.map(_ORDER.get), kind="stable")
-    grids = [grid for _, grid in rows.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False)]
+    columns = [*MEASURE_COLUMNS, "n"]
+    return [_grid(part) for _, part in rows.groupby(columns, dropna=False, sort=False)]
+
+
+def _grid(rows: pd.DataFrame) -> Grid:
+    layers, values = joint_table(rows)
+    _, pvalue = joint_table(rows.assign(value=rows["pvalue"]))
+    models = in_order(layer.model for layer in layers)
+    order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
+    ordered = np.ix_(order, order)
+    return Grid(rows, [layers[place] for place in order], values[ordered], pvalue[ordered])
+
+
+def in_files(grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[Sequence[Grid], bool]]:
+    """Yield the grids of every file, and whether the localization scores are in the file.
+
+    A file has one panel if there are too many panels, or if the grids are too large, for one file.
+    """
+    large = any(grid.inches > _SMALL_PANEL for grid in grids)
+    if large or len(grids) + bool(len(scores)) > _MOST_PANELS:
+        yield from (([grid], False) for grid in grids)
+        if len(scores):
+            yield [], True
+    else:
+        yield grids, True
+
+
+def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
+    """Draw `grids` as `plot_models` does."""
+    import matplotlib as mpl
+
     count = len(grids) + bool(len(localization))
-    columns = min(_MOST_COLUMNS, count)
-    lines = -(-count // columns)
+    side = max((grid.inches + grid.name_inches for grid in grids), default=_SMALL_PANEL)
     with mpl.rc_context(STYLE):
-        size = (columns * (_PANEL_INCHES + 0.8), lines * _PANEL_INCHES + 0.5)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False).ravel()
-        undefined = [_draw_grid(axis, grid) for axis, grid in zip(axes, grids, strict=False)]
+        figure, axes = flow(
+            count,
+            lambda columns, lines: (columns * (side + 0.8), lines * side + 0.5),
+            _MOST_COLUMNS,
+        )
+        for axis, grid in zip(axes, grids, strict=False):
+            _draw_grid(axis, grid)
         if len(localization):
             _draw_localization(axes[len(grids)], localization)
-        for axis in axes[count:]:
-            axis.set_axis_off()
-        task = (rows if len(rows) else localization).iloc[0]["task"]
-        figure.suptitle(f"All layers of all models · task {task}", fontsize=11)
-        note = _NOTE + (_UNDEFINED_NOTE if any(undefined) else "")
-        figure.supxlabel(note, fontsize=7.5, color="0.35")
+        first = (grids[0].rows if grids else localization).iloc[0]
+        source = f" · {first['source']}" if first["source"] else ""
+        figure.suptitle(f"All layers of all models · task {first['task']}{source}", fontsize=11)
+        # matplotlib's layout lets turned names reach into the line of this label.
+        add_note(figure, f"\n{_note(grids)}")
     return figure
 
 
-def _draw_grid(axis: Axes, rows: pd.DataFrame) -> bool:
-    """Draw a heatmap, and return whether it has undefined values."""
-    layers, values = joint_table(rows)
-    first = rows.iloc[0]
-    low = lowest_colour(first["measure"], values)
-    image = axis.imshow(values, origin="lower", cmap=heat_colours(), vmin=low, vmax=1.0)
-    name = measure_name(rows)
+def _note(grids: Sequence[Grid]) -> str:
+    note = _NOTE if grids else ""
+    if any(np.isnan(grid.values).any() for grid in grids):
+        note += _UNDEFINED_NOTE
+    if any(np.isfinite(grid.pvalue).any() for grid in grids):
+        note += f" {heatmap.P_NOTE}"
+    return note
+
+
+def _draw_grid(axis: Axes, grid: Grid) -> None:
+    first = grid.rows.iloc[0]
+    low = lowest_colour("" if first["quantity"] else first["measure"], grid.values)
+    image = heatmap.draw_cells(axis, grid.values, low)
+    heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
+    name = measure_name(grid.rows)
     axis.set_title(f"{name[0].upper()}{name[1:]}", fontweight="bold")
-    _label_layers(axis, layers)
-    axis.spines[:].set_visible(False)
+    _label(axis, grid)
     bar = axis.figure.colorbar(image, ax=axis, shrink=0.75, aspect=24, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=2)
     rows_of = "sentences" if str(first["kind"]).startswith("attention") else "rows"
     bar.set_label(f"{first['kind']}, n = {first['n']:,} {rows_of}", fontsize=7.5, color="0.35")
-    return bool(np.isnan(values).any())
 
 
-def _label_layers(axis: Axes, layers: Sequence[Layer]) -> None:
-    """Label every layer (or some of many) and every model, and draw lines between models."""
-    blocks = [(model, list(group)) for model, group in groupby(layers, lambda l: l.model)]
-    step = -(-len(layers) // _MOST_TICKS)
-    ticks, names, centres, edges = [], [], [], []
-    start = 0
-    for _, group in blocks:
-        labels = layer_names([layer.number for layer in group])
-        ticks += range(start, start + len(group), step)
-        names += labels[::step]
-        centres.append(start + (len(group) - 1) / 2)
-        start += len(group)
-        edges.append(start - 0.5)
-    for edge in edges[:-1]:
-        axis.axhline(edge, color="white", linewidth=1.8)
-        axis.axvline(edge, color="white", linewidth=1.8)
-    models = [model for model, _ in blocks]
-    axis.set_xticks(ticks, names, fontsize=5)
-    axis.set_yticks(ticks, names, fontsize=5)
+def _label(axis: Axes, grid: Grid) -> None:
+    """Label layers and models as far as they have room, and draw lines between models."""
+    blocks = [list(group) for _, group in groupby(grid.layers, lambda layer: layer.model)]
+    starts = [sum(map(len, blocks[:place])) for place in range(len(blocks))]
+    for edge in starts[1:]:
+        for line in (axis.axhline, axis.axvline):
+            line(edge - 0.5, color="white", linewidth=min(1.8, 0.25 * grid.points))
+    wide = 2.2 if len(grid.layers) > len(blocks) else 2.8  # “emb” beside a number, or beside “emb”
+    for of_side, room in (
+        (axis.set_xticks, wide * _LAYER_SIZE),
+        (axis.set_yticks, 1.2 * _LAYER_SIZE),
+    ):
+        places = _labelled(blocks, starts, int(np.ceil(room / grid.points)))
+        names = layer_names([grid.layers[place].number for place in places])
+        of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
-    outer = (axis.secondary_xaxis(-0.05), axis.secondary_yaxis(-0.06))
-    outer[0].set_xticks(centres, models)
-    outer[1].set_yticks(centres, models, rotation=90, va="center")
-    for side in outer:
-        side.tick_params(length=0)
+    centres = [start + (len(block) - 1) / 2 for start, block in zip(starts, blocks, strict=True)]
+    _label_models(axis, grid, centres)
+
+
+def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: int) -> list[int]:
+    """Return the places of layers with labels that keep a distance of `every`, also at borders.
+
+    A model of several layers has two labels or more, or none.
+    """
+    places = []
+    for start, block in zip(starts, blocks, strict=True):
+        mine = range(0, len(block) - every + 1, every)
+        places += [start + layer for layer in mine if len(mine) > 1 or len(block) == 1]
+    return places
+
+
+def _label_models(axis: Axes, grid: Grid, centres: Sequence[float]) -> None:
+    """Write the names of the models; turned, smaller, or some of them, where there is no room."""
+    size, every = grid.name_size, int(np.ceil(1.1 * grid.name_size / grid.model_points))
+    below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
+    shown = (centres[::every], grid.models[::every])
+    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
+    along = {} if grid.turned else {"rotation": 90, "va": "center"}
+    beside.set_yticks(*shown, fontsize=size, **along)
+    for side, pad in ((below, 9.0), (beside, 15.0)):
+        side.tick_params(length=0, pad=pad)
         side.spines[:].set_visible(False)
+
+
+def _width(name: str) -> float:
+    """Return the width of a name in points at the usual size."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), name, prop=FontProperties(size=_NAME_SIZE)).get_extents().width
 
 
 def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
@@ -123,4 +249,4 @@ def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_title("Localization score", fontweight="bold")
     axis.set_xlabel("layer")
     axis.set_ylabel("mean neuronsim − mean SVCCA")
-    axis.legend(frameon=False)
+    add_legend(axis)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.figures.style import STYLE, heat_colours, short
+from simlab.figures import heatmap
+from simlab.figures.names import in_order, models_of, name_models
+from simlab.figures.panels import flow, headline, matrix
+from simlab.figures.style import POINTS, STYLE, heat_colours, short
+from simlab.figures.table import complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,67 +21,145 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-_CELL_INCHES, _SMALLEST_PANEL, _MOST_LAYERS_WITH_VALUES, _MOST_COLUMNS = 0.36, 2.6, 30, 3
+_MOST_COLUMNS = 3
+_SMALL_PANEL, _GAP = 1.6, (0.35, 0.5)  # inches
+_NOTE = "The first skipped layer goes upwards, the last to the right."
+
+
+@dataclass(frozen=True, eq=False)
+class Triangle:
+    """A model with a seed: `values` is [first skipped layer, last skipped layer]."""
+
+    column: str
+    model: str
+    rows: pd.DataFrame
+    values: np.ndarray
+    whole: float
 
 
 def plot_skipping(rows: pd.DataFrame) -> Figure:
-    """Draw a triangle for every model in `rows`, on one colour scale.
+    """Draw a triangle for every model and seed, on one colour scale for each task.
+
+    Models of one task stand side by side; models of several tasks stand below each other, and the
+    tasks side by side.
 
     Parameters
     ----------
     rows
-        Rows of one task with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span
-        [i, j); both are 0 for the whole model.
+        Rows with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span [i, j); both
+        are 0 for the whole model.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    models = list(rows.groupby("model_x", sort=False))
-    layers = int(rows["layer_y"].max())
-    columns = min(_MOST_COLUMNS, len(models))
-    lines = -(-len(models) // columns)
-    side = max(_SMALLEST_PANEL, _CELL_INCHES * layers)
-    low, high = rows["value"].min(), rows["value"].max()
+    triangles = _triangles(complete(rows))
+    columns = in_order(triangle.column for triangle in triangles)
     with mpl.rc_context(STYLE):
-        size = (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axis, (model, grid) in zip(axes, models, strict=False):
-            image = _draw_triangle(axis, str(model), grid, low, high)
-        for axis in axes[len(models) :]:
-            axis.set_axis_off()
-        first = rows.iloc[0]
-        bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-        bar.set_label(f"held-out {first['measure']}")
-        bar.outline.set_visible(False)
-        title = f"Without a span of layers · task {first['task']} · n = {first['n']:,}"
-        figure.suptitle(title, fontsize=11)
-    return figure
+        if len(columns) == 1:
+            return _draw_side_by_side(triangles)
+        return _draw_matrix(triangles, columns)
 
 
-def _draw_triangle(
-    axis: Axes, model: str, rows: pd.DataFrame, low: float, high: float
-) -> AxesImage:
-    """Draw the first skipped layer upwards and the last to the right; half the square is empty."""
+def _triangles(rows: pd.DataFrame) -> list[Triangle]:
+    measures = rows.groupby("task")["measure"].nunique()
+    cells, models = [], []
+    for key, part in rows.groupby(["task", "measure"], sort=False):
+        found = models_of(part, task=key[0] if len(measures) > 1 else "", together=False)
+        models += found
+        cells += [f"{key[0]}\n{key[1]}"] * len(found)
+    names = name_models(models, cells)
+    return [
+        Triangle(cell, name, model.rows, *_square(model.rows))
+        for cell, name, model in zip(cells, names, models, strict=True)
+    ]
+
+
+def _square(rows: pd.DataFrame) -> tuple[np.ndarray, float]:
+    """Return the metric without every span, half of the square empty, and that of the model."""
     layers = int(rows["layer_y"].max())
     values = np.full((layers, layers), np.nan)
     skipped = rows[rows["layer_y"] > rows["layer_x"]]
     # Span [i, j) skips layers i + 1 to j.
     values[skipped["layer_x"].astype(int), skipped["layer_y"].astype(int) - 1] = skipped["value"]
-    colours = heat_colours().with_extremes(bad="white")
-    image = axis.imshow(values, origin="lower", cmap=colours, vmin=low, vmax=high)
     whole = rows.loc[rows["layer_y"] == rows["layer_x"], "value"]
-    axis.set_title(f"{model} (whole: {short(whole.iloc[0])})", fontweight="bold")
-    axis.set_ylabel("first skipped layer")
-    axis.set_xlabel("last skipped layer")
-    names = [str(layer + 1) for layer in range(layers)]
-    axis.set_yticks(range(layers), names)
-    axis.set_xticks(range(layers), names)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    if layers <= _MOST_LAYERS_WITH_VALUES:
-        for (row, column), value in np.ndenumerate(values):
-            colour = "white" if image.norm(value) < 0.6 else "black"
-            text = short(value) if row > column or not np.isnan(value) else "–"  # undefined
-            axis.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+    return values, float(whole.iloc[0]) if len(whole) else float("nan")
+
+
+def _draw_side_by_side(triangles: Sequence[Triangle]) -> Figure:
+    layers = max(len(triangle.values) for triangle in triangles)
+    side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * layers)
+    figure, axes = flow(
+        len(triangles),
+        lambda columns, lines: (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55),
+        _MOST_COLUMNS,
+    )
+    names = in_order(triangle.model for triangle in triangles)
+    for axis, triangle in zip(
+        axes, sorted(triangles, key=lambda t: names.index(t.model)), strict=True
+    ):
+        image = _draw_triangle(axis, triangle, _range(triangles), side)
+        if layers <= heatmap.MOST_LAYERS_WITH_VALUES:
+            heatmap.write_values(axis, image)
+        title = f"{triangle.model} (whole: {short(triangle.whole)})"
+        axis.set_title(textwrap.fill(title, int(side / 0.075)), fontweight="bold")
+        axis.set_ylabel("first skipped layer")
+        axis.set_xlabel("last skipped layer")
+    first = triangles[0].rows.iloc[0]
+    bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
+    bar.set_label(f"held-out {first['measure']}")
+    bar.outline.set_visible(False)
+    parts = ["Without a span of layers", f"task {first['task']}", *_size(triangles)]
+    figure.suptitle(" · ".join(parts), fontsize=11)
+    return figure
+
+
+def _draw_matrix(triangles: Sequence[Triangle], columns: Sequence[str]) -> Figure:
+    """Draw models below each other and tasks side by side, a colour bar below each task."""
+    models = in_order(triangle.model for triangle in triangles)
+    of_column = {name: [t for t in triangles if t.column == name] for name in columns}
+    names = [", ".join([name, *_size(mine)]) for name, mine in of_column.items()]
+    figure, axes = matrix(models, names, (_SMALL_PANEL, _SMALL_PANEL), _GAP)
+    for column, mine in enumerate(of_column.values()):
+        for axis in axes[:, column]:
+            axis.set_axis_off()
+        for triangle in mine:
+            axis = axes[models.index(triangle.model), column]
+            axis.set_axis_on()
+            image = _draw_triangle(axis, triangle, _range(mine), _SMALL_PANEL)
+            axis.set_xlabel(f"whole: {short(triangle.whole)}", fontsize=7, labelpad=1)
+        bar = figure.colorbar(
+            image, cax=axes[-1, column].inset_axes((0, -0.5, 1, 0.06)), orientation="horizontal"
+        )
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=6.5)
+        bar.ax.locator_params(nbins=4)
+    headline(figure, "Without a span of layers", _NOTE)
+    return figure
+
+
+def _range(triangles: Sequence[Triangle]) -> tuple[float, float]:
+    """Return the lowest and the highest metric, which are the ends of the colour scale."""
+    import pandas as pd
+
+    values = pd.concat([triangle.rows["value"] for triangle in triangles])
+    return values.min(), values.max()
+
+
+def _draw_triangle(
+    axis: Axes, triangle: Triangle, scale: tuple[float, float], side: float
+) -> AxesImage:
+    """Draw the first skipped layer upwards and the last to the right; half the square is empty."""
+    layers = range(1, len(triangle.values) + 1)
+    image = heatmap.draw_cells(axis, triangle.values, *scale)
+    image.set_cmap(heat_colours().with_extremes(bad="white"))
+    points = side * POINTS / len(layers)
+    heatmap.label_layers(axis, layers, layers, points)
+    for row, column in zip(*np.nonzero(np.isnan(np.triu(triangle.values))), strict=True):
+        size = min(7.5, 0.6 * points)
+        axis.text(column, row, "–", ha="center", va="center", fontsize=size)  # undefined
     return image
+
+
+def _size(triangles: Sequence[Triangle]) -> list[str]:
+    """Return the number of held-out rows, if it is the same for all triangles."""
+    sizes = {int(n) for triangle in triangles for n in triangle.rows["n"]}
+    return [f"n = {sizes.pop():,}"] if len(sizes) == 1 else []

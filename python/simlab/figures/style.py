@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.figures.names import in_order, models_of, name_models
+from simlab.figures.table import complete
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
@@ -27,6 +31,9 @@ STYLE = {
 }
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+_MOST_INSIDE, _MOST_BESIDE = 6, 16  # lines in a legend inside a panel, in a column beside it
+POINTS = 72  # of an inch
+_DASHES = ("-", "--", ":", "-.")
 
 
 def heat_colours() -> Colormap:
@@ -36,61 +43,78 @@ def heat_colours() -> Colormap:
     return mpl.colormaps["viridis"].with_extremes(bad="0.90")
 
 
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker and dashes of a line."""
+
+    color: str
+    marker: str
+    linestyle: str
+
+
+def look(index: int) -> Look:
+    """Return the look of a line; the first 36 lines differ in colour or marker."""
+    row, column = divmod(index, len(_COLOURS))
+    marker = _MARKERS[(column + row) % len(_MARKERS)]
+    return Look(_COLOURS[column], marker, _DASHES[row // len(_MARKERS) % len(_DASHES)])
+
+
 def draw_curves(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw a line for each model: value against layer."""
-    for index, (model, curve) in enumerate(rows.groupby("model_x", sort=False)):
-        curve = curve.sort_values("layer_x")
-        axis.plot(
-            curve["layer_x"].astype(int),
-            curve["value"],
-            color=_COLOURS[index % len(_COLOURS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            markersize=5,
-            linewidth=1.6,
-            label=model,
-            clip_on=False,
-            zorder=3,
-        )
-    _finish_curves(axis, rows)
+    """Draw a line for each model and seed: value against layer."""
+    models = models_of(complete(rows), together=False)
+    lines = dict(zip(name_models(models), (model.rows for model in models), strict=True))
+    for index, name in enumerate(in_order(lines)):
+        draw_mean(axis, lines[name], look(index), name)
+    finish_curves(axis, rows)
 
 
-def draw_modes(axis: Axes, rows: pd.DataFrame, names: Mapping[str, str]) -> None:
-    """Draw a bold line for each comparison, the mean of its models; single models are thin lines.
+def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: float = 5.0) -> None:
+    """Draw a model as a bold line, the mean over its seeds; seeds are thin lines.
 
-    Parameters
-    ----------
-    names
-        Name of each comparison in the legend, in the order of drawing.
+    A band is the interval of a value, where the table has one.
     """
-    for index, (comparison, name) in enumerate(names.items()):
-        curves = rows[rows["comparison"] == comparison]
-        models = curves["model_x"].nunique()
-        if curves.empty:
-            continue
-        table = curves.pivot(index="layer_x", columns="model_x", values="value").sort_index()
-        layers, colour = table.index.astype(int), _COLOURS[index]
-        if models > 1:
-            axis.plot(layers, table, color=colour, linewidth=0.7, alpha=0.5)
-        axis.plot(
-            layers,
-            table.mean(axis=1),
-            color=colour,
-            marker=_MARKERS[index],
-            markersize=5,
-            linewidth=1.6,
-            label=f"{name}, mean of {models}" if models > 1 else name,
-            clip_on=False,
-            zorder=3,
-        )
-    _finish_curves(axis, rows)
+    import pandas as pd
+
+    seeds = [part for _, part in rows.groupby(["model_x", "seed_x"], dropna=False, sort=False)]
+    curves = [part.set_index("layer_x").sort_index() for part in seeds]
+    for curve in curves:
+        layers = curve.index.astype(int)
+        if "low" in curve and curve["low"].notna().any():
+            band = {"color": style.color, "alpha": 0.18 / len(seeds), "linewidth": 0}
+            axis.fill_between(layers, curve["low"], curve["high"], **band)
+        if len(seeds) > 1:
+            axis.plot(layers, curve["value"], color=style.color, linewidth=0.7, alpha=0.5)
+    table = pd.concat([curve["value"] for curve in curves], axis=1).sort_index()
+    axis.plot(
+        table.index.astype(int),
+        table.mean(axis=1, skipna=False),
+        **asdict(style),
+        markersize=size,
+        linewidth=1.6 if size > 4 else 1.2,
+        label=label,
+        clip_on=False,
+        zorder=3,
+    )
 
 
-def _finish_curves(axis: Axes, rows: pd.DataFrame) -> None:
+def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
+    """Label the layers below curves, or some of many, where a layer is `points` wide."""
     layers = range(int(rows["layer_x"].min()), int(rows["layer_x"].max()) + 1)
-    axis.set_xticks(layers, layer_names(layers))
+    every = max(1, math.ceil(12.0 / points))
+    axis.set_xticks(layers[::every], layer_names(layers[::every]))
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def add_legend(axis: Axes, **legend: Any) -> None:
+    """Name the lines of a panel: inside it, or to its right if there are many."""
+    handles, _ = axis.get_legend_handles_labels()
+    if len(handles) > _MOST_INSIDE:
+        columns = math.ceil(len(handles) / _MOST_BESIDE)
+        legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
+        legend["fontsize"] = 7.5
+    axis.legend(frameon=False, **legend)
 
 
 def layer_names(layers: Sequence[int]) -> list[str]:
@@ -111,10 +135,19 @@ def lowest_colour(measure: str, values: np.ndarray) -> float:
     return max(MEASURES[measure].lowest, low) if measure in MEASURES else low
 
 
-def unusual_options(measure: str, options: str | None) -> dict[str, Any]:
-    """Return the stored `options` (JSON) that differ from the defaults of the measure."""
-    defaults = MEASURES[measure].options if measure in MEASURES else {}
+def unusual_settings(first: pd.Series) -> dict[str, Any]:
+    """Return the bandwidth and the stored options that differ from the defaults of the measure.
+
+    Parameters
+    ----------
+    first
+        A row of the results table.
+    """
+    name, options = str(first["measure"]), first["options"]
+    defaults = MEASURES[name].options if name in MEASURES else {}
     stored = json.loads(options) if isinstance(options, str) else {}
+    if not math.isnan(first["bandwidth"]):
+        stored = {"bandwidth": first["bandwidth"], **stored}
     return {name: value for name, value in stored.items() if value != defaults.get(name)}
 
 
@@ -124,6 +157,7 @@ def measure_name(rows: pd.DataFrame) -> str:
     name = str(first["measure"])
     kernel = {"linear": "linear ", "rbf": "RBF "}.get(first["kernel"], "")
     notes = [first["estimator"]] if isinstance(first["estimator"], str) else []
-    notes += [f"{key} {value}" for key, value in unusual_options(name, first["options"]).items()]
+    notes += [f"{key} {value}" for key, value in unusual_settings(first).items()]
     label = MEASURES[name].label if name in MEASURES else name
+    notes += [first["quantity"]] if first.get("quantity") else []
     return f"{kernel}{label}" + (f" ({', '.join(notes)})" if notes else "")

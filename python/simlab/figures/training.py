@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simlab.figures.names import describe, tell_apart
 from simlab.figures.style import STYLE, layer_names, measure_name
+from simlab.figures.table import complete
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_RUN = ("model_x", "seed_x", "n", "source")
 _PANEL_INCHES = (4.2, 3.1)
 _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
@@ -46,7 +49,9 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         first = rows.iloc[0]
         measure = measure_name(rows.assign(options=None))
         title = f"{measure[0].upper()}{measure[1:]} with the state before training"
-        figure.suptitle(f"{title}\ntask {first['task']} · {first['kind']} · n = {first['n']:,}")
+        sizes = [f"n = {n:,}" for n in set(rows["n"])]
+        about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
+        figure.suptitle(f"{title}\n{' · '.join(about)}")
         if undefined := _undefined(rows):
             note = (
                 f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
@@ -61,14 +66,18 @@ def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     The steps of a run rise, so where the step of a layer does not rise, the rows of another run
     begin. Two runs with the same label are thus two curves.
     """
+    rows = complete(rows)
     rows = rows.assign(step=[json.loads(options)["step"] for options in rows["options"]])
-    steps = rows.groupby(["model_x", "layer_x"])["step"]
+    steps = rows.groupby([*_RUN, "layer_x"], dropna=False)["step"]
     rows = rows.assign(run=steps.transform(lambda of_layer: (of_layer.diff() <= 0).cumsum()))
-    found = {}
-    for (model, number), run in rows.groupby(["model_x", "run"], sort=False):
-        name = f"{model}, run {number + 1}" if number else str(model)
-        found[name] = run.pivot(index="step", columns="layer_x", values="value")
-    return found
+    runs = list(rows.groupby([*_RUN, "run"], dropna=False, sort=False))
+    keys = [dict(zip((*_RUN, "run"), key, strict=True)) for key, _ in runs]
+    names = [key["model_x"] + (f", run {key['run'] + 1}" if key["run"] else "") for key in keys]
+    details = [describe({name: key[name] for name in _RUN[1:]}) for key in keys]
+    return {
+        name: run.pivot(index="step", columns="layer_x", values="value")
+        for name, (_, run) in zip(tell_apart(names, details), runs, strict=True)
+    }
 
 
 def _draw_run(axis: Axes, name: str, table: pd.DataFrame) -> None:

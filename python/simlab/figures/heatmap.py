@@ -1,0 +1,73 @@
+"""The cells of every heatmap: colours, values, intervals, and marks of high p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.figures.style import heat_colours, layer_names, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+LARGEST_P = 0.05  # of a value that is not marked
+P_NOTE = f"Dots: p > {short(LARGEST_P)}, permutation test."
+# A cell of this size has room for two digits.
+CELL_INCHES, SMALLEST_PANEL, MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
+_TICK_POINTS = 10.0  # from one label of a tick to the next
+
+
+def draw_cells(axis: Axes, values: np.ndarray, low: float, high: float = 1.0) -> AxesImage:
+    """Draw `values`, row 0 at the bottom, without ticks and frame."""
+    image = axis.imshow(values, origin="lower", cmap=heat_colours(), vmin=low, vmax=high)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    return image
+
+
+def write_values(
+    axis: Axes, image: AxesImage, low: np.ndarray | None = None, high: np.ndarray | None = None
+) -> None:
+    """Write the value of every cell, and below it the interval from `low` to `high`, if any."""
+    values = image.get_array().filled(np.nan)
+    for (row, column), value in np.ndenumerate(values):
+        colour = _on(image, value)
+        axis.text(column, row, short(value), ha="center", va="center", fontsize=7.5, color=colour)
+        if low is not None and high is not None and np.isfinite(low[row, column]):
+            text = f"{short(low[row, column])}–{short(high[row, column])}"
+            axis.text(column, row - 0.33, text, ha="center", va="center", fontsize=4, color=colour)
+
+
+def mark_cells(
+    axis: Axes, image: AxesImage, marked: np.ndarray, points: float, above: float = 0.0
+) -> None:
+    """Put a dot into the cells where `marked` is true.
+
+    Parameters
+    ----------
+    points
+        Width of a cell.
+    above
+        Where the dot is: 0 is the middle of the cell, 0.5 is its upper edge.
+    """
+    values = image.get_array().filled(np.nan)
+    rows, columns = np.nonzero(marked)
+    colours = [_on(image, values[place]) for place in zip(rows, columns, strict=True)]
+    size = min(3.0, 0.4 * points)
+    axis.scatter(columns, rows + above, s=size**2, c=colours, linewidths=0, zorder=3)
+
+
+def _on(image: AxesImage, value: float) -> str:
+    """Return the colour in which text is read on a cell."""
+    return "white" if image.norm(value) < 0.6 else "black"
+
+
+def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], points: float) -> None:
+    """Label the layers along both axes, or some of many, where a cell is `points` wide."""
+    every = max(1, int(np.ceil(_TICK_POINTS / points)))
+    size = min(9.0, 0.9 * every * points)
+    axis.set_xticks(range(0, len(x), every), layer_names(x)[::every], fontsize=size)
+    axis.set_yticks(range(0, len(y), every), layer_names(y)[::every], fontsize=size)

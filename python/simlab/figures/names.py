@@ -1,0 +1,214 @@
+"""Names in figures: their order, seeds of one model, and equal names of different models."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SEED = "*"  # stands for the seed in a name that several seeds share
+# Columns that tell rows of one model and seed apart.
+DETAILS = ("kind", "options", "n", "source")
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return the distinct names as they were given, but M2 before M10.
+
+    A shell expands ``M*`` to M1, M10, M2. Names in that order are sorted by their numbers; the
+    expanded names may be a part of all names. Any other order is the user's, and is kept.
+    """
+    found = list(dict.fromkeys(names))
+    if found == sorted(found):
+        return sorted(found, key=_natural_key)
+    series = defaultdict(list)
+    for place, name in enumerate(found):
+        series[re.sub("[0-9]+", "0", name)].append(place)
+    for places in series.values():
+        members = [found[place] for place in places]
+        if members == sorted(members, key=lambda name: re.findall("[0-9]+", name)):
+            for place, name in zip(places, sorted(members, key=_natural_key), strict=True):
+                found[place] = name
+    return found
+
+
+def _natural_key(name: str) -> list[Any]:
+    parts = re.split("([0-9]+)", name)  # text and numbers alternate
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def without_seed(label: str, seed: int | None) -> str:
+    """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``.
+
+    Two labels are seeds of one model if they become the same name. The number must stand alone, as
+    in ``FT[1]``, ``ft-1`` and ``seed1``: ``v1`` and ``v2`` may be two models.
+    """
+    if seed is None:
+        return label
+    number = rf"(?:(?<![A-Za-z0-9.])|(?<=seed)){seed}(?![A-Za-z0-9]|\.[0-9])"
+    found = list(re.finditer(number, label, re.IGNORECASE))
+    if not found:
+        return label
+    return label[: found[-1].start()] + _SEED + label[found[-1].end() :]
+
+
+def with_seeds(name: str, seeds: Iterable[int]) -> str:
+    """Return the name that `without_seed` gave with the numbers of all seeds: ``FT[1–3]``."""
+    return name.replace(_SEED, _ranges(sorted(set(seeds))))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return numbers in rising order as text: 1, 2, 3, 7 become ``1–3, 7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def without_task(label: str, task: str) -> str:
+    """Return `label` without the name of the task: ``roberta-rte-FT`` becomes ``roberta-FT``."""
+    bare = re.sub(rf"(?<![A-Za-z0-9]){re.escape(task)}(?![A-Za-z0-9])", "", label, flags=re.I)
+    if bare == label:
+        return label
+    return re.sub(r"[-_ ./]*([-_ ./])", r"\1", bare).strip("-_ ./") or label
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model in one experiment and task, with all its seeds if they are known to be seeds of it.
+
+    Attributes
+    ----------
+    stem
+        The label without the task and without the number of the seed.
+    seeds
+        The seeds; empty if the table does not say the seed.
+    details
+        What tells the model from others with the same stem, as `describe` returns it.
+    rows
+        The rows of all seeds.
+    """
+
+    stem: str
+    seeds: tuple[int, ...]
+    details: dict[str, str]
+    rows: pd.DataFrame
+
+
+def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list[Model]:
+    """Return the models that `rows` of one experiment, task and measure belong to.
+
+    Rows belong to seeds of one model if they have the same label with different seeds, or labels
+    that differ only in the number of the seed (`without_seed`). They also have the same layers and
+    the same values in `DETAILS`.
+
+    Parameters
+    ----------
+    task
+        The name that is left out of labels.
+    together
+        Whether seeds of one model are one model, or each seed a model.
+    """
+    import pandas as pd
+
+    found: dict[tuple[Any, ...], list[tuple[str, int | None, pd.DataFrame]]] = defaultdict(list)
+    groups = rows.groupby(["model_x", "seed_x", *DETAILS], dropna=False, sort=False)
+    for (label, seed, *rest), part in groups:
+        seed = None if pd.isna(seed) else int(seed)
+        spans = zip(*(part[side].fillna(-1) for side in ("layer_x", "layer_y")), strict=True)
+        stem = without_seed(label, seed) if together else label
+        alone = None if together and seed is not None else (label, seed)
+        details = describe(dict(zip(DETAILS, rest, strict=True)))
+        key = (stem, alone, tuple(details.items()), tuple(sorted(spans)))
+        found[key].append((label, seed, part))
+    return [
+        Model(
+            stem=without_task(key[0], task),
+            seeds=tuple(seed for _, seed, _ in parts if seed is not None),
+            details=_with_seed(dict(key[2]), parts[0][0], [seed for _, seed, _ in parts]),
+            rows=pd.concat([part for *_, part in parts]),
+        )
+        for key, parts in found.items()
+    ]
+
+
+def _with_seed(details: dict[str, str], label: str, seeds: Sequence[int | None]) -> dict[str, str]:
+    numbers = [seed for seed in seeds if seed is not None]
+    word = "seed" if len(numbers) == 1 else "seeds"
+    seed = f"{word} {_ranges(sorted(numbers))}" if numbers else "no seed"
+    return {"seed": seed, **details, "label": label}
+
+
+def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]:
+    """Return the name of every model: its stem with the seeds that any model of this stem has.
+
+    Parameters
+    ----------
+    cells
+        For every model, where it is drawn. Names differ within a cell; models of different tasks
+        or experiments may have the same name. By default, all models are in one cell.
+    """
+    seeds = defaultdict(set)
+    for model in models:
+        seeds[model.stem] |= set(model.seeds)
+    stems = [with_seeds(model.stem, seeds[model.stem]) for model in models]
+    names = list(stems)
+    for cell in dict.fromkeys(cells or [None]):
+        mine = [place for place in range(len(models)) if not cells or cells[place] == cell]
+        told = tell_apart([stems[place] for place in mine], [models[p].details for p in mine])
+        for place, name in zip(mine, told, strict=True):
+            names[place] = name
+    return names
+
+
+def describe(details: Mapping[str, Any]) -> dict[str, str]:
+    """Return the words in which `tell_apart` says what differs, from columns of the table."""
+    import pandas as pd
+
+    words = {}
+    for name, value in details.items():
+        if pd.isna(value) or value == "":
+            continue
+        if name == "options":
+            words |= {key: f"{key} {entry}" for key, entry in json.loads(value).items()}
+        else:
+            words[name] = {"n": f"n = {value}", "seed": f"seed {value}"}.get(name, str(value))
+    return words
+
+
+def tell_apart(names: Sequence[str], details: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the names, with what differs in brackets behind equal names, so that all differ.
+
+    Parameters
+    ----------
+    names
+        Names, some of which may be equal.
+    details
+        For each name, words that describe its model, by the property that they describe.
+    """
+    details = list(details)
+    places = defaultdict(list)
+    for place, name in enumerate(names):
+        places[name].append(place)
+    result = list(names)
+    for name, mine in places.items():
+        if len(mine) == 1:
+            continue
+        properties = dict.fromkeys(key for place in mine for key in details[place])
+        differing = [key for key in properties if len({details[p].get(key) for p in mine}) > 1]
+        for place in mine:
+            words = [details[place][key] for key in differing if key in details[place]]
+            result[place] = f"{name} ({', '.join(words)})" if words else name
+    seen: dict[str, int] = defaultdict(int)
+    for place, name in enumerate(result):
+        seen[name] += 1
+        result[place] = f"{name} #{seen[name]}" if seen[name] > 1 else name
+    return result

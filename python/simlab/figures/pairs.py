@@ -1,0 +1,213 @@
+"""Grids of two models as panels, and which panels share a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.figures.names import describe, in_order, tell_apart, without_task
+from simlab.figures.panels import MOST_LINES, in_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
+_GRID = ("task", "comparison", "model_x", "seed_x", "model_y", "seed_y", "n", "source")
+MOST_PANELS = 12  # of a figure without lines and columns
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A grid of two models: arrays are [layers of x, layers of y].
+
+    Attributes
+    ----------
+    rows
+        The rows of the results table that the panel shows.
+    task, n
+        Task, and number of rows of the representations.
+    comparison, title
+        Name of the comparison, and this name with what tells equal names apart.
+    x, y
+        Labels of both models. No other panel of the task has the same `title`, `x` and `y`.
+    values, low, high, pvalue
+        Columns of the results table.
+    """
+
+    rows: pd.DataFrame
+    task: str
+    n: int
+    comparison: str
+    title: str
+    x: str
+    y: str
+    x_layers: list[int]
+    y_layers: list[int]
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    pvalue: np.ndarray
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Names of both models without the task; two directions of a measure have the same."""
+        return frozenset(without_task(name, self.task) for name in (self.x, self.y))
+
+    @property
+    def kind(self) -> str:
+        """Name of the comparison without the task."""
+        return without_task(self.comparison, self.task)
+
+    def line(self, titled: bool, full: bool) -> str:
+        """Return the name of the line that the panel belongs to in a matrix of panels.
+
+        Parameters
+        ----------
+        titled
+            Whether the name says the comparison.
+        full
+            Whether the name says the task if a label does.
+        """
+        parts = [self.title, self.x, self.y]
+        title, x, y = parts if full else [without_task(name, self.task) for name in parts]
+        pair = x if x == y else f"{x} ↑\n{y} →"
+        return f"{title}\n{pair}" if titled and title not in (f"{x}-{y}", x) else pair
+
+
+def panels_of(rows: pd.DataFrame) -> list[Panel]:
+    """Return a panel for every task, comparison, and pair of models and seeds.
+
+    Parameters
+    ----------
+    rows
+        Rows of one measure, as `table.distinguish` returns them.
+    """
+    grids = list(rows.groupby(list(_GRID), dropna=False, sort=False, observed=True))
+    keys = [dict(zip(_GRID, key, strict=True)) for key, _ in grids]
+    # Line breaks separate the parts, because no label has a line break.
+    names = [
+        "\n".join(str(key[part]) for part in ("task", "model_x", "model_y", "comparison"))
+        for key in keys
+    ]
+    titles = [name.rpartition("\n")[2] for name in tell_apart(names, map(_details, keys))]
+    return [
+        _panel(grid, key, title) for (_, grid), key, title in zip(grids, keys, titles, strict=True)
+    ]
+
+
+def _details(key: dict[str, Any]) -> dict[str, str]:
+    import pandas as pd
+
+    seeds = [key[f"seed_{side}"] for side in "xy"]
+    known = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
+    return describe({"seeds": " and ".join(known), "n": key["n"], "source": key["source"]})
+
+
+def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:
+    columns = ["value", "low", "high", "pvalue"]
+    tables = grid.pivot(index="layer_x", columns="layer_y", values=columns)
+    tables = tables.sort_index().sort_index(axis=1)
+    return Panel(
+        grid,
+        str(key["task"]),
+        int(key["n"]),
+        str(key["comparison"]),
+        title,
+        str(key["model_x"]),
+        str(key["model_y"]),
+        [int(layer) for layer in tables.index],
+        [int(layer) for layer in tables["value"]],
+        *(tables[name].to_numpy(float) for name in columns),
+    )
+
+
+def figures_of(
+    panels: Sequence[Panel], ordered: bool = False
+) -> Iterator[tuple[str, Sequence[Panel]]]:
+    """Yield the panels of every figure, with a word for the name of its file.
+
+    All panels of one task are in one figure, and the comparisons of Phang et al.'s figure 1 in a
+    figure before the others. Several tasks are in one figure, or in a figure for every comparison
+    if a comparison has several pairs of models; tasks with the comparisons of figure 1 between one
+    pair of models each have a figure of their own besides. Too large figures are split.
+
+    Parameters
+    ----------
+    ordered
+        The comparisons are in the order that the user wants, and figure 1 is nothing special.
+    """
+    panels = list(panels) if ordered else _figure_1_first(panels)
+    tasks = in_order(panel.task for panel in panels)
+    if len(tasks) > 1:
+        for task in () if ordered else tasks:
+            first = _figure_1([panel for panel in panels if panel.task == task])
+            if first and not _has_several_pairs(first):
+                yield "", first
+        yield from _figures_of_tasks(panels)
+        return
+    first = [] if ordered else _figure_1(panels)
+    yield from _figures_of_task("", first)
+    yield from _figures_of_task("others" if first else "", [p for p in panels if p not in first])
+
+
+def _figure_1_first(panels: Sequence[Panel]) -> list[Panel]:
+    others = in_order(panel.comparison for panel in panels)
+    return sorted(panels, key=lambda panel: (*FIGURE_1, *others).index(panel.comparison))
+
+
+def _figure_1(panels: Sequence[Panel]) -> list[Panel]:
+    """Return the panels of the comparisons of figure 1, or none if one of the four is missing."""
+    first = [panel for panel in panels if panel.comparison in FIGURE_1]
+    return first if len({panel.comparison for panel in first}) == len(FIGURE_1) else []
+
+
+def _by_kind(panels: Sequence[Panel]) -> dict[str, list[Panel]]:
+    kinds = dict.fromkeys(panel.kind for panel in panels)
+    return {kind: [panel for panel in panels if panel.kind == kind] for kind in kinds}
+
+
+def _has_several_pairs(panels: Sequence[Panel]) -> bool:
+    return any(len({p.models for p in part}) > 1 for part in _by_kind(panels).values())
+
+
+def _figures_of_task(word: str, panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[Panel]]]:
+    if len(panels) <= MOST_PANELS:
+        parts = {word: panels} if panels else {}
+    else:
+        parts = _by_kind(panels) if _has_several_pairs(panels) else {word: panels}
+    for name, part in parts.items():
+        for some in in_parts(part, MOST_PANELS):
+            yield name, some
+
+
+def _figures_of_tasks(panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[Panel]]]:
+    several = len(panels) > MOST_PANELS and _has_several_pairs(panels)
+    for word, part in (_by_kind(panels) if several else {"": panels}).items():
+        lines = line_names(part)
+        if not is_dense(part):
+            yield from ((word, some) for some in in_parts(part, MOST_PANELS))
+            continue
+        for names in in_parts(in_order(lines), MOST_LINES):
+            yield word, [p for p, line in zip(part, lines, strict=True) if line in names]
+
+
+def is_dense(panels: Sequence[Panel]) -> bool:
+    """Return whether the panels of several tasks fill half a matrix of models and tasks or more."""
+    tasks = {panel.task for panel in panels}
+    return len(tasks) > 1 and 2 * len(panels) >= len(tasks) * len(set(line_names(panels)))
+
+
+def line_names(panels: Sequence[Panel]) -> list[str]:
+    """Return, for every panel, the name of its line in a matrix of models and tasks.
+
+    A label that has the name of the task is in the same line as the labels of other tasks.
+    """
+    titled = len({panel.kind for panel in panels}) > 1
+    names = [panel.line(titled, full=False) for panel in panels]
+    places = {(panel.task, name) for panel, name in zip(panels, names, strict=True)}
+    if len(places) == len(panels):
+        return names
+    return [panel.line(titled=True, full=True) for panel in panels]
