@@ -21,8 +21,8 @@ def plot(
     comparison: Annotated[
         list[str] | None,
         typer.Option(
-            help="Comparison to show, repeatable; default: the four comparisons of Phang et al. "
-            "2021 (figure 1), or all if one of them is missing."
+            help="Comparison to show, repeatable, in order; default: all, and the four of Phang et "
+            "al. 2021 (figure 1) first."
         ),
     ] = None,
     metric: Annotated[

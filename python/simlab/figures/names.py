@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,8 @@ class Model:
     ----------
     stem
         The label without the task and without the number of the seed.
+    label
+        The label with the numbers of all seeds.
     seeds
         The seeds; empty if the table does not say the seed.
     details
@@ -98,6 +100,7 @@ class Model:
     """
 
     stem: str
+    label: str
     seeds: tuple[int, ...]
     details: dict[str, str]
     rows: pd.DataFrame
@@ -129,26 +132,26 @@ def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list
         details = describe(dict(zip(DETAILS, rest, strict=True)))
         key = (stem, alone, tuple(details.items()), tuple(sorted(spans)))
         found[key].append((label, seed, part))
-    return [
-        Model(
-            stem=without_task(key[0], task),
-            seeds=tuple(seed for _, seed, _ in parts if seed is not None),
-            details=_with_seed(dict(key[2]), parts[0][0], [seed for _, seed, _ in parts]),
+    models = []
+    for (stem, _, details, _), parts in found.items():
+        seeds = tuple(seed for _, seed, _ in parts if seed is not None)
+        word = "seed" if len(seeds) == 1 else "seeds"
+        numbers = f"{word} {_ranges(sorted(seeds))}" if seeds else "no seed"
+        model = Model(
+            stem=without_task(stem, task),
+            label=with_seeds(stem, seeds),
+            seeds=seeds,
+            details={"seed": numbers, **dict(details)},
             rows=pd.concat([part for *_, part in parts]),
         )
-        for key, parts in found.items()
-    ]
-
-
-def _with_seed(details: dict[str, str], label: str, seeds: Sequence[int | None]) -> dict[str, str]:
-    numbers = [seed for seed in seeds if seed is not None]
-    word = "seed" if len(numbers) == 1 else "seeds"
-    seed = f"{word} {_ranges(sorted(numbers))}" if numbers else "no seed"
-    return {"seed": seed, **details, "label": label}
+        models.append(model)
+    return models
 
 
 def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]:
     """Return the name of every model: its stem with the seeds that any model of this stem has.
+
+    Models of one cell that would have the same name are named by their labels and what differs.
 
     Parameters
     ----------
@@ -159,12 +162,15 @@ def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]
     seeds = defaultdict(set)
     for model in models:
         seeds[model.stem] |= set(model.seeds)
-    stems = [with_seeds(model.stem, seeds[model.stem]) for model in models]
-    names = list(stems)
-    for cell in dict.fromkeys(cells or [None]):
-        mine = [place for place in range(len(models)) if not cells or cells[place] == cell]
-        told = tell_apart([stems[place] for place in mine], [models[p].details for p in mine])
-        for place, name in zip(mine, told, strict=True):
+    names = [with_seeds(model.stem, seeds[model.stem]) for model in models]
+    of_cell = defaultdict(list)
+    for place in range(len(models)):
+        of_cell[cells[place] if cells else None].append(place)
+    for places in of_cell.values():
+        counts = Counter(names[place] for place in places)
+        own = [models[p].label if counts[names[p]] > 1 else names[p] for p in places]
+        told = tell_apart(own, [models[place].details for place in places])
+        for place, name in zip(places, told, strict=True):
             names[place] = name
     return names
 
@@ -207,8 +213,7 @@ def tell_apart(names: Sequence[str], details: Iterable[Mapping[str, str]]) -> li
         for place in mine:
             words = [details[place][key] for key in differing if key in details[place]]
             result[place] = f"{name} ({', '.join(words)})" if words else name
-    seen: dict[str, int] = defaultdict(int)
     for place, name in enumerate(result):
-        seen[name] += 1
-        result[place] = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        number = result[:place].count(name)
+        result[place] = f"{name} #{number + 1}" if number else name
     return result

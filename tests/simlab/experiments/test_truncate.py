@@ -169,12 +169,13 @@ def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, 
     assert curves["options"].isna().sum() == LAYERS + 1
     (file,) = plot(frame, tmp_path / "figures", ("png",))
     assert file.name == "reviews-truncation.png"
-    one, other = curves, curves.assign(model_x="FT[2]", value=curves["value"] + 0.1)
+    one = curves.assign(seed_x=1)
+    other = one.assign(model_x="FT[2]", seed_x=2, value=curves["value"] + 0.1)
     (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes
     lines = {line.get_label(): line.get_ydata() for line in axis.lines}
     for mode, name in TRUNCATIONS.items():
         mean = one.loc[one["comparison"] == name, "value"].to_numpy() + 0.05
-        np.testing.assert_allclose(lines[f"{mode}, mean of 2"], mean)
+        np.testing.assert_allclose(lines[f"{mode}, mean of 2 seeds"], mean)
 
 
 def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_bert):

@@ -1,0 +1,97 @@
+"""Joint grids of many models: their order, names, lines and files."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab.figures.joint import draw_joint, in_files, joint_grids, plot_models
+from simlab.figures.table import complete, with_calibrated
+from simlab.store.results import joint_table, to_frame
+from support.lab.result_rows import joint_grid
+
+MANY = [f"M{number}" for number in sorted(range(1, 26), key=str)]  # M1, M10, M11, ...
+LONG = [f"bert-base-multilingual-uncased-seed-{number}" for number in range(3)]
+
+
+def grids(rows):
+    return joint_grids(complete(to_frame(rows)))
+
+
+def test_models_are_in_natural_order_with_their_values():
+    rows = to_frame(joint_grid(["M1", "M10", "M2"]))
+    figure = plot_models(rows, rows.iloc[:0])
+    stored, values = joint_table(rows)
+    order = [
+        stored.index(layer)
+        for name in ("M1", "M2", "M10")
+        for layer in stored
+        if layer.model == name
+    ]
+    np.testing.assert_array_equal(
+        figure.axes[0].images[0].get_array(), values[np.ix_(order, order)]
+    )
+    below, beside = figure.axes[0].child_axes
+    wanted = ["M1", "M2", "M10"]
+    assert [text.get_text() for text in below.get_xticklabels()] == wanted
+    assert [text.get_text() for text in beside.get_yticklabels()] == wanted
+
+
+def boxes(labels):
+    """Return the extents of the labels with a text."""
+    return [label.get_window_extent() for label in labels if label.get_text()]
+
+
+@pytest.mark.parametrize(
+    ("models", "layers", "turned"), [(MANY, 7, False), (MANY, 1, True), (LONG, 4, True)]
+)
+def test_no_label_lies_over_another_and_lines_leave_the_cells_visible(models, layers, turned):
+    (grid,) = grids(joint_grid(models, layers=layers))
+    assert grid.turned == turned
+    figure = draw_joint([grid], to_frame([]))
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    below, beside = axis.child_axes
+    width = axis.get_window_extent().width
+    assert width > 3.2 * figure.dpi  # long names do not take the room of the cells
+    for labels in (below.get_xticklabels(), axis.get_xticklabels()):
+        for left, right in pairwise(boxes(labels)):
+            assert left.x1 <= right.x0
+    for labels in (beside.get_yticklabels(), axis.get_yticklabels()):
+        for lower, upper in pairwise(boxes(labels)):
+            assert lower.y1 <= upper.y0
+    numbers = max((box.x1 for box in boxes(axis.get_yticklabels())), default=np.inf)
+    names = max(box.x1 for box in boxes(beside.get_yticklabels()))
+    assert names <= numbers
+    cell = width / len(grid.layers) / figure.dpi * 72
+    assert all(line.get_linewidth() <= 0.3 * cell for line in axis.lines)
+
+
+def test_large_grids_have_a_file_each_and_small_ones_share_a_file(names_of_files):
+    measures = ("cka", "svcca", "rsa")
+    small = [row for name in measures for row in joint_grid(["A", "B"], measure=name)]
+    assert [len(part) for part, _ in in_files(grids(small), to_frame([]))] == [3]
+    many = [f"M{number}" for number in range(30)]
+    large = [row for name in measures[:2] for row in joint_grid(many, measure=name, layers=3)]
+    assert [len(part) for part, _ in in_files(grids(large), to_frame([]))] == [1, 1]
+    stems = ["rt-models-cka-word-last", "rt-models-svcca-word-last"]
+    assert names_of_files(to_frame(large)) == stems
+
+
+def test_every_p_value_and_calibrated_value_of_a_joint_grid_is_shown():
+    frame = to_frame(joint_grid(["A", "B"]))
+    frame = frame.assign(pvalue=0.01, calibrated=frame["value"] / 2)
+    frame.loc[3, "pvalue"] = 0.5
+    figure = plot_models(frame, frame.iloc[:0])
+    (dots,) = figure.axes[0].collections
+    assert dots.get_offsets().tolist() == [[3.0, 0.0]]
+    assert "Dots: p > .05" in figure.get_supxlabel()
+    figure = draw_joint(joint_grids(with_calibrated(complete(frame))), frame.iloc[:0])
+    titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
+    assert titles == ["SVCCA", "SVCCA (calibrated)"]
+
+
+def test_joint_grids_with_equal_labels_have_a_figure_each(names_of_files):
+    frame = pd.concat(to_frame(joint_grid(["A", "B"], seed=seed)) for seed in (0, 1))
+    assert names_of_files(frame) == ["rt-models-all-input-1", "rt-models-all-input-2"]

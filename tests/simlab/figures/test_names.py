@@ -1,0 +1,73 @@
+"""The order of names, which rows are seeds of one model, and names of equal labels."""
+
+import pytest
+
+from simlab.figures.names import in_order, models_of, name_models, tell_apart, without_seed
+from simlab.figures.table import complete
+from simlab.store.results import to_frame
+from support.lab.result_rows import curve
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (("M1", "M10", "M2"), ["M1", "M2", "M10"]),  # M*
+        (("orig", "M1", "M10", "M2"), ["orig", "M1", "M2", "M10"]),  # orig M*
+        (("FT[1]", "FT[10]", "FT[2]"), ["FT[1]", "FT[2]", "FT[10]"]),
+        (("ORIG", "FT[2]", "FT[1]"), ["ORIG", "FT[2]", "FT[1]"]),
+        (("roberta", "albert", "roberta"), ["roberta", "albert"]),
+        (("a-10-1", "a-10-2", "a-9-1"), ["a-9-1", "a-10-1", "a-10-2"]),
+    ],
+)
+def test_names_are_in_the_given_order_except_for_numbers_that_a_shell_sorted(given, wanted):
+    assert in_order(given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("label", "seed", "wanted"),
+    [
+        ("FT[1]", 1, "FT[*]"),
+        ("ft-12", 12, "ft-*"),
+        ("none-seed3", 3, "none-seed*"),
+        ("FT[12]", 1, "FT[12]"),
+        ("albert-base-v1", 1, "albert-base-v1"),
+        ("gpt2", 2, "gpt2"),
+        ("qwen-2.5", 2, "qwen-2.5"),
+        ("FT", 1, "FT"),
+        ("FT[1]", None, "FT[1]"),
+    ],
+)
+def test_a_seed_is_a_number_that_stands_alone(label, seed, wanted):
+    assert without_seed(label, seed) == wanted
+
+
+def found(*rows, **options):
+    models = models_of(complete(to_frame([row for part in rows for row in part])), **options)
+    return dict(zip(name_models(models), (model.seeds for model in models), strict=True))
+
+
+def test_seeds_of_one_model_are_together_and_nothing_else():
+    assert found(curve("FT[1]", 1), curve("FT[2]", 2), curve("FT[3]", 3)) == {"FT[1–3]": (1, 2, 3)}
+    assert found(curve("FT", 1), curve("FT", 4)) == {"FT": (1, 4)}
+    assert found(curve("FT[1]"), curve("FT[2]")) == {"FT[1]": (), "FT[2]": ()}
+    assert found(curve("roberta", 1), curve("albert", 2)) == {"roberta": (1,), "albert": (2,)}
+    assert found(curve("a-v1", 1), curve("a-v2", 2)) == {"a-v1": (1,), "a-v2": (2,)}
+    other = [row for row in curve("FT[2]", 2) if row.layer_x != 1]  # another number of layers
+    assert found(curve("FT[1]", 1), other) == {"FT[1]": (1,), "FT[2]": (2,)}
+    assert found(curve("FT", 1), curve("FT", 2), together=False) == {
+        "FT (seed 1)": (1,),
+        "FT (seed 2)": (2,),
+    }
+
+
+def test_equal_labels_are_told_apart_by_what_differs():
+    tuned = {"options": '{"seed": 0, "learning_rate": 0.1}'}
+    other = {"options": '{"seed": 0, "learning_rate": 0.2}'}
+    assert list(found(curve("FT", **tuned), curve("FT", **other))) == [
+        "FT (learning_rate 0.1)",
+        "FT (learning_rate 0.2)",
+    ]
+    assert list(found(curve("FT"), curve("FT", n=20))) == ["FT (n = 9)", "FT (n = 20)"]
+    assert list(found(curve("FT[1]"), curve("FT[1]", 1))) == ["FT[1] (no seed)", "FT[1] (seed 1)"]
+    assert list(found(curve("FT"), curve("FT", 1))) == ["FT (no seed)", "FT (seed 1)"]
+    assert tell_apart(["A", "A", "B"], [{}, {}, {}]) == ["A", "A #2", "B"]

@@ -1,0 +1,186 @@
+"""Grids of two models: every grid has its panel, and models and tasks share a figure."""
+
+import numpy as np
+import pytest
+
+from simlab.figures.draw import plot
+from simlab.figures.grids import draw_panels, plot_grids
+from simlab.figures.pairs import FIGURE_1, figures_of, panels_of
+from simlab.figures.table import complete, with_calibrated
+from simlab.store.results import to_frame, write_results
+from support.lab.result_rows import LAYERS, grid
+
+TASKS = ("rte", "mnli", "stsb")
+MODELS = ("roberta", "albert")
+
+
+def panels(rows):
+    return panels_of(complete(to_frame(rows)))
+
+
+def images(figure):
+    return [axis for axis in figure.axes if axis.images and axis.get_label() != "<colorbar>"]
+
+
+def shown(axis):
+    return axis.images[0].get_array().filled(np.nan)
+
+
+def values(rows, **labels):
+    frame = to_frame(rows)
+    for name, value in labels.items():
+        frame = frame[frame[name] == value]
+    return frame.pivot(index="layer_x", columns="layer_y", values="value").to_numpy()
+
+
+def names_of_lines(figure):
+    """Return the names left of the first column."""
+    return [text.get_text() for axis in figure.axes for text in axis.texts if text.get_rotation()]
+
+
+def test_two_models_under_one_name_have_two_panels():
+    rows = [row for seed, name in enumerate(MODELS) for row in grid("FT-FT", name, name, seed)]
+    axes = images(plot_grids(to_frame(rows)))
+    assert [axis.get_ylabel() for axis in axes] == ["layer of roberta", "layer of albert"]
+    for axis, model in zip(axes, MODELS, strict=True):
+        np.testing.assert_array_equal(shown(axis), values(rows, model_x=model))
+
+
+def test_both_directions_of_a_measure_are_shown():
+    rows = [*grid("A-B", "A", "B", measure="linreg"), *grid("A-B", "B", "A", 1, measure="linreg")]
+    axes = images(plot_grids(to_frame(rows)))
+    assert [axis.get_ylabel() for axis in axes] == ["layer of A", "layer of B"]
+    np.testing.assert_array_equal(shown(axes[1]), values(rows, model_x="B"))
+
+
+def test_equal_labels_are_told_apart():
+    rows = [*grid("FT-FT", "FT", "FT"), *grid("FT-FT", "FT", "FT", 1, n=20)]
+    rows += [*grid("A-A", "A", "A", 2, (1, 1)), *grid("A-A", "A", "A", 3, (2, 2))]
+    titles = [axis.get_title().replace("\n", " ") for axis in images(plot_grids(to_frame(rows)))]
+    assert titles == [
+        "FT–FT (n = 9)",
+        "FT–FT (n = 20)",
+        "A–A (seed 1 and seed 1) (n = 9)",
+        "A–A (seed 2 and seed 2) (n = 9)",
+    ]
+
+
+def test_equal_labels_in_two_files_have_the_names_of_the_files(tmp_path):
+    for seed, name in enumerate(("first", "second")):
+        write_results(to_frame(grid("FT-FT", "FT", "FT", seed)), tmp_path / f"{name}.parquet")
+    (file,) = plot(tmp_path, tmp_path / "figures", ("svg",))
+    drawn = file.read_text()
+    assert "FT–FT (first)" in drawn
+    assert "FT–FT (second)" in drawn
+
+
+def papers_rows():
+    """Return FT-FT and FT-ORIG of two models on three tasks, with the task in the labels."""
+    return [
+        row
+        for place, (task, model) in enumerate((t, m) for t in TASKS for m in MODELS)
+        for comparison, y in (("FT-FT", f"{model}-{task}-FT"), ("FT-ORIG", model))
+        for row in grid(comparison, f"{model}-{task}-FT", y, 10 * place + len(y), task=task)
+    ]
+
+
+def test_models_stand_below_each_other_and_tasks_side_by_side(monkeypatch):
+    monkeypatch.setattr("simlab.figures.pairs.MOST_PANELS", 4)
+    rows = papers_rows()
+    parts = dict(figures_of(panels(rows)))
+    assert {word: len(part) for word, part in parts.items()} == {"FT-FT": 6, "FT-ORIG": 6}
+    figure = draw_panels(parts["FT-ORIG"])
+    assert names_of_lines(figure) == ["roberta-FT ↑\nroberta →", "albert-FT ↑\nalbert →"]
+    assert [axis.get_title() for axis in figure.axes[:3]] == [f"{task}\nn = 9" for task in TASKS]
+    for axis, (model, task) in zip(
+        images(figure), ((m, t) for m in MODELS for t in TASKS), strict=True
+    ):
+        wanted = values(rows, comparison="FT-ORIG", model_x=f"{model}-{task}-FT")
+        np.testing.assert_array_equal(shown(axis), wanted)
+
+
+def test_a_task_without_a_model_is_left_empty():
+    rows = [row for row in papers_rows() if (row.task, row.model_y) != ("stsb", "albert")]
+    rows = [row for row in rows if row.comparison == "FT-ORIG"]
+    figure = plot_grids(to_frame(rows))
+    assert len(images(figure)) == 5
+    assert not figure.axes[5].axison
+
+
+def test_unlike_grids_of_several_tasks_are_no_matrix():
+    rows = [
+        row for task in TASKS for row in grid(f"about {task} alone", "A", f"x{task}", task=task)
+    ]
+    titles = [axis.get_title() for axis in images(plot_grids(to_frame(rows)))]
+    assert [title.replace("\n", " ") for title in titles] == [
+        f"{t} · about {t} alone" for t in TASKS
+    ]
+
+
+def figure_1(task="rt", more=()):
+    pairs = {"ORIG-ORIG": ("ORIG", "ORIG"), "FT-ORIG": ("FT", "ORIG"), "FT-FT": ("FT", "FT")}
+    pairs |= {"FT[1]-FT[2]": ("FT", "FT[2]"), **dict(more)}
+    return [row for name, pair in pairs.items() for row in grid(name, *pair, task=task)]
+
+
+def test_figure_1_has_its_four_comparisons_and_the_others_follow():
+    found = panels(figure_1(more={"A-A": ("A", "A")}))
+    parts = {word: [p.comparison for p in part] for word, part in figures_of(found)}
+    assert parts == {"": list(FIGURE_1), "others": ["A-A"]}
+    assert [len(part) for _, part in figures_of(found, ordered=True)] == [5]
+
+
+def test_figure_1_of_one_model_stays_beside_that_of_all_tasks(names_of_files):
+    rows = [row for task in ("rt", "stsb") for row in figure_1(task)]
+    stems = ["rt-cka-biased", "stsb-cka-biased", "all-tasks-cka-biased"]
+    assert names_of_files(to_frame(rows)) == stems
+
+
+def test_a_sweep_of_tasks_and_models_gives_few_files_with_every_grid():
+    models, tasks = [f"M{n}" for n in (1, 10, 2)], [f"task{n}" for n in range(6)]
+    rows = [row for t in tasks for m in models for row in grid("FT-FT", m, m, task=t)]
+    rows += [row for t in tasks for m in models for row in grid("FT-ORIG", m, "O", task=t)]
+    parts = list(figures_of(panels(rows)))
+    assert [(word, len(part)) for word, part in parts] == [("FT-ORIG", 18), ("FT-FT", 18)]
+    figure = draw_panels(parts[1][1])
+    assert names_of_lines(figure) == ["M1", "M2", "M10"]
+
+
+def test_large_figures_are_split_into_several_files(tmp_path):
+    rows = [row for n in range(14) for row in grid(f"A-B{n}", "A", f"B{n}")]
+    parts = list(figures_of(panels(rows)))
+    assert [len(part) for _, part in parts] == [7, 7]
+
+
+@pytest.fixture
+def resampled():
+    """Return a grid with intervals, p-values and calibrated values."""
+    frame = to_frame(grid("FT-FT", "FT", "FT"))
+    low, high = frame["value"] - 0.125, frame["value"] + 0.25
+    pvalue = frame["value"].lt(0.3).map({True: 0.2, False: 0.01})
+    return frame.assign(low=low, high=high, pvalue=pvalue, calibrated=2 * frame["value"] - 1)
+
+
+def test_intervals_and_high_p_values_are_shown(resampled):
+    figure = plot_grids(resampled)
+    (axis,) = images(figure)
+    first = resampled.iloc[0]
+    interval = f"{first['low']:.2f}–{first['high']:.2f}".replace("0.", ".")
+    assert interval in [text.get_text() for text in axis.texts]
+    (dots,) = axis.collections
+    weak = resampled[resampled["pvalue"] > 0.05]
+    assert 0 < len(weak) < LAYERS**2
+    places = {(round(x), round(y)) for x, y in dots.get_offsets()}
+    assert places == set(zip(weak["layer_y"], weak["layer_x"], strict=True))
+    assert "Dots: p > .05" in figure.get_supxlabel()
+    assert "95 % interval" in figure.get_supxlabel()
+    assert "Dots" not in plot_grids(to_frame(grid("FT-FT", "FT", "FT"))).get_supxlabel()
+
+
+def test_calibrated_values_have_a_figure_of_their_own(names_of_files, resampled):
+    assert names_of_files(resampled) == ["rt-cka-biased", "rt-cka-biased-calibrated"]
+    frame = with_calibrated(complete(resampled))
+    figure = plot_grids(frame[frame["quantity"] == "calibrated"])
+    (axis,) = images(figure)
+    np.testing.assert_array_equal(shown(axis).ravel(), resampled["calibrated"])
+    assert figure.get_suptitle().startswith("Linear CKA (biased, calibrated)")

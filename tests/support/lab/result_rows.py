@@ -1,0 +1,103 @@
+"""Rows of results tables for tests of figures: grids, joint grids, curves and triangles."""
+
+from itertools import product
+
+import numpy as np
+
+from simlab.store.results import (
+    BASELINE,
+    MAJORITY,
+    SKIPPING,
+    TRUNCATION,
+    ResultRow,
+)
+
+LAYERS = 4
+METRIC = {"measure": "accuracy", "n": 9}
+
+
+def grid(comparison, x, y, seed=0, seeds=(None, None), task="rt", measure="cka", **extra):
+    """Return the rows of a grid of two models; `seed` draws its values."""
+    draw = np.random.default_rng(seed)
+    common = {"kind": "cls", "n": 9, **extra}
+    if measure == "cka":
+        common = {"estimator": "biased", "kernel": "linear", **common}
+    return [
+        ResultRow(
+            comparison=comparison,
+            measure=measure,
+            model_x=x,
+            model_y=y,
+            seed_x=seeds[0],
+            seed_y=seeds[1],
+            layer_x=i,
+            layer_y=j,
+            value=draw.uniform(),
+            task=task,
+            **common,
+        )
+        for i, j in product(range(LAYERS), repeat=2)
+    ]
+
+
+def joint_grid(models, comparison="all", measure="svcca", layers=LAYERS, seed=0, **extra):
+    """Return the rows of a joint grid."""
+    draw = np.random.default_rng(seed)
+    places = list(product(models, range(layers)))
+    values = draw.uniform(0.4, 1.0, (len(places), len(places)))
+    return [
+        ResultRow(
+            comparison=comparison,
+            measure=measure,
+            kind="word-last",
+            model_x=x,
+            layer_x=i,
+            model_y=y,
+            layer_y=j,
+            value=values[row, column],
+            n=9,
+            task="rt",
+            **extra,
+        )
+        for row, (x, i) in enumerate(places)
+        for column, (y, j) in enumerate(places)
+    ]
+
+
+def curve(model, seed=None, start=0.5, mode=TRUNCATION, task="rt", **extra):
+    """Return the rows of a truncated model, whose metric rises by a tenth with every layer."""
+    return [
+        ResultRow(
+            comparison=mode,
+            model_x=model,
+            seed_x=seed,
+            layer_x=layer,
+            value=start + layer / 10,
+            task=task,
+            **{**METRIC, **extra},
+        )
+        for layer in range(LAYERS)
+    ]
+
+
+def majority(task="rt", value=0.52):
+    """Return the row of the majority class."""
+    return ResultRow(comparison=BASELINE, model_x=MAJORITY, value=value, task=task, **METRIC)
+
+
+def triangle(model, seed=None, start=0.9, task="rt"):
+    """Return the rows of a model without every span of layers."""
+    spans = [(0, 0), *((i, j) for i in range(LAYERS) for j in range(i + 1, LAYERS + 1))]
+    return [
+        ResultRow(
+            comparison=SKIPPING,
+            model_x=model,
+            seed_x=seed,
+            layer_x=i,
+            layer_y=j,
+            value=start - (j - i) / 10,
+            task=task,
+            **METRIC,
+        )
+        for i, j in spans
+    ]
