@@ -93,6 +93,16 @@ _GRID = [
         f"{_TEXT}: the fewest components that reach 99 %",
         _VARIANCE,
     ),
+    Choice(
+        "grid",
+        "standardize",
+        True,
+        "columns are centred (appendix A.3)",
+        "columns are centred and divided by their standard deviation, for SVCCA and PWCCA",
+        "follows the code, which the figures come from: without it, the neurons of the largest "
+        "variance alone would make up the 99 %",
+        _VARIANCE,
+    ),
 ]
 WU2020 = PaperPreset(
     "wu2020",
@@ -106,6 +116,43 @@ WU2020 = PaperPreset(
             "the maximum of the absolute Pearson correlation (appendix A.1)",
             "the same",
             "text and code agree",
+        ),
+        Difference(
+            "grid --measure pwcca",
+            "the weights come from the centred representation (appendix A.3)",
+            "the weights come from the representation as it was before its columns were "
+            "standardised",
+            "with `--standardize` they come from the standardised columns, so that a neuron's "
+            "scale counts nowhere; without, they are those of the text. Centring changes none of "
+            "them, because variates are orthogonal to constants",
+        ),
+        Difference(
+            "grid --measure mixedsim",
+            "the norm of the prediction over the norm of the neuron (appendix A.2)",
+            "the same, of standardised columns",
+            "text and code agree: the ratio does not depend on the scale of a neuron, nor the "
+            "prediction on that of the others",
+        ),
+        Difference(
+            "grid --top-k",
+            "the mean over the top k neurons, or canonical correlations (footnote 3); no k",
+            "shares of 0.1 to 1 of the neurons, the best of each pair of layers",
+            "the option takes a count or a share; no value is set, because the paper's figures "
+            "average all",
+        ),
+        Difference(
+            "grid --causal",
+            "no word of a mask (§3.4)",
+            "an option masks the words after each word and renormalises; one experiment uses it",
+            "the same option; it is not set",
+        ),
+        Difference(
+            "grid --measure attention-pearson",
+            "the Pearson correlation of a word's attention in two heads (appendix A.4)",
+            "the covariance is divided by n and the deviations by n - 1; sentences of one word "
+            "count as 0",
+            "the correlation itself, which is at most 1; constant rows, and with them sentences "
+            "of one word, count as 0",
         ),
         Difference(
             "localize",

@@ -34,7 +34,7 @@ def keywords(monkeypatch, simcore):
     [
         (
             ("--paper", "wu2020", "--measure", "svcca"),
-            {"measure": "svcca", "truncation": 0.99},
+            {"measure": "svcca", "truncation": 0.99, "standardize": True},
         ),
         (("--measure", "svcca", "--paper", "ren2023"), {"measure": "svcca", "truncation": 0.9}),
         (("--paper", "wu2020"), {"measure": "cka", "estimator": "biased", "kernel": "linear"}),
@@ -44,9 +44,13 @@ def keywords(monkeypatch, simcore):
         ),
         (
             ("--paper", "wu2020", "--measure", "svcca", "--truncation", "20"),
-            {"measure": "svcca", "truncation": 20},
+            {"measure": "svcca", "truncation": 20, "standardize": True},
         ),
         (("--paper", "wu2020", "--measure", "neuronsim"), {"measure": "neuronsim"}),
+        (
+            ("--paper", "wu2020", "--measure", "mixedsim", "--top-k", "0.1"),
+            {"measure": "mixedsim", "top_k": 0.1},
+        ),
     ],
 )
 def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
