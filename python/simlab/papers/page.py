@@ -28,7 +28,10 @@ and why. Where text and code disagree, we follow the text, unless a row gives a 
 `python/simlab/papers`.
 """
 # How an option is typed that a choice switches off.
-_SWITCHED_OFF = {"group_by_length": "--random-batches"}
+_SWITCHED_OFF = {
+    "group_by_length": "--random-batches",
+    "special_tokens": "--no-special-tokens",
+}
 
 
 def page() -> str:

@@ -38,6 +38,23 @@ _FINETUNE = [
 _EXTRACT = [
     Choice(
         "extract",
+        "kind",
+        "mean-all",
+        "the mean over the k tokens of a text (§3.1)",
+        "the mean over all 128 positions, padding included",
+        "follows the text: special tokens are tokens, padding is none. `--kind mean-padded` "
+        "follows the code, and `--kind mean` leaves special tokens out",
+    ),
+    Choice(
+        "extract",
+        "split",
+        "heldout",
+        "the maps are judged on the test set (§4.4); the figures do not say theirs",
+        "the maps are judged on rows of the training set",
+        "follows the text: rows that no map was fitted on. `--split train` gives rows to fit on",
+    ),
+    Choice(
+        "extract",
         "max_length",
         128,
         NOT_STATED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simlab.papers.choice import (
     NOT_PUBLISHED,
+    NOT_STATED,
     Choice,
     Difference,
     PaperPreset,
@@ -13,6 +14,7 @@ from simlab.papers.choice import (
 _TEXT = "follows the text"
 _DEFAULTS = '"the default parameters settings provided in the Transformer library" (appendix D)'
 _OF_DEFAULTS = "follows the text: a default of the library's example script of that time"
+_WORDS = {"kind": ("word-last", "word-mean", "attention")}
 _VARIANCE = {"measure": ("svcca", "pwcca")}
 
 _FINETUNE = fine_tuning(
@@ -40,6 +42,25 @@ _EXTRACT = [
     ),
     Choice(
         "extract",
+        "split",
+        "all",
+        "the development set of the Penn Treebank (§4), a corpus without labels",
+        "all its sentences; of sentences that repeat, one is kept",
+        f"{_TEXT}: all sentences of the file, and repeated ones as often as they come",
+    ),
+    Choice(
+        "extract",
+        "special_tokens",
+        False,
+        NOT_STATED,
+        "the scripts call the `encode` of pytorch-transformers, which added no special tokens, and "
+        "take every token for a part of a word",
+        "follows the code: attention from a word then sums to 1 over the words, as the text says, "
+        "without any renormalisation",
+        _WORDS,
+    ),
+    Choice(
+        "extract",
         "words",
         "spaces",
         "the words of the Penn Treebank (§4)",
@@ -47,6 +68,7 @@ _EXTRACT = [
         "tokenizer marks one",
         f"{_TEXT}: words that the tokenizer splits at punctuation stay one word, so that all "
         "models have the same rows",
+        _WORDS,
     ),
     Choice(
         "extract",
@@ -159,6 +181,12 @@ WU2020 = PaperPreset(
             "the means of svsim subtracted from those of neuronsim (§5.1)",
             "the notebooks also standardise both series of means before they subtract",
             _TEXT,
+        ),
+        Difference(
+            "extract --limit",
+            "the whole development set (§4)",
+            "a limit counts words, and cuts the last sentence of representations",
+            "a limit counts sentences; none is set",
         ),
         Difference(
             "extract",

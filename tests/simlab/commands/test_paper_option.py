@@ -4,6 +4,7 @@ import pytest
 
 from simlab.experiments import freeze_study as freezing
 from simlab.papers.presets import PAPERS
+from simlab.representations import extract as extraction
 from simlab.similarity import grids
 from simlab.training import finetune as training
 from support.lab.tinymodels import COLUMNS
@@ -57,6 +58,20 @@ def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
     _, found = keywords(grids, "grid", "grid", "x", "--out", "x.parquet", *typed)
     known = {"comparison", "joint", "overwrite"}
     assert {name: value for name, value in found.items() if name not in known} == wanted
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ((), {"kind": "word-last", "words": "spaces", "split": "all", "special_tokens": False}),
+        (("--kind", "cls"), {"kind": "cls", "words": None, "special_tokens": True}),
+        (("--kind", "attention", "--special-tokens"), {"words": "spaces", "special_tokens": True}),
+    ],
+)
+def test_extraction_takes_a_papers_choices(keywords, typed, wanted):
+    arguments = ("extract", "minilm", "ptb.txt", "--out", "reps", "--paper", "wu2020")
+    _, found = keywords(extraction, "extract", *arguments, *typed)
+    assert {name: found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("paper", PAPERS)
