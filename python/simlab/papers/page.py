@@ -31,6 +31,7 @@ and why. Where text and code disagree, we follow the text, unless a row gives a 
 _SWITCHED_OFF = {
     "group_by_length": "--random-batches",
     "special_tokens": "--no-special-tokens",
+    "head_scale": "--no-head-scale",
 }
 
 

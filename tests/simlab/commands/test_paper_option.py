@@ -1,8 +1,12 @@
 """``--paper`` on commands, and ``simcore papers``."""
 
+from dataclasses import replace
+
 import pytest
 
 from simlab.experiments import freeze_study as freezing
+from simlab.experiments import truncate as truncation
+from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
 from simlab.similarity import grids
@@ -91,6 +95,32 @@ def test_a_study_of_freezing_takes_recipe_and_layers(keywords, paper, bottom):
     given, found = keywords(freezing, "freeze_study", *arguments)
     assert given[3] == paper
     assert found["bottom"] == bottom
+
+
+def test_heads_are_trained_as_the_paper_or_the_command_says(keywords, tiny_bert, reviews):
+    start = ("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", "x.parquet")
+    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021")
+    assert given[3].modes == ("untuned", "tuned", "tuned-orig")
+    wanted = HeadRecipe(1e-5, 4, 0.0, 10_000, validation_share=0.0, warmup=1_000, decay=True)
+    assert given[3].recipe == replace(wanted, scale=False)
+    typed = ("--mode", "tuned", "--head-most-steps", 7, "--head-scale", "--head-seed", 3)
+    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021", *typed)
+    assert given[3].modes == ("tuned",)
+    assert given[3].recipe == replace(wanted, most_steps=7, seed=3)
+    given, _ = keywords(truncation, "truncate", *start)
+    assert given[3].recipe == HeadRecipe()
+
+
+def test_heads_that_cannot_be_trained_are_refused(simcore):
+    start = ("truncate", "ft", "rt", "--out", "x.parquet")
+    for option, value, wanted in (
+        ("--head-batch-size", 0, "more than 0, found 0"),
+        ("--head-warmup", -1, "0 or more, found -1.0"),
+        ("--head-validation-share", 1, "0 or more, and below 1, found 1.0"),
+        ("--head-learning-rate", "nan", "0 or more, found nan"),
+    ):
+        code, _, errors = simcore(*start, option, value)
+        assert (code, errors) == (2, [f"error: {option}: wanted {wanted}"])
 
 
 def test_a_paper_without_choices_for_a_command_is_refused(simcore):
