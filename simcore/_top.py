@@ -134,10 +134,10 @@ def top_canonical(
     smaller : Tensor ``[Lx, Ly]``
         The number of canonical correlations of every pair.
     """
-    grid = torch.zeros_like(smaller)
+    grid, available = torch.zeros_like(smaller), smaller.tolist()
     for i, j in _pairs(x, y, report):
         rho = torch.linalg.svdvals(_product(x[i], (y or x)[j])).clamp(max=1.0)
-        kept = top_count(top_k, int(smaller[i, j]))
+        kept = top_count(top_k, int(available[i][j]))
         grid[i, j] = (rho[:kept] ** power).mean()
         if not y:
             grid[j, i] = grid[i, j]
@@ -157,10 +157,10 @@ def top_weighted(
     The weights of the correlations that are kept are scaled to sum to 1. Parameters are those of
     `top_canonical`, and `weighted`: ``diag(s) V'`` of the layers of X.
     """
-    grid = torch.zeros_like(smaller)
+    grid, available = torch.zeros_like(smaller), smaller.tolist()
     for i, j in _pairs(x, y, report):
         left, rho, right = torch.linalg.svd(_product(x[i], (y or x)[j]), full_matrices=False)
-        kept = top_count(top_k, int(smaller[i, j]))
+        kept = top_count(top_k, int(available[i][j]))
         rho = rho[:kept].clamp(max=1.0)
         grid[i, j] = _weighted_mean(rho, left.T[:kept], weighted[i])
         if not y:

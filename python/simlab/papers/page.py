@@ -74,7 +74,7 @@ def _paper(paper: PaperPreset) -> list[str]:
         lines += _table(names, [(_taken(c), c.text, c.code, c.why) for c in own])
     if paper.differences:
         lines += ["Differences that no option covers:", ""]
-        rows = [(f"{d.about}", d.text, d.code, d.why) for d in paper.differences]
+        rows = [(f"`{d.about}`", d.text, d.code, d.why) for d in paper.differences]
         lines += _table(("about", "the text", "the authors' code", "what we take, and why"), rows)
     return lines
 

@@ -104,7 +104,7 @@ _TRUNCATE = [
             "weight_decay": (0.0, _HEAD, NOT_PUBLISHED, _OF_HEAD),
             "validation_share": (
                 0.0,
-                "no early stopping (§2)",
+                "no word of early stopping (§2, §4)",
                 NOT_PUBLISHED,
                 f"{_OF_HEAD}: heads learn from all training rows and are those of the last step",
             ),

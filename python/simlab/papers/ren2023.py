@@ -63,7 +63,14 @@ _EXTRACT = [
     ),
 ]
 _GRID = [
-    Choice("grid", "measure", "cca", "CCA (§3.3, table 2)", "CCA (`utils/similarity.py`)", "both"),
+    Choice(
+        "grid",
+        "measure",
+        "cca",
+        "CCA (§3.3, table 2)",
+        "CCA (`utils/similarity.py`)",
+        "text and code agree",
+    ),
     Choice(
         "grid",
         "reduction",
@@ -95,7 +102,14 @@ REN2023 = PaperPreset(
             "finetune",
             NOT_STATED,
             "`--fp16`: half precision on a GPU",
-            "full precision: results are then the same on every machine without tensor cores",
+            "full precision on every device",
+        ),
+        Difference(
+            "grid --measure svcca",
+            "the mean of the squared correlations of truncated layers (table 2)",
+            "computes maps and their errors, no similarity",
+            "the mean of the correlations, as the authors of SVCCA define it; `--measure cca "
+            "--truncation 0.9` gives that of table 2",
         ),
         Difference(
             "extract",

@@ -121,8 +121,8 @@ _GRID = [
         True,
         "columns are centred (appendix A.3)",
         "columns are centred and divided by their standard deviation, for SVCCA and PWCCA",
-        "follows the code, which the figures come from: without it, the neurons of the largest "
-        "variance alone would make up the 99 %",
+        "follows the code, which the figures come from: otherwise the few neurons of large "
+        "variance would make up most of the 99 %",
         _VARIANCE,
     ),
 ]
@@ -152,8 +152,7 @@ WU2020 = PaperPreset(
             "grid --measure mixedsim",
             "the norm of the prediction over the norm of the neuron (appendix A.2)",
             "the same, of standardised columns",
-            "text and code agree: the ratio does not depend on the scale of a neuron, nor the "
-            "prediction on that of the others",
+            "text and code agree: the scale of neurons changes neither prediction nor ratio",
         ),
         Difference(
             "grid --top-k",
