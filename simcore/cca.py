@@ -16,6 +16,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrBases
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.spectral import nuclear_norms, pwcca
+from simcore._top import TopK, check_top_k, top_canonical, top_weighted
 
 
 def _mean_canonical(
@@ -23,16 +24,27 @@ def _mean_canonical(
     X: LayersOrBases,
     Y: LayersOrBases | None,
     *,
+    power: int = 1,
+    top_k: TopK,
     max_memory: int | None,
     progress: bool,
     **truncation: Any,
 ) -> Array:
+    """Compute the mean of the canonical correlations, or of their squares (``power`` 2)."""
+    top_k = check_top_k(top_k)
     decomposed = decomposed_sides(
         function, X, Y, max_memory=max_memory, progress=progress, **truncation
     )
-    with progress_bar(function, progress):
-        total, _, _ = nuclear_norms(*decomposed.vectors(), decomposed.workspace)
-    return decomposed.finish(total / decomposed.smaller(), function)
+    x, y = decomposed.vectors()
+    smaller = decomposed.smaller()
+    with progress_bar(function, progress) as report:
+        if top_k is not None:
+            grid = top_canonical(x, y, top_k, power, smaller.clamp(min=1), report)
+        elif power == 1:
+            grid = nuclear_norms(x, y, decomposed.workspace)[0] / smaller
+        else:
+            grid = _squared_products(x, y, decomposed.workspace) / smaller
+    return decomposed.finish(grid, function)
 
 
 @one_operator()
@@ -42,6 +54,7 @@ def cca_grid(
     *,
     reduction: str = "mean",
     truncation: Truncation = None,
+    top_k: TopK = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -61,6 +74,9 @@ def cca_grid(
         Mean of the canonical correlations, or of their squares (R2 CCA).
     truncation : float, int or sequence of int, optional
         Leading principal components to keep per layer; see `svcca_grid`.
+    top_k : int or float, optional
+        Average only the largest canonical correlations of a pair: that many, or that share of them
+        (rounded down). Default: all. Every pair is then decomposed in float64, which takes longer.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs, bases included; default a quarter of the
         free memory.
@@ -103,17 +119,16 @@ def cca_grid(
     True
     """
     check_choice(reduction, "reduction", ("mean", "r2"))
-    given: dict[str, Any] = {
-        "truncation": truncation,
-        "max_memory": max_memory,
-        "progress": progress,
-    }
-    if reduction == "mean":
-        return _mean_canonical("cca_grid", X, Y, **given)
-    decomposed = decomposed_sides("cca_grid", X, Y, **given)
-    with progress_bar("cca_grid", progress):
-        squares = _squared_products(*decomposed.vectors(), decomposed.workspace)
-    return decomposed.finish(squares / decomposed.smaller(), "cca_grid")
+    return _mean_canonical(
+        "cca_grid",
+        X,
+        Y,
+        power=1 if reduction == "mean" else 2,
+        truncation=truncation,
+        top_k=top_k,
+        max_memory=max_memory,
+        progress=progress,
+    )
 
 
 def _squared_products(x: list[Tensor], y: list[Tensor], workspace: int) -> Tensor:
@@ -130,6 +145,7 @@ def svcca_grid(
     *,
     truncation: Truncation = 0.99,
     standardize: bool = False,
+    top_k: TopK = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -153,7 +169,8 @@ def svcca_grid(
 
     References
     ----------
-    Raghu et al. 2017; Wu et al. 2020, appendix A.3 (svsim); Ren et al. 2023, section 3.3.
+    Raghu et al. 2017; Wu et al. 2020, footnote 3 and appendix A.3 (svsim); Ren et al. 2023, section
+    3.3.
 
     Examples
     --------
@@ -168,6 +185,7 @@ def svcca_grid(
         Y,
         truncation=truncation,
         standardize=standardize,
+        top_k=top_k,
         max_memory=max_memory,
         progress=progress,
     )
@@ -179,6 +197,8 @@ def pwcca_grid(
     Y: LayersOrBases | None = None,
     *,
     truncation: Truncation = None,
+    standardize: bool = False,
+    top_k: TopK = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -188,8 +208,10 @@ def pwcca_grid(
     the first layer and its canonical variates ``h_i = U_x u_i``. One decomposition of a pair gives
     both of its directions.
 
-    Parameters, return value and errors are those of `cca_grid`; ``truncation`` is that of
-    `svcca_grid`.
+    Parameters, return value and errors are those of `cca_grid`; ``truncation`` and ``standardize``
+    are those of `svcca_grid`. Where columns are standardised, the weights come from the
+    standardised columns too. With ``top_k``, the weights of the largest correlations are scaled to
+    sum to 1.
 
     Warns
     -----
@@ -220,7 +242,8 @@ def pwcca_grid(
 
     References
     ----------
-    Morcos et al. 2018; Wu et al. 2020, appendix A.3 (pwsim); Ren et al. 2023, equations 7 to 9.
+    Morcos et al. 2018; Wu et al. 2020, footnote 3 and appendix A.3 (pwsim); Ren et al. 2023,
+    equations 7 to 9.
 
     Examples
     --------
@@ -229,14 +252,25 @@ def pwcca_grid(
     >>> pwcca_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 6)).shape
     torch.Size([2, 3])
     """
+    top_k = check_top_k(top_k)
     decomposed = decomposed_sides(
-        "pwcca_grid", X, Y, truncation=truncation, max_memory=max_memory, progress=progress
+        "pwcca_grid",
+        X,
+        Y,
+        truncation=truncation,
+        standardize=standardize,
+        max_memory=max_memory,
+        progress=progress,
     )
     x, y = decomposed.vectors()
     weighted = decomposed.weighted_components()
     left = max(decomposed.workspace - sum(components.nbytes for components in weighted), 1)
-    with progress_bar("pwcca_grid", progress):
-        grid = pwcca(x, weighted, y, left)
+    with progress_bar("pwcca_grid", progress) as report:
+        if top_k is None:
+            grid = pwcca(x, weighted, y, left)
+        else:
+            smaller = decomposed.smaller().clamp(min=1)
+            grid = top_weighted(x, weighted, y, top_k, smaller, report)
     warn_tied("pwcca_grid", decomposed, grid)
     return decomposed.finish(grid, "pwcca_grid")
 

@@ -16,6 +16,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.neurons import best_partners, multiple_correlations
+from simcore._top import TopK, check_top_k, top_multiple, top_of_table, top_partners
 
 
 def _constant_neurons(layer: Tensor) -> Tensor:
@@ -58,6 +59,7 @@ def neuronsim_grid(
     X: Layers,
     Y: Layers | None = ...,
     *,
+    top_k: TopK = ...,
     return_partners: Literal[False] = ...,
     max_memory: int | None = ...,
     progress: bool = ...,
@@ -67,6 +69,7 @@ def neuronsim_grid(
     X: Layers,
     Y: Layers | None = ...,
     *,
+    top_k: TopK = ...,
     return_partners: Literal[True],
     max_memory: int | None = ...,
     progress: bool = ...,
@@ -76,6 +79,7 @@ def neuronsim_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
+    top_k: TopK = None,
     return_partners: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
@@ -91,6 +95,9 @@ def neuronsim_grid(
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost: one
         product gives both directions of a pair.
+    top_k : int or float, optional
+        Average only the neurons of X with the best values of the pair: that many, or that share of
+        the neurons with variance (rounded down). Default: all.
     return_partners : bool
         Whether to return the best value and the partner of every neuron, too.
     max_memory : int, optional
@@ -117,7 +124,7 @@ def neuronsim_grid(
 
     References
     ----------
-    Wu et al. 2020, section 3.1 and appendix A.1.
+    Wu et al. 2020, section 3.1, footnote 3 and appendix A.1.
 
     Examples
     --------
@@ -129,14 +136,18 @@ def neuronsim_grid(
     tensor([1, 2, 0, 3])
     """
     check_flag(return_partners, "return_partners")
+    top_k = check_top_k(top_k)
     sides = read_sides(X, Y, "a correlation", max_memory=max_memory)
     count = len(sides.x)
     scaled = in_range(sides.x.layers + sides.y.layers, columns=True)
     x, y = scaled.layers[:count], scaled.layers[count:]
-    with progress_bar("neuronsim_grid", progress):
-        values, best, partner = best_partners(
-            x, y, return_partners, scaled.workspace(sides.max_memory)
-        )
+    workspace = scaled.workspace(sides.max_memory)
+    with progress_bar("neuronsim_grid", progress) as report:
+        if top_k is None or return_partners:
+            values, best, partner = best_partners(x, y, return_partners, workspace)
+            values = values if top_k is None else top_of_table(best, x, top_k)
+        else:
+            values = top_partners(x, y, top_k, workspace, report)
     constant_x = _warn_constant("neuronsim_grid", sides.x.layers)
     constant_y = constant_x
     if not sides.same:
@@ -155,6 +166,7 @@ def mixedsim_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
     *,
+    top_k: TopK = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -163,13 +175,13 @@ def mixedsim_grid(
     ``mean_k ||U_y' x_k|| / ||x_k||`` over the centred neurons x_k: the mean multiple correlation of
     x_k with Y. No singular value of a pair is computed.
 
-    Parameters, return value and errors are those of `cca_grid`; single neurons without variance are
-    left out and counted in a warning. A basis stands for the layer that its components span: a
-    truncated basis for a truncated layer.
+    Parameters, return value and errors are those of `cca_grid`; ``top_k`` is that of
+    `neuronsim_grid`. Single neurons without variance are left out and counted in a warning. A basis
+    stands for the layer that its components span: a truncated basis for a truncated layer.
 
     References
     ----------
-    Wu et al. 2020, section 3.2 and appendix A.2.
+    Wu et al. 2020, section 3.2, footnote 3 and appendix A.2.
 
     Examples
     --------
@@ -178,11 +190,16 @@ def mixedsim_grid(
     >>> mixedsim_grid(torch.randn(2, 100, 8), torch.randn(3, 100, 16)).shape
     torch.Size([2, 3])
     """
+    top_k = check_top_k(top_k)
     explained = explained_sides(
         "mixedsim_grid", X, Y, max_memory=max_memory, progress=progress, columns=True
     )
-    with progress_bar("mixedsim_grid", progress):
-        grid = multiple_correlations(explained.layers, explained.vectors, explained.workspace)
+    layers, vectors = explained.layers, explained.vectors
+    with progress_bar("mixedsim_grid", progress) as report:
+        if top_k is None:
+            grid = multiple_correlations(layers, vectors, explained.workspace)
+        else:
+            grid = top_multiple(layers, vectors, top_k, report)
     _warn_constant("mixedsim_grid", explained.layers)
     return explained.finish(grid, "mixedsim_grid")
 

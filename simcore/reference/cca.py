@@ -11,6 +11,7 @@ from simcore.reference.hsic import center
 
 Array = NDArray[np.float64]
 Truncation = float | int | Sequence[int] | None
+TopK = float | int | None
 
 
 def standard_columns(x: ArrayLike) -> Array:
@@ -89,8 +90,21 @@ def canonical_correlations(q_x: Array, q_y: Array) -> Array:
     return np.minimum(np.linalg.svd(q_x.T @ q_y, compute_uv=False), 1.0)
 
 
-def _mean_correlation(q_x: Array, q_y: Array, power: int) -> float:
+def top_count(top_k: TopK, count: int) -> int:
+    """Return how many of `count` values are kept: `top_k` of them, or that share, rounded down.
+
+    At least one value is kept. A share of a whole number of values keeps that number, also where
+    the product is below it by rounding.
+    """
+    if top_k is None:
+        return count
+    wanted = top_k if isinstance(top_k, int) else int(np.floor(np.round(top_k * count, 6)))
+    return min(max(wanted, 1), count)
+
+
+def _mean_correlation(q_x: Array, q_y: Array, power: int, top_k: TopK) -> float:
     rho = canonical_correlations(q_x, q_y)
+    rho = rho[: top_count(top_k, len(rho))]
     return float(np.mean(rho**power)) if len(rho) else float("nan")
 
 
@@ -115,21 +129,23 @@ def cca_grid(
     reduction: str = "mean",
     truncation: Truncation = None,
     standardize: bool = False,
+    top_k: TopK = None,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Compute the mean (squared) canonical correlation of all pairs, ``[len(x), len(y)]``.
 
     ``sum(rho) / c`` or ``sum(rho^2) / c``, ``c = min(k_x, k_y)``; with ``truncation`` the measure
-    is SVCCA. ``nan`` where a layer has no variance.
+    is SVCCA. With ``top_k``, the mean over the largest correlations. ``nan`` where a layer has no
+    variance.
 
     References
     ----------
-    Ren et al. 2023, equations 3 to 6 and table 2; Raghu et al. 2017.
+    Ren et al. 2023, equations 3 to 6 and table 2; Raghu et al. 2017; Wu et al. 2020, footnote 3.
     """
     rows = _bases(x, truncation, standardize=standardize, eps=eps)
     columns = rows if y is None else _bases(y, truncation, standardize=standardize, eps=eps)
     power = _POWERS[reduction]
-    return np.array([[_mean_correlation(a, b, power) for b in columns] for a in rows])
+    return np.array([[_mean_correlation(a, b, power, top_k) for b in columns] for a in rows])
 
 
 def svcca_grid(
@@ -138,6 +154,7 @@ def svcca_grid(
     *,
     truncation: Truncation = 0.99,
     standardize: bool = False,
+    top_k: TopK = None,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Compute `cca_grid` of the leading principal components.
@@ -146,20 +163,24 @@ def svcca_grid(
     ----------
     Wu et al. 2020, appendix A.3; Ren et al. 2023, section 3.3.
     """
-    return cca_grid(x, y, truncation=truncation, standardize=standardize, eps=eps)
+    return cca_grid(x, y, truncation=truncation, standardize=standardize, top_k=top_k, eps=eps)
 
 
-def pwcca(q_x: Array, q_y: Array, x: ArrayLike) -> float:
+def pwcca(q_x: Array, q_y: Array, x: ArrayLike, top_k: TopK = None) -> float:
     """Compute the projection-weighted CCA of two orthonormal bases; the weights come from x.
 
     ``sum(a_i rho_i) / sum(a_i)`` with canonical variates ``h_i = Q_x u_i`` and weights
-    ``a_i = sum_j |<h_i, x_j>|`` over the centred columns x_j of x.
+    ``a_i = sum_j |<h_i, x_j>|`` over the centred columns x_j of x; with ``top_k``, over the largest
+    rho_i.
 
     References
     ----------
-    Morcos et al. 2018; Wu et al. 2020, appendix A.3; Ren et al. 2023, equations 7 to 9.
+    Morcos et al. 2018; Wu et al. 2020, footnote 3 and appendix A.3; Ren et al. 2023, equations 7 to
+    9.
     """
     u, rho, _ = np.linalg.svd(q_x.T @ q_y, full_matrices=False)
+    top = top_count(top_k, len(rho))
+    u, rho = u[:, :top], rho[:top]
     weights = np.abs((q_x @ u).T @ center(x)).sum(axis=1)
     total = weights.sum()
     return float(weights @ np.minimum(rho, 1.0) / total) if total > 0 else float("nan")
@@ -170,13 +191,21 @@ def pwcca_grid(
     y: Sequence[ArrayLike] | None = None,
     *,
     truncation: Truncation = None,
+    standardize: bool = False,
+    top_k: TopK = None,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
-    """Compute `pwcca` of all pairs, ``[len(x), len(y)]``; asymmetric, the weights come from x."""
+    """Compute `pwcca` of all pairs, ``[len(x), len(y)]``; asymmetric, the weights come from x.
+
+    With ``standardize``, bases and weights come from the standardised columns.
+    """
+    if standardize:
+        x = [standard_columns(layer) for layer in x]
+        y = None if y is None else [standard_columns(layer) for layer in y]
     rows = _bases(x, truncation, eps=eps)
     columns = rows if y is None else _bases(y, truncation, eps=eps)
     pairs = zip(rows, x, strict=True)
-    return np.array([[pwcca(a, b, layer) for b in columns] for a, layer in pairs])
+    return np.array([[pwcca(a, b, layer, top_k) for b in columns] for a, layer in pairs])
 
 
 def linreg_grid(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simcore.reference.cca import basis
+from simcore.reference.cca import TopK, basis, top_count
 from simcore.reference.hsic import center
 
 Array = NDArray[np.float64]
@@ -32,48 +32,54 @@ def best_partners(x: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[np.int64]]
     return np.where(best < 0, np.nan, best), np.where(best < 0, -1, partner)
 
 
-def _mean_known(values: Array) -> float:
-    known = values[~np.isnan(values)]
+def _mean_known(values: Array, top_k: TopK) -> float:
+    known = np.sort(values[~np.isnan(values)])[::-1]
+    known = known[: top_count(top_k, len(known))]
     return float(known.mean()) if len(known) else float("nan")
 
 
-def neuronsim_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
+def neuronsim_grid(
+    x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None, *, top_k: TopK = None
+) -> Array:
     """Compute ``mean_k max_k' |pearson(x_k, y_k')|`` of all pairs; asymmetric.
 
-    Neurons without variance are left out.
+    Neurons without variance are left out. With ``top_k``, the mean over the neurons with the
+    largest values.
 
     References
     ----------
-    Wu et al. 2020, section 3.1 and appendix A.1.
+    Wu et al. 2020, section 3.1, footnote 3 and appendix A.1.
     """
     y = x if y is None else y
-    return np.array([[_mean_known(best_partners(a, b)[0]) for b in y] for a in x])
+    return np.array([[_mean_known(best_partners(a, b)[0], top_k) for b in y] for a in x])
 
 
 def mixedsim_grid(
     x: Sequence[ArrayLike],
     y: Sequence[ArrayLike] | None = None,
     *,
+    top_k: TopK = None,
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Compute ``mean_k ||Q_y' x_k|| / ||x_k||`` over the centred neurons x_k; asymmetric.
 
-    Neurons without variance are left out.
+    Neurons without variance are left out. With ``top_k``, the mean over the neurons with the
+    largest values.
 
     References
     ----------
-    Wu et al. 2020, section 3.2 and appendix A.2.
+    Wu et al. 2020, section 3.2, footnote 3 and appendix A.2.
     """
     bases = [basis(layer, eps=eps) for layer in (x if y is None else y)]
-    return np.array([[_mixed(center(layer), q) for q in bases] for layer in x])
+    return np.array([[_mixed(center(layer), q, top_k) for q in bases] for layer in x])
 
 
-def _mixed(centred: Array, q: Array) -> float:
+def _mixed(centred: Array, q: Array, top_k: TopK) -> float:
     norms = np.linalg.norm(centred, axis=0)
     if q.shape[1] == 0 or not norms.any():
         return float("nan")
     multiple = np.linalg.norm(q.T @ centred, axis=0)[norms > 0] / norms[norms > 0]
-    return float(np.minimum(multiple, 1.0).mean())
+    return _mean_known(np.minimum(multiple, 1.0), top_k)
 
 
 def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = True) -> Array:

@@ -9,7 +9,7 @@ import torch
 from simcore import Basis, bases, cca_grid, localization_score, neuronsim_grid, rsa_grid, svcca_grid
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled, with_layer
 from support.cases import Case, layers
-from support.measure_table import CCA, FUNCTIONS, ON_BASES, PWCCA, RSA, SVCCA
+from support.measure_table import CCA, FUNCTIONS, MIXEDSIM, ON_BASES, PWCCA, RSA, SVCCA
 
 
 @pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
@@ -100,6 +100,15 @@ def test_option(name):
 def test_wrong_truncation(function, truncation):
     with pytest.raises(ValueError, match="truncation: wanted"):
         function(X, truncation=truncation)
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 0.0, 1.5, np.nan, True, "all", [1]])
+@pytest.mark.parametrize(
+    "function", [cca_grid, svcca_grid, PWCCA.grid, neuronsim_grid, MIXEDSIM.grid]
+)
+def test_wrong_top_k(function, top_k):
+    with pytest.raises(ValueError, match="top_k: wanted a count of at least 1 or a share"):
+        function(X, top_k=top_k)
 
 
 @pytest.mark.parametrize("measure", ON_BASES, ids=str)

@@ -63,3 +63,9 @@ def test_neurons_of_many_layers_stay_within_the_same_bound(function):
     """One number for every neuron and layer would be 72 MB here."""
     limit = {"neuronsim_grid": 24, "mixedsim_grid": 48}[function] * MB
     assert peak(function, count=300, n=104, width=100, max_memory=limit) <= limit + SLACK
+
+
+def test_the_best_neurons_of_many_layers_are_found_in_parts():
+    """The table of all neurons would be 64 MB here."""
+    options = {"count": 200, "n": 24, "width": 100, "top_k": 5}
+    assert peak("neuronsim_grid", max_memory=12 * MB, **options) <= 12 * MB + SLACK

@@ -15,7 +15,7 @@ FLOORS = (
     ("_grid", "reference"),
     ("_ops",),
     ("basis", "cka", "rsa", "attention", "nn"),
-    ("_decomposed", "minibatch", "align"),
+    ("_decomposed", "_top", "minibatch", "align"),
     ("cca", "neurons"),
     ("stats",),
     ("simcore",),

@@ -15,6 +15,7 @@ from simlab.cli import app
 from simlab.experiments.align_study import StudyOptions
 from simlab.experiments.inject import InjectOptions
 from simlab.experiments.truncate import TruncationOptions
+from simlab.models.head_recipe import HeadRecipe
 from simlab.representations.extract import ExtractOptions
 from simlab.similarity.catalogue import OPTIONS
 from simlab.tasks import TaskOptions
@@ -55,6 +56,8 @@ def keywords(command):
     found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
     if command in FIELDS:
         found |= {field.name: field.default for field in dataclasses.fields(FIELDS[command])}
+    if command == "truncate":
+        found |= {f"head_{field.name}": field.default for field in dataclasses.fields(HeadRecipe)}
     if command == "grid":
         found |= dict.fromkeys(OPTIONS)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,33 @@ PWCCA_TRUNCATED = Measure(
     invariant_x=SIGNS,
     invariant_y=ROTATION,
 )
+# With standardised columns, weights do not depend on the scale of neurons.
+PWCCA_STANDARDIZED = Measure(
+    "pwcca-standardized",
+    "pwcca_grid",
+    {"truncation": 0.9, "standardize": True},
+    symmetric=False,
+    min_rows=33,
+    invariant_x=NEURONS,
+    invariant_y=NEURONS,
+)
+CCA_TOP = Measure("cca-top", "cca_grid", {"reduction": "r2", "top_k": 2})
+SVCCA_TOP = Measure(
+    "svcca-top",
+    "svcca_grid",
+    {"truncation": 0.9, "top_k": 0.5},
+    invariant_x=ROTATION,
+    invariant_y=ROTATION,
+)
+PWCCA_TOP = Measure(
+    "pwcca-top",
+    "pwcca_grid",
+    {"truncation": 0.9, "top_k": 2},
+    symmetric=False,
+    min_rows=33,
+    invariant_x=SIGNS,
+    invariant_y=ROTATION,
+)
 LINREG = Measure("linreg", "linreg_grid", symmetric=False, invariant_x=ROTATION)
 PROCRUSTES = Measure(
     "procrustes", "procrustes_grid", rank_rule=False, invariant_x=ROTATION, invariant_y=ROTATION
@@ -109,6 +136,8 @@ NEURONSIM = Measure(
     invariant_y=NEURONS,
 )
 MIXEDSIM = Measure("mixedsim", "mixedsim_grid", symmetric=False, invariant_x=NEURONS)
+NEURONSIM_TOP = replace(NEURONSIM, name="neuronsim-top", options={"top_k": 3})
+MIXEDSIM_TOP = replace(MIXEDSIM, name="mixedsim-top", options={"top_k": 0.29})
 RSA = Measure(
     "rsa",
     "rsa_grid",
@@ -141,10 +170,16 @@ MEASURES = (
     SVCCA_STANDARDIZED,
     PWCCA,
     PWCCA_TRUNCATED,
+    PWCCA_STANDARDIZED,
+    CCA_TOP,
+    SVCCA_TOP,
+    PWCCA_TOP,
     LINREG,
     PROCRUSTES,
     NEURONSIM,
+    NEURONSIM_TOP,
     MIXEDSIM,
+    MIXEDSIM_TOP,
     RSA,
     RSA_SPEARMAN,
 )

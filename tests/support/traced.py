@@ -177,17 +177,22 @@ def _table() -> dict[str, list[Row]]:
         "cca_grid": [
             _grid(simcore.cca_grid, truncation=0.9),
             _grid(simcore.cca_grid, reduction="r2", truncation=[2, 3, 2]),
+            _grid(simcore.cca_grid, top_k=2),
             Row(lambda a, b, c: simcore.cca_grid(torch.stack([a, a + 1, a.square()]))),
         ],
         "svcca_grid": [_grid(simcore.svcca_grid), _grid(simcore.svcca_grid, standardize=True)],
-        "pwcca_grid": [_grid(simcore.pwcca_grid)],
+        "pwcca_grid": [
+            _grid(simcore.pwcca_grid),
+            _grid(simcore.pwcca_grid, standardize=True, top_k=0.5),
+        ],
         "linreg_grid": [_grid(simcore.linreg_grid, max_memory=10**8)],
         "procrustes_grid": [_grid(simcore.procrustes_grid)],
         "neuronsim_grid": [
             _grid(simcore.neuronsim_grid),
             _grid(simcore.neuronsim_grid, return_partners=True),
+            _grid(simcore.neuronsim_grid, top_k=2),
         ],
-        "mixedsim_grid": [_grid(simcore.mixedsim_grid)],
+        "mixedsim_grid": [_grid(simcore.mixedsim_grid), _grid(simcore.mixedsim_grid, top_k=0.5)],
         "localization_score": [
             Row(simcore.localization_score, grids),
             Row(lambda a, b: simcore.localization_score(a[1:], b[1:], same=False), grids),

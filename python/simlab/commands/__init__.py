@@ -4,6 +4,7 @@ A command reads its options, calls the function of `simlab` with its name, and p
 module here loads a heavy library before its command runs, so ``--help`` answers at once.
 
 * `options`: arguments and options that commands share, and messages that they share.
+* `head_options`: options of ``simcore truncate`` for the training of heads.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
   `inject`, `align_study`: each has the command of its name.

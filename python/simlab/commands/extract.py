@@ -23,7 +23,9 @@ from simlab.commands.options import (
     explain_interrupt,
 )
 
-KINDS_HELP = "`cls`, `mean`, `token`, `word-last`, `word-mean` or `attention`"
+KINDS_HELP = (
+    "`cls`, `mean`, `mean-all`, `mean-padded`, `token`, `word-last`, `word-mean` or `attention`"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -35,11 +37,28 @@ def extract(
     model: ModelArgument,
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Representation folder to write.")],
-    split: Annotated[str, typer.Option(help="Split: `heldout` or `train`.")] = "heldout",
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Split: `heldout`, `train`, or `all`: every text of TASK, which may then be a "
+            ".txt file or a table without labels."
+        ),
+    ] = "heldout",
     kind: Annotated[str, typer.Option(help=f"Kind of rows: {KINDS_HELP}.")] = "cls",
     words: Annotated[
-        str, typer.Option(help="Split texts into words by the `tokenizer` or at `spaces`.")
-    ] = "tokenizer",
+        str | None,
+        typer.Option(
+            help="Split texts into words by the `tokenizer` or at `spaces`; default: spaces for "
+            "texts that are lists of words, else tokenizer."
+        ),
+    ] = None,
+    special_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--special-tokens/--no-special-tokens",
+            help="Let the model read special tokens (such as [CLS]) around a text, or not.",
+        ),
+    ] = True,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Number of examples, from the first; default: all.")
     ] = None,
@@ -71,6 +90,9 @@ def extract(
 
     Example: `simcore extract minilm rt --kind word-last --words spaces --limit 200
     --out runs/reps/words`
+
+    Example: `simcore extract minilm sentences.txt --split all --kind attention --words spaces
+    --no-special-tokens --out runs/reps/attention`
     """
     from simlab import tasks
     from simlab.representations import extract as step
@@ -88,6 +110,7 @@ def extract(
             kind=kind,
             split=split,
             words=words,
+            special_tokens=special_tokens,
             limit=limit,
             max_length=max_length,
             batch_size=batch_size,

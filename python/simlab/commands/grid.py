@@ -47,6 +47,13 @@ def grid(
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Scale columns to unit variance first.")
     ] = False,
+    top_k: Annotated[
+        str | None,
+        typer.Option(
+            help="Average only the best neurons of X, or the largest canonical correlations: a "
+            "count (50) or a share (0.1)."
+        ),
+    ] = None,
     correlation: Annotated[
         str | None, typer.Option(help="Correlation of RSA: `pearson` or `spearman`.")
     ] = None,
@@ -63,6 +70,9 @@ def grid(
 
     Example: `simcore grid runs/reps/words-* --joint --measure svcca --truncation 0.95
     --out runs/results/svcca.parquet`
+
+    Example: `simcore grid runs/reps/words-* --joint --measure neuronsim --top-k 50
+    --out runs/results/top-50.parquet`
     """
     from simlab.similarity import grids
     from simlab.store import console
@@ -74,6 +84,7 @@ def grid(
         "reduction": reduction,
         "truncation": _number(truncation),
         "standardize": standardize or None,
+        "top_k": _number(top_k),
         "correlation": correlation,
         "causal": causal or None,
     }

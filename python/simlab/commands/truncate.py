@@ -7,6 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from simlab.commands.head_options import (
+    HeadBatchSize,
+    HeadDecay,
+    HeadLearningRate,
+    HeadMostSteps,
+    HeadPatience,
+    HeadScale,
+    HeadSeed,
+    HeadStepsBetween,
+    HeadValidationShare,
+    HeadWarmup,
+    HeadWeightDecay,
+)
 from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
@@ -66,13 +79,25 @@ def truncate(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
     max_length: MaxLength = None,
+    head_learning_rate: HeadLearningRate = None,
+    head_batch_size: HeadBatchSize = None,
+    head_weight_decay: HeadWeightDecay = None,
+    head_most_steps: HeadMostSteps = None,
+    head_warmup: HeadWarmup = None,
+    head_decay: HeadDecay = None,
+    head_scale: HeadScale = None,
+    head_validation_share: HeadValidationShare = None,
+    head_steps_between: HeadStepsBetween = None,
+    head_patience: HeadPatience = None,
+    head_seed: HeadSeed = None,
     paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Feed every layer of a fine-tuned model straight to a head, and write the metrics.
 
     Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further for each layer,
-    and `tuned-orig` trains a head for each layer of the model before fine-tuning.
+    and `tuned-orig` trains a head for each layer of the model before fine-tuning. Options that
+    begin with `--head-` say how these heads are trained.
 
     Example: `simcore truncate runs/ft-1 rt --mode untuned --mode tuned --mode tuned-orig
     --label "FT[1]" --out runs/results/truncation.parquet`
@@ -91,9 +116,24 @@ def truncate(
 
     if out is None and (export is None or advise is not None):
         raise UserError("--out: wanted a results file, found none")
+    heads = {
+        "head_learning_rate": head_learning_rate,
+        "head_batch_size": head_batch_size,
+        "head_weight_decay": head_weight_decay,
+        "head_most_steps": head_most_steps,
+        "head_warmup": head_warmup,
+        "head_decay": head_decay,
+        "head_scale": head_scale,
+        "head_validation_share": head_validation_share,
+        "head_steps_between": head_steps_between,
+        "head_patience": head_patience,
+        "head_seed": head_seed,
+    }
+    given = {name: value for name, value in heads.items() if value is not None}
     options = step.TruncationOptions(
         tuple(mode or (step.UNTUNED,)), original, advise, metric=metric
     )
+    options = options.changed(given)
     options.check()
     task_options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
+HEAD = "head_"  # before the names of fields of a `HeadRecipe`
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,14 @@ class TruncationOptions:
             raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
         if self.metric is not None and self.tolerance is None:
             raise UserError(f"--metric {self.metric}: wanted --advise, found no --advise")
+        self.recipe.check()
+
+    def changed(self, changes: Mapping[str, Any]) -> TruncationOptions:
+        """Return the options with fields replaced; ``head_<field>`` is a field of the recipe."""
+        own = {name: v for name, v in changes.items() if not name.startswith(HEAD)}
+        heads = {name.removeprefix(HEAD): v for name, v in changes.items() if name not in own}
+        changed = dataclasses.replace(self, **own)
+        return dataclasses.replace(changed, recipe=dataclasses.replace(changed.recipe, **heads))
 
 
 def cut_model(
@@ -188,7 +198,7 @@ def _curve(
         ResultRow(
             comparison=TRUNCATIONS[mode],
             measure=metric,
-            options=None if mode == UNTUNED else json.dumps(asdict(recipe)),
+            options=None if mode == UNTUNED else json.dumps(recipe.record()),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
@@ -229,7 +239,8 @@ def truncate(
         The results file (.parquet) to write.
     options, **changes
         Heads and advice; keywords replace fields of `TruncationOptions`, such as
-        ``modes=("untuned", "tuned")`` or ``tolerance=0.01``.
+        ``modes=("untuned", "tuned")`` or ``tolerance=0.01``, and with ``head_`` before their name
+        fields of its `HeadRecipe`, such as ``head_learning_rate=1e-4``.
     max_length
         Tokens kept per example; None is the length of the fine-tuning.
     label, seed
@@ -260,7 +271,7 @@ def truncate(
     >>> frame.loc[frame["comparison"] == "truncation-untuned", "layer_x"].tolist()
     [0, 1, 2, 3, 4, 5, 6]
     """
-    options = dataclasses.replace(options or TruncationOptions(), **changes)
+    options = (options or TruncationOptions()).changed(changes)
     options.check()
     checkpoint = Path(checkpoint)
     task = load_task_of([checkpoint], task, task_options)
@@ -293,7 +304,7 @@ def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -
     """Return the inputs of a job that trained heads depend on, besides the fine-tuned model."""
     inputs: dict[str, Any] = {}
     if set(options.modes) - {UNTUNED}:
-        inputs |= {"train": task.train.fingerprint, "recipe": asdict(options.recipe)}
+        inputs |= {"train": task.train.fingerprint, "recipe": options.recipe.record()}
     if TUNED_ORIG in options.modes:
         original = resolve(options.original or original_of(source.path))
         inputs["original"] = original.fingerprint

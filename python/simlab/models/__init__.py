@@ -7,6 +7,7 @@
 * `batches`: padded batches of tokenised texts.
 * `states`: the hidden states of every layer, and the model's own head on the states of any layer.
 * `chain`: running single layers on any hidden states.
+* `head_recipe`: how heads are trained.
 * `heads`: a head for every layer, all trained together on cached vectors.
 * `evaluate`: the predictions of a classifier on examples, and their metric.
 """

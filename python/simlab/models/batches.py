@@ -86,11 +86,13 @@ def batches(
     encoded: list[dict[str, Any]],
     batch_size: int,
     device: str,
+    length: int | None = None,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
 
     Sorting by length keeps padding small, and a batch too large for memory fails at once. With the
-    row numbers of each batch, the caller can write results in the order of the examples.
+    row numbers of each batch, the caller can write results in the order of the examples. Examples
+    are padded to `length` tokens; None pads to the longest of each batch.
 
     Yields
     ------
@@ -102,19 +104,26 @@ def batches(
     order = np.argsort(-lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        yield rows, pad(tokenizer, [encoded[row] for row in rows], device)
+        yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
 
 
 def pad(
-    tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], device: str = "cpu"
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: list[dict[str, Any]],
+    device: str = "cpu",
+    length: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Return padded tensors [b, t] of examples, or [b, c, t] of examples with choices."""
+    """Return padded tensors [b, t] of examples, or [b, c, t] of examples with choices.
+
+    t is `length`; None is the length of the longest example.
+    """
     flat = [
         dict(zip(example, values, strict=True))
         for example in encoded
         for values in zip(*map(_choices, example.values()), strict=True)
     ]
-    padded = tokenizer.pad(flat, return_tensors="pt").to(device)
+    padding = "longest" if length is None else "max_length"
+    padded = tokenizer.pad(flat, padding=padding, max_length=length, return_tensors="pt").to(device)
     if len(flat) == len(encoded):
         return dict(padded)
     return {name: tensor.unflatten(0, (len(encoded), -1)) for name, tensor in padded.items()}

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
+from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output, layer_states
 
@@ -30,20 +30,6 @@ Parameters = dict[str, "torch.Tensor"]
 _ROUNDING = 1e-3
 # A feature whose spread is at most this share of the layer's largest value counts as constant.
 _CONSTANT = 1e-6
-
-
-@dataclass(frozen=True)
-class HeadRecipe:
-    """How heads are trained: by AdamW, without dropout, with early stopping for each layer."""
-
-    learning_rate: float = 1e-3
-    batch_size: int = 64
-    weight_decay: float = 0.01
-    most_steps: int = 2000
-    steps_between: int = 50  # steps from one validation to the next
-    patience: int = 5  # validations without a lower loss before training of a layer stops
-    validation_share: float = 0.1
-    seed: int = 0
 
 
 def classifier_vectors(
@@ -132,7 +118,8 @@ def train_heads(
 
     A random part of the rows, drawn with the seed, is kept for validation. Each layer gets the head
     with the lowest validation loss, the start included. Training of a layer stops after `patience`
-    validations in a row without a lower loss.
+    validations in a row without a lower loss. Without validation rows, each layer gets its head of
+    the last step.
 
     Parameters
     ----------
@@ -157,39 +144,46 @@ def train_heads(
         raise UserError(f"--train-size: wanted at least 2 rows to train heads, found {len(labels)}")
     generator = torch.Generator().manual_seed(recipe.seed)
     order = torch.randperm(len(labels), generator=generator)
-    kept = max(1, round(recipe.validation_share * len(labels)))
+    kept = max(1, round(recipe.validation_share * len(labels))) if recipe.validation_share else 0
     validation, training = order[:kept], order[kept:]
 
     def losses(parameters: Parameters, rows: torch.Tensor) -> torch.Tensor:
-        scaled = scaling.scale(vectors[:, rows]).to(model.device)
-        found = stacked_logits(model, parameters, scaled)
+        read = vectors[:, rows] if scaling is None else scaling.scale(vectors[:, rows])
+        found = stacked_logits(model, parameters, read.to(model.device))
         return _losses(found, labels[rows].to(model.device))
 
-    scaling = _Scaling(vectors[:, training])
+    scaling = _Scaling(vectors[:, training]) if recipe.scale else None
     own = head_parameters(model)
     start = {name: p.expand(len(vectors), *p.shape) for name, p in own.items()}
     first = _reading_weight(own, vectors.shape[-1])
-    start[first] = scaling.weight_in(start[first])
+    if scaling is not None:
+        start[first] = scaling.weight_in(start[first])
     current = {name: p.clone().requires_grad_() for name, p in start.items()}
     stopping = _Stopping(start, recipe.patience)
     optimiser = torch.optim.AdamW(
         current.values(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
 
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, recipe.rate)
+
     def validate() -> bool:
         with torch.no_grad():
+            if not kept:
+                return stopping.take(current)
             return stopping.update(losses(current, validation), current)
 
     for step, rows in enumerate(_batches(training, recipe, generator)):
-        if step % recipe.steps_between == 0 and validate():
+        if kept and step % recipe.steps_between == 0 and validate():
             break
         optimiser.zero_grad()
         # The gradient of the sum is, for every layer, the gradient of its own mean loss.
         losses(current, rows).sum().backward()
         optimiser.step()
+        schedule.step()
     else:
         validate()  # the heads after the last step may be the best
-    stopping.best[first] = scaling.weight_out(stopping.best[first])
+    if scaling is not None:
+        stopping.best[first] = scaling.weight_out(stopping.best[first])
     return stopping.best
 
 
@@ -278,6 +272,11 @@ class _Stopping:
         self._lowest = torch.full((layers,), float("inf"), device=device)
         self._waited = torch.zeros(layers, dtype=torch.long, device=device)
         self._patience = patience
+
+    def take(self, current: Parameters) -> bool:
+        """Take `current` as the best of every layer; no layer stops."""
+        self.best = {name: p.detach().clone() for name, p in current.items()}
+        return False
 
     def update(self, losses: torch.Tensor, current: Parameters) -> bool:
         """Take the validation losses ``[layers]``, and return whether all layers have stopped."""

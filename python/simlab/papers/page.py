@@ -28,7 +28,11 @@ and why. Where text and code disagree, we follow the text, unless a row gives a 
 `python/simlab/papers`.
 """
 # How an option is typed that a choice switches off.
-_SWITCHED_OFF = {"group_by_length": "--random-batches"}
+_SWITCHED_OFF = {
+    "group_by_length": "--random-batches",
+    "special_tokens": "--no-special-tokens",
+    "head_scale": "--no-head-scale",
+}
 
 
 def page() -> str:
@@ -70,7 +74,7 @@ def _paper(paper: PaperPreset) -> list[str]:
         lines += _table(names, [(_taken(c), c.text, c.code, c.why) for c in own])
     if paper.differences:
         lines += ["Differences that no option covers:", ""]
-        rows = [(f"{d.about}", d.text, d.code, d.why) for d in paper.differences]
+        rows = [(f"`{d.about}`", d.text, d.code, d.why) for d in paper.differences]
         lines += _table(("about", "the text", "the authors' code", "what we take, and why"), rows)
     return lines
 

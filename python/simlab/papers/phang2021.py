@@ -6,13 +6,15 @@ from simlab.papers.choice import (
     NOT_PUBLISHED,
     NOT_STATED,
     Choice,
+    Difference,
     PaperPreset,
     fine_tuning,
 )
 
 _TEXT = "follows the text"
 _JIANT = "The text states none, so we follow the library that the authors used"
-_HEAD = "§2 describes one optimisation; §4 names no other one for heads"
+_HEAD = "one optimisation is described (§2), and no other one for heads (§4)"
+_OF_HEAD = "as in fine-tuning"
 _TUNED = {"mode": ("tuned", "tuned-orig")}
 
 _FINETUNE = fine_tuning(
@@ -91,6 +93,30 @@ _TRUNCATE = [
         _TEXT,
         keyword="modes",
     ),
+    *(
+        Choice("truncate", f"head_{option}", *row, when=_TUNED)
+        for option, row in {
+            "learning_rate": (1e-5, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+            "batch_size": (4, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+            "most_steps": (10_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+            "warmup": (1_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+            "decay": (True, NOT_STATED, "jiant's rate falls linearly to 0", _OF_HEAD),
+            "weight_decay": (0.0, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+            "validation_share": (
+                0.0,
+                "no word of early stopping (§2, §4)",
+                NOT_PUBLISHED,
+                f"{_OF_HEAD}: heads learn from all training rows and are those of the last step",
+            ),
+            "scale": (
+                False,
+                "the representation is fed directly to the head (§4)",
+                NOT_PUBLISHED,
+                f"{_TEXT}. With `--head-scale`, heads of low layers learn more: the vectors of "
+                "different texts differ little there",
+            ),
+        }.items()
+    ),
 ]
 PHANG2021 = PaperPreset(
     "phang2021",
@@ -99,4 +125,12 @@ PHANG2021 = PaperPreset(
     "The authors used the library jiant 2 and published no scripts of their own. What jiant does "
     "where its user sets nothing stands in the column of the code",
     (*_FINETUNE, *_EXTRACT, *_GRID, *_TRUNCATE),
+    (
+        Difference(
+            "truncate --mode tuned",
+            "only the output head is fine-tuned (§4)",
+            NOT_PUBLISHED,
+            "the same, on vectors that are computed once: the dropout of encoder and head is off",
+        ),
+    ),
 )

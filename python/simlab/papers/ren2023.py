@@ -38,6 +38,23 @@ _FINETUNE = [
 _EXTRACT = [
     Choice(
         "extract",
+        "kind",
+        "mean-all",
+        "the mean over the k tokens of a text (§3.1)",
+        "the mean over all 128 positions, padding included",
+        "follows the text: special tokens are tokens, padding is none. `--kind mean-padded` "
+        "follows the code, and `--kind mean` leaves special tokens out",
+    ),
+    Choice(
+        "extract",
+        "split",
+        "heldout",
+        "the maps are judged on the test set (§4.4); the figures do not say theirs",
+        "the maps are judged on rows of the training set",
+        "follows the text: rows that no map was fitted on. `--split train` gives rows to fit on",
+    ),
+    Choice(
+        "extract",
         "max_length",
         128,
         NOT_STATED,
@@ -46,7 +63,14 @@ _EXTRACT = [
     ),
 ]
 _GRID = [
-    Choice("grid", "measure", "cca", "CCA (§3.3, table 2)", "CCA (`utils/similarity.py`)", "both"),
+    Choice(
+        "grid",
+        "measure",
+        "cca",
+        "CCA (§3.3, table 2)",
+        "CCA (`utils/similarity.py`)",
+        "text and code agree",
+    ),
     Choice(
         "grid",
         "reduction",
@@ -78,7 +102,14 @@ REN2023 = PaperPreset(
             "finetune",
             NOT_STATED,
             "`--fp16`: half precision on a GPU",
-            "full precision: results are then the same on every machine without tensor cores",
+            "full precision on every device",
+        ),
+        Difference(
+            "grid --measure svcca",
+            "the mean of the squared correlations of truncated layers (table 2)",
+            "computes maps and their errors, no similarity",
+            "the mean of the correlations, as the authors of SVCCA define it; `--measure cca "
+            "--truncation 0.9` gives that of table 2",
         ),
         Difference(
             "extract",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simlab.papers.choice import (
     NOT_PUBLISHED,
+    NOT_STATED,
     Choice,
     Difference,
     PaperPreset,
@@ -13,6 +14,7 @@ from simlab.papers.choice import (
 _TEXT = "follows the text"
 _DEFAULTS = '"the default parameters settings provided in the Transformer library" (appendix D)'
 _OF_DEFAULTS = "follows the text: a default of the library's example script of that time"
+_WORDS = {"kind": ("word-last", "word-mean", "attention")}
 _VARIANCE = {"measure": ("svcca", "pwcca")}
 
 _FINETUNE = fine_tuning(
@@ -40,6 +42,25 @@ _EXTRACT = [
     ),
     Choice(
         "extract",
+        "split",
+        "all",
+        "the development set of the Penn Treebank (§4), a corpus without labels",
+        "all its sentences; of sentences that repeat, one is kept",
+        f"{_TEXT}: all sentences of the file, and repeated ones as often as they come",
+    ),
+    Choice(
+        "extract",
+        "special_tokens",
+        False,
+        NOT_STATED,
+        "the scripts call the `encode` of pytorch-transformers, which added no special tokens, and "
+        "take every token for a part of a word",
+        "follows the code: attention from a word then sums to 1 over the words, as the text says, "
+        "without any renormalisation",
+        _WORDS,
+    ),
+    Choice(
+        "extract",
         "words",
         "spaces",
         "the words of the Penn Treebank (§4)",
@@ -47,6 +68,7 @@ _EXTRACT = [
         "tokenizer marks one",
         f"{_TEXT}: words that the tokenizer splits at punctuation stay one word, so that all "
         "models have the same rows",
+        _WORDS,
     ),
     Choice(
         "extract",
@@ -93,6 +115,16 @@ _GRID = [
         f"{_TEXT}: the fewest components that reach 99 %",
         _VARIANCE,
     ),
+    Choice(
+        "grid",
+        "standardize",
+        True,
+        "columns are centred (appendix A.3)",
+        "columns are centred and divided by their standard deviation, for SVCCA and PWCCA",
+        "follows the code, which the figures come from: otherwise the few neurons of large "
+        "variance would make up most of the 99 %",
+        _VARIANCE,
+    ),
 ]
 WU2020 = PaperPreset(
     "wu2020",
@@ -108,10 +140,52 @@ WU2020 = PaperPreset(
             "text and code agree",
         ),
         Difference(
+            "grid --measure pwcca",
+            "the weights come from the centred representation (appendix A.3)",
+            "the weights come from the representation as it was before its columns were "
+            "standardised",
+            "with `--standardize` they come from the standardised columns, so that a neuron's "
+            "scale counts nowhere; without, they are those of the text. Centring changes none of "
+            "them, because variates are orthogonal to constants",
+        ),
+        Difference(
+            "grid --measure mixedsim",
+            "the norm of the prediction over the norm of the neuron (appendix A.2)",
+            "the same, of standardised columns",
+            "text and code agree: the scale of neurons changes neither prediction nor ratio",
+        ),
+        Difference(
+            "grid --top-k",
+            "the mean over the top k neurons, or canonical correlations (footnote 3); no k",
+            "shares of 0.1 to 1 of the neurons, the best of each pair of layers",
+            "the option takes a count or a share; no value is set, because the paper's figures "
+            "average all",
+        ),
+        Difference(
+            "grid --causal",
+            "no word of a mask (§3.4)",
+            "an option masks the words after each word and renormalises; one experiment uses it",
+            "the same option; it is not set",
+        ),
+        Difference(
+            "grid --measure attention-pearson",
+            "the Pearson correlation of a word's attention in two heads (appendix A.4)",
+            "the covariance is divided by n and the deviations by n - 1; sentences of one word "
+            "count as 0",
+            "the correlation itself, which is at most 1; constant rows, and with them sentences "
+            "of one word, count as 0",
+        ),
+        Difference(
             "localize",
             "the means of svsim subtracted from those of neuronsim (§5.1)",
             "the notebooks also standardise both series of means before they subtract",
             _TEXT,
+        ),
+        Difference(
+            "extract --limit",
+            "the whole development set (§4)",
+            "a limit counts words, and cuts the last sentence of representations",
+            "a limit counts sentences; none is set",
         ),
         Difference(
             "extract",

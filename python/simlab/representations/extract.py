@@ -33,6 +33,7 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
+from simlab.tasks import ALL, load_corpus
 from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
 
@@ -54,7 +55,8 @@ class ExtractOptions:
     kind
         A name in `kinds.KINDS`.
     split
-        ``heldout`` or ``train``.
+        ``heldout``, ``train``, or ``all``: every text in its order, also of a corpus without
+        labels; repeated texts are kept.
     max_length
         Tokens kept per example; None is the length of the model's fine-tuning, or 64.
     batch_size
@@ -62,7 +64,10 @@ class ExtractOptions:
     random_init_seed
         Seed of the random weights of a random twin; None extracts from the model itself.
     words
-        Definition of a word: ``tokenizer`` or ``spaces`` (see `simlab.representations.words`).
+        Definition of a word: ``tokenizer`` or ``spaces`` (see `simlab.representations.words`). None
+        is ``spaces`` for texts that are lists of words, else ``tokenizer``.
+    special_tokens
+        Whether the model reads special tokens such as [CLS] and [SEP] around a text.
     limit
         Number of examples, from the first; None is all.
     """
@@ -72,16 +77,21 @@ class ExtractOptions:
     max_length: int | None = None
     batch_size: int = BATCH_SIZE
     random_init_seed: int | None = None
-    words: str = "tokenizer"
+    words: str | None = None
     limit: int | None = None
+    special_tokens: bool = True
 
     def check(self) -> None:
-        """Raise UserError for an unknown name, or for `words` with a kind that has no words."""
+        """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         if self.kind not in KINDS:
             raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}")
-        if self.words not in WORD_SOURCES:
+        if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"--words {self.words}: wanted {' or '.join(WORD_SOURCES)}")
-        if self.words != WORD_SOURCES[0] and not KINDS[self.kind].has_words:
+        if not self.special_tokens and self.kind == CLS:
+            raise UserError(
+                f"--no-special-tokens: wanted a --kind that needs no classifier token, found {CLS}"
+            )
+        if self.words == WORD_SOURCES[1] and not KINDS[self.kind].has_words:
             kinds = ", ".join(name for name, kind in KINDS.items() if kind.has_words)
             raise UserError(f"--words {self.words}: wanted --kind {kinds}, found {self.kind}")
 
@@ -106,6 +116,8 @@ def extract(
         ``minilm`` (offline), a local folder, or a model of the hub.
     task
         A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        With ``split="all"`` also a ``.txt`` file with a sentence on each line, and tables without
+        labels.
     out
         The representation folder to make.
     options, **changes
@@ -142,16 +154,19 @@ def extract(
     options = dataclasses.replace(options or ExtractOptions(), **changes)
     options.check()
     source = resolve(model)
-    task = load_task_of([source.path], task, task_options)
-    options = dataclasses.replace(options, max_length=length_of([source.path], options.max_length))
-    examples = task.split(options.split)
+    name, examples = _examples(source, task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
+    options = dataclasses.replace(
+        options,
+        max_length=length_of([source.path], options.max_length),
+        words=_word_source(options, examples),
+    )
     identity = {
         "kind": options.kind,
         "words": options.words,
         "split": options.split,
-        "task": task.name,
+        "task": name,
         "model": source.name,
         "model_sha256": source.fingerprint,
         "random_init_seed": options.random_init_seed,
@@ -160,11 +175,31 @@ def extract(
         "label": label or source.name,
         "seed": seed,
     }
+    if not options.special_tokens:  # left out otherwise: folders of earlier versions stay done
+        identity["special_tokens"] = False
 
     def make(partial: Path) -> None:
         _extract_to(partial, source, examples, options, identity)
 
     return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
+
+
+def _examples(
+    source: ModelSource, task: str | Path | Task, split: str, options: TaskOptions | None
+) -> tuple[str, Examples]:
+    """Return the name of the task or corpus, and the examples of the split."""
+    if split == ALL:
+        corpus = load_corpus(task, options)
+        return corpus.name, corpus.examples
+    loaded = load_task_of([source.path], task, options)
+    return loaded.name, loaded.split(split)
+
+
+def _word_source(options: ExtractOptions, examples: Examples) -> str:
+    """Return the definition of a word: the given one, or that of the texts."""
+    if options.words is not None:
+        return options.words
+    return WORD_SOURCES[examples.in_words and KINDS[options.kind].has_words]
 
 
 def forward_layers(
@@ -192,15 +227,20 @@ def forward_layers(
     device = best_device()
     model.to(device).eval()
     attention = options.kind == ATTENTION
+    length = None
+    if KINDS[options.kind].pads:
+        length = min(options.max_length, tokenizer.model_max_length)
     wanted = "attentions" if attention else "hidden_states"
     pool = pool_attention if attention else pool_states
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
-        for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device):
+        for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device, length):
             layers = getattr(model(**batch, **{f"output_{wanted}": True}), wanted, None)
             mask = batch["attention_mask"]
             if attention:
                 _require_attention(layers, mask, model)
             member = membership([rows.groups[example] for example in examples], mask)
+            if length is not None:
+                member = torch.ones_like(member)
             yield examples, [pool(layer, member) for layer in layers]
             advance(len(examples))
 
@@ -234,6 +274,7 @@ def _extract_to(
         options.words,
         source.name,
         classifier_token(load_config(source)),
+        options.special_tokens,
     )
     model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
     if model.config.is_encoder_decoder:

@@ -5,6 +5,8 @@ tokens:
 
 * `cls`: one row, the classifier token;
 * `mean`: one row, the mean of all tokens of the text;
+* `mean-all`: one row, the mean of all tokens, special ones included;
+* `mean-padded`: one row, the mean of all positions of a text that is padded to ``max_length``;
 * `token`: a row for each token of the text;
 * `word-last` (Wu et al. 2020): a row for each word, its last sub-word;
 * `word-mean`: a row for each word, the mean of its sub-words.
@@ -75,12 +77,15 @@ class Kind:
         Whether rows are words.
     first_layer
         Number of the first stored layer: 0 is the embedding output, which has no attention.
+    pads
+        Whether the row of an example pools the padding too.
     """
 
     summary: str
     rows: Callable[[str, TextTokens], tuple[np.ndarray, list[str]]] | None
     has_words: bool = False
     first_layer: int = 0
+    pads: bool = False
 
 
 def _mean(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
@@ -89,6 +94,12 @@ def _mean(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
             f"example {example}: --kind mean wanted a token that is not special, found none"
         )
     return np.where(tokens.in_text, 0, NO_ROW), [example]
+
+
+def _mean_all(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
+    if not tokens.tokens:
+        raise UserError(f"example {example}: --kind mean-all wanted a token, found none")
+    return np.zeros(len(tokens.tokens), np.int64), [example]
 
 
 def _token(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
@@ -115,6 +126,8 @@ CLS, ATTENTION = "cls", "attention"
 KINDS = {
     CLS: Kind("the classifier token", None),
     "mean": Kind("mean over the tokens of the text", _mean),
+    "mean-all": Kind("mean over all tokens, special ones included", _mean_all),
+    "mean-padded": Kind("mean over all positions, padding included", _mean_all, pads=True),
     "token": Kind("every token of the text", _token),
     "word-last": Kind("the last sub-word of every word", _last_sub_words, has_words=True),
     "word-mean": Kind("mean over the sub-words of every word", _words, has_words=True),
@@ -130,11 +143,13 @@ def find_rows(
     words: str,
     model_name: str,
     token: str = FIRST,
+    special_tokens: bool = True,
 ) -> Rows:
     """Tokenise `examples`, and find the rows of kind `kind`.
 
     In multiple choice, every choice has rows of its own. `token` is the position of the classifier
-    token (`Architecture.token`).
+    token (`Architecture.token`). If `special_tokens` is False, the tokenizer adds none; texts
+    without a token are then left out.
 
     Raises
     ------
@@ -152,9 +167,14 @@ def find_rows(
             for example, position in zip(encoded, positions, strict=True)
         ]
         return Rows(encoded, groups, [[example] for example in examples.ids])
-    encoded, tokens = encode_words(tokenizer, examples, max_length, words)
+    encoded, tokens = encode_words(tokenizer, examples, max_length, words, special_tokens)
     found = [find(example, t) for example, t in zip(examples.ids, tokens, strict=True)]
-    rows = Rows(encoded, [groups for groups, _ in found], [ids for _, ids in found])
+    given = [row for row, (groups, _) in enumerate(found) if len(groups)]
+    rows = Rows(
+        [encoded[row] for row in given],
+        [found[row][0] for row in given],
+        [found[row][1] for row in given],
+    )
     if not rows.counts.any():
         raise UserError(
             f"--kind {kind}: wanted a whole word in {max_length} tokens, found none in any example"

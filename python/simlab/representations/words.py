@@ -2,7 +2,8 @@
 
 A *word* is a unit of the tokenizer's own pre-tokenisation (``words="tokenizer"``), or a unit
 between white space (``words="spaces"``), which is the same for every model. A text that comes as a
-list of words is stored as the words joined by single spaces. Special tokens and padding belong to
+list of words is stored as the words joined by single spaces, so that ``spaces`` gives these words
+back; it is the default for such texts. Special tokens and padding belong to
 no word. A word that truncation cut, even by one sub-word, is left out: its last sub-word is
 missing, and the mean of its other sub-words would stand for another word.
 """
@@ -54,8 +55,11 @@ def encode_words(
     examples: Examples,
     max_length: int,
     words: str = "tokenizer",
+    special_tokens: bool = True,
 ) -> tuple[list[dict[str, Any]], list[TextTokens]]:
     """Tokenise `examples` as `batches.encode` does, and find the word of each token.
+
+    If `special_tokens` is False, the tokenizer adds none.
 
     Returns
     -------
@@ -81,10 +85,11 @@ def encode_words(
         sides = [[_spaced(text) for text in side] for side in sides]
     arguments = [list(side) for side in sides]
     limit = token_limit(tokenizer, max_length)
-    kept = tokenizer(*arguments, truncation=True, max_length=limit, is_split_into_words=split)
+    how = {"is_split_into_words": split, "add_special_tokens": special_tokens}
+    kept = tokenizer(*arguments, truncation=True, max_length=limit, **how)
     encoded = per_example(kept)
     require_short(tokenizer, encoded, examples.ids, max_length)
-    whole = tokenizer(*arguments, truncation=False, is_split_into_words=split)
+    whole = tokenizer(*arguments, truncation=False, **how)
     tokens = [
         _text_tokens(kept, whole, row, [side[row] for side in sides])
         for row in range(len(examples))

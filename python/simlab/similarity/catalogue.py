@@ -36,7 +36,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_truncation(value: Any) -> bool:
+def _is_count_or_share(value: Any) -> bool:
     if isinstance(value, int) and not isinstance(value, bool):
         return value >= 1
     return value is None or (isinstance(value, float) and 0 < value <= 1)
@@ -47,7 +47,8 @@ OPTIONS = {
     "kernel": _one_of("linear", "rbf"),
     "bandwidth": Option("a positive number", lambda value: _is_number(value) and 0 < value < inf),
     "reduction": _one_of("mean", "r2"),
-    "truncation": Option("a share of the variance (0.99) or a count (20)", _is_truncation),
+    "truncation": Option("a share of the variance (0.99) or a count (20)", _is_count_or_share),
+    "top_k": Option("a count (50) or a share (0.1)", _is_count_or_share),
     "standardize": Option("a flag", lambda value: isinstance(value, bool)),
     "correlation": _one_of("pearson", "spearman"),
     "causal": Option("a flag", lambda value: isinstance(value, bool)),
@@ -87,6 +88,8 @@ class Measure:
 
 
 _CKA = {"estimator": BOTH, "kernel": "linear", "bandwidth": 1.0, "causal": False}
+_TOP = {"top_k": None}
+_LATER = {"pwcca": ("standardize",)}  # options of measures that earlier versions had without
 _ATTENTION = {
     "function": "attention_grid",
     "options": {"causal": False},
@@ -102,20 +105,20 @@ MEASURES = {
         "cca_grid",
         "mean canonical correlation",
         "mean CCA",
-        {"reduction": "mean", "truncation": None},
+        {"reduction": "mean", "truncation": None, **_TOP},
     ),
     "svcca": Measure(
         "svcca_grid",
         "mean CCA of the leading principal components",
         "SVCCA",
-        {"truncation": 0.99, "standardize": False, "causal": False},
+        {"truncation": 0.99, "standardize": False, **_TOP, "causal": False},
         takes_attention=True,
     ),
     "pwcca": Measure(
         "pwcca_grid",
         "CCA weighted by the share of X that each variate explains",
         "PWCCA",
-        {"truncation": None, "causal": False},
+        {"truncation": None, "standardize": False, **_TOP, "causal": False},
         takes_attention=True,
         symmetric=False,
     ),
@@ -137,10 +140,11 @@ MEASURES = {
         "neuronsim_grid",
         "each neuron of X with its best neuron of Y",
         "neuronsim",
+        _TOP,
         symmetric=False,
     ),
     "mixedsim": Measure(
-        "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", symmetric=False
+        "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", _TOP, symmetric=False
     ),
     "attention-js": Measure(
         summary="each head of X with its best head of Y, 1 - Jensen-Shannon divergence",
@@ -184,20 +188,35 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     options = find_measure(name).options
     for option, value in given.items():
         if option not in options:
-            names = ", ".join(f"--{own}" for own in options) or "none"
-            raise UserError(
-                f"--{option}: wanted an option of measure {name} ({names}), found --{option}"
-            )
+            names = ", ".join(map(_flag, options)) or "none"
+            flag = _flag(option)
+            raise UserError(f"{flag}: wanted an option of measure {name} ({names}), found {flag}")
         if not OPTIONS[option].accepts(value):
-            raise UserError(f"--{option}: wanted {OPTIONS[option].wanted}, found {value!r}")
+            raise UserError(f"{_flag(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
     return {**options, **given}
+
+
+def stored(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of measure `name` as results store them.
+
+    An option that earlier versions did not have is left out where it has its default, so that the
+    results of earlier versions stay done.
+    """
+    defaults = find_measure(name).options
+    later = [option for option in ("top_k", *_LATER.get(name, ())) if option in defaults]
+    left_out = {option for option in later if chosen.get(option) == defaults[option]}
+    return {option: value for option, value in chosen.items() if option not in left_out}
 
 
 def help_lines() -> list[str]:
     """Return a line of help for each measure: name, summary, options."""
     lines = []
     for name, measure in MEASURES.items():
-        notes = [f"--{option}" for option in measure.options]
+        notes = [_flag(option) for option in measure.options]
         notes += [] if measure.symmetric else ["asymmetric: both directions are stored"]
         lines.append(f"`{name}`: {measure.summary}" + (f" ({', '.join(notes)})" if notes else ""))
     return lines
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"

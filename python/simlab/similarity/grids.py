@@ -16,7 +16,14 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
-from simlab.similarity.catalogue import BOTH, ESTIMATORS, Measure, find_measure, settings
+from simlab.similarity.catalogue import (
+    BOTH,
+    ESTIMATORS,
+    Measure,
+    find_measure,
+    settings,
+    stored,
+)
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
@@ -97,7 +104,7 @@ def grid(
         "comparison": comparison,
         "measure": measure,
         "joint": joint,
-        **chosen,
+        **stored(measure, chosen),
     }
 
     def make() -> Iterator[ResultRow]:
@@ -241,7 +248,7 @@ def _rows(
     values: np.ndarray,
 ) -> Iterator[ResultRow]:
     unused = () if xs[0].is_attention else ("causal",)
-    own = {key: value for key, value in variant.items() if key not in (*_COLUMNS, *unused)}
+    own = {k: v for k, v in stored(name, variant).items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):

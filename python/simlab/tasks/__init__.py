@@ -13,6 +13,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 
 * `task`: the classes of a loaded task, its examples and its options.
 * `load`: loading a task by its name.
+* `corpus`: all texts of a file or data set, without labels and a split.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
 * `frames`: checking tables, coding labels, and splitting rows.
@@ -21,18 +22,22 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `trained_lengths`: the number of tokens per example of its fine-tuning, which later steps keep.
 """
 
+from simlab.tasks.corpus import Corpus, load_corpus
 from simlab.tasks.frames import encode_labels
 from simlab.tasks.load import load_task
 from simlab.tasks.specs import TASKS, TaskSpec
-from simlab.tasks.task import SPLITS, Examples, Task, TaskOptions
+from simlab.tasks.task import ALL, SPLITS, Examples, Task, TaskOptions
 
 __all__ = [
+    "ALL",
     "SPLITS",
     "TASKS",
+    "Corpus",
     "Examples",
     "Task",
     "TaskOptions",
     "TaskSpec",
     "encode_labels",
+    "load_corpus",
     "load_task",
 ]

@@ -1,4 +1,4 @@
-"""Reading tables on this machine: single files, and folders with a file for each split."""
+"""Reading local files: tables, sentences, and folders with a file for each split."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
@@ -41,6 +42,35 @@ def read_table(path: Path) -> pd.DataFrame:
         return readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
         raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+
+
+def read_sentences(path: Path) -> pd.DataFrame:
+    """Read a file with one of the `CORPUS_SUFFIXES` as a table with a column ``text``.
+
+    A ``.txt`` file has a sentence on each line; blank lines are skipped. In a ``.conllu`` file, a
+    sentence is the list of its words: the second column of the rows whose number is whole.
+
+    Raises
+    ------
+    UserError
+        There is no such file, or it is not UTF-8.
+    """
+    import pandas as pd
+
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: wanted a file of sentences in UTF-8, found: {error}") from error
+    if path.suffix.lower() == ".txt":
+        return pd.DataFrame({"text": [line for line in lines if line.strip()]})
+    sentences: list[list[str]] = [[]]
+    for line in lines:
+        number, *rest = line.split("\t")
+        if not line.strip():
+            sentences.append([])
+        elif number.isdecimal() and rest:
+            sentences[-1].append(rest[0])
+    return pd.DataFrame({"text": [words for words in sentences if words]})
 
 
 def require_rows(frame: pd.DataFrame, where: Path) -> pd.DataFrame:

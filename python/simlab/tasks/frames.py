@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HELDOUT_SHARE = 0.2
 ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add
+IN_WORDS = "in_words"  # True in every row if the texts are lists of words
 HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
 
 
@@ -50,7 +51,7 @@ def build_task(
     require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
     heldout = _take(heldout, options.heldout_size, "--heldout-size", name)
     train = _take(train, options.train_size, "--train-size", name)
-    splits = (_examples(train), _examples(heldout))
+    splits = (examples_of(train), examples_of(heldout))
     task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
     if task.metric in CORRELATIONS:
         size = f"--heldout-size {len(task.heldout)}"
@@ -103,24 +104,29 @@ def shuffled(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def standard_frame(
-    frame: pd.DataFrame, where: str, options: TaskOptions, prefix: str = "row"
+    frame: pd.DataFrame,
+    where: str,
+    options: TaskOptions,
+    prefix: str = "row",
+    *,
+    labelled: bool = True,
 ) -> pd.DataFrame:
     """Pick and check the text, pair and label columns of `frame`; add ids ``<prefix>-<number>``.
 
-    A text may be a list of words.
+    A text may be a list of words. If `labelled` is False, no label is read, and all labels are 0.
     """
     import pandas as pd
 
-    wanted = {
-        "text": ("--text-column ", options.text_column or "text"),
-        "label": ("--label-column ", options.label_column or "label"),
-    }
+    texts = {"text": ("--text-column ", options.text_column or "text")}
     if options.pair_column:
-        wanted["pair"] = ("--text-pair-column ", options.pair_column)
+        texts["pair"] = ("--text-pair-column ", options.pair_column)
     columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
-    for role, (option, column) in wanted.items():
-        values = _column(frame, column, where, option)
-        columns[role] = values if role == "label" else [_as_text(v, where, column) for v in values]
+    found = {role: _column(frame, name, where, option) for role, (option, name) in texts.items()}
+    for role, values in found.items():
+        columns[role] = [_as_text(value, where, texts[role][1]) for value in values]
+    label = options.label_column or "label"
+    columns["label"] = _column(frame, label, where, "--label-column ") if labelled else 0
+    columns[IN_WORDS] = all(_is_list(value) for values in found.values() for value in values)
     return pd.DataFrame(columns)
 
 
@@ -201,13 +207,17 @@ def _column(frame: pd.DataFrame, column: str, where: str, option: str = "") -> n
 
 def _as_text(value: Any, where: str, column: str) -> str:
     """Return `value` as a text; a list of words is joined by spaces (see ``--words spaces``)."""
-    if not isinstance(value, list | tuple | np.ndarray):
+    if not _is_list(value):
         return str(value)
     words = [str(word) for word in value]
     odd = next((word for word in words if len(word.split()) != 1), None)
     if odd is not None:
         raise UserError(f"{where}: column {column!r} wanted words without spaces, found {odd!r}")
     return " ".join(words)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
 
 
 def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
@@ -285,8 +295,10 @@ def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.
     return frame.iloc[:size]
 
 
-def _examples(frame: pd.DataFrame) -> Examples:
+def examples_of(frame: pd.DataFrame) -> Examples:
+    """Return the rows of a frame as examples."""
     pairs = tuple(frame["pair"]) if "pair" in frame.columns else None
     choices = tuple(frame["choices"]) if "choices" in frame.columns else None
     labels = frame["label"].to_numpy().copy()
-    return Examples(tuple(frame["id"]), tuple(frame["text"]), pairs, labels, choices)
+    in_words = IN_WORDS in frame.columns and bool(frame[IN_WORDS].all())
+    return Examples(tuple(frame["id"]), tuple(frame["text"]), pairs, labels, choices, in_words)

@@ -57,6 +57,29 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
     return frames.build_task(title, train, heldout, class_names, options)
 
 
+def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
+    """Return the texts of all splits of a data set, or of a local folder, without labels.
+
+    Raises
+    ------
+    UserError
+        There is no such data set, no connection, or no usable column.
+    """
+    import pandas as pd
+
+    folder = Path(name).expanduser()
+    splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
+    parts = []
+    for split in splits.names:
+        rows = splits.table(split)
+        chosen = guess_columns(list(rows.columns), options)
+        where = f"task {name}, {split}"
+        parts.append(frames.standard_frame(rows, where, chosen, split, labelled=False))
+    if not parts:
+        raise UserError(f"task {name}: wanted a split, found none")
+    return pd.concat(parts, ignore_index=True)
+
+
 def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
     """Set each column that `options` leave open to the first usual name among `found`."""
     text = options.text_column or next((name for name in TEXT_NAMES if name in found), None)

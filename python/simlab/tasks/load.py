@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.tasks import frames, hub
-from simlab.tasks.files import FILE_SUFFIXES, read_split, read_table, require_rows
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
@@ -52,22 +52,18 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     known, _, folder = name.partition(":")
     if known in TASKS:
         return _load_named(TASKS[known], folder, options)
+    if name.lower().endswith(CORPUS_SUFFIXES):
+        raise UserError(
+            f"task {name}: wanted labels, found a file of sentences, which has none; `simcore "
+            "extract --split all` reads it"
+        )
     if name.lower().endswith(FILE_SUFFIXES):
         return _load_file(name, options)
     return hub.load_hub_task(name, options)
 
 
 def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
-    for option, given in (
-        ("--text-column", options.text_column),
-        ("--text-pair-column", options.pair_column),
-        ("--label-column", options.label_column),
-    ):
-        if given is not None:
-            raise UserError(
-                f"{option} {given}: wanted a file or data set without a name of its own, found "
-                f"task {spec.name}, whose columns are {', '.join(spec.columns)}"
-            )
+    refuse_columns(spec, options)
     sized = replace(
         options,
         train_size=spec.train_size if options.train_size is None else options.train_size,
@@ -79,10 +75,25 @@ def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
             return _cut(spec, tables["all"], sized)
         return _combine(spec, tables.__getitem__, f"task {spec.name}", sized)
     where = str(Path(folder).expanduser()) if folder else f"task {spec.name}"
-    return _combine(spec, _split_reader(spec, folder), where, options)
+    return _combine(spec, split_reader(spec, folder), where, options)
 
 
-def _split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
+def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
+    """Raise UserError if `options` name columns of a task that has its own."""
+    for option, given in (
+        ("--text-column", options.text_column),
+        ("--text-pair-column", options.pair_column),
+        ("--label-column", options.label_column),
+    ):
+        if given is not None:
+            raise UserError(
+                f"{option} {given}: wanted a file or data set without a name of its own, found "
+                f"task {spec.name}, whose columns are {', '.join(spec.columns)}"
+            )
+
+
+def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
+    """Return the function that reads a split of a named task, from `folder` or from the hub."""
     if not folder:
         splits = hub.download(spec.hub, spec.name)
         return lambda split: hub.table(splits, split, f"task {spec.name}")

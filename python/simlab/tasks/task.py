@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from simlab.store.files import hash_json
 from simlab.tasks.metrics import METRICS
 
 SPLITS = ("heldout", "train")
+ALL = "all"  # the rows of both, as they stand in the data (`simlab.tasks.corpus`)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Examples:
         or int64 numbers of the right choices.
     choices
         Answers of a multiple-choice task, equally many for every example; None for other tasks.
+    in_words
+        Whether the texts were given as lists of words; they are joined by spaces here.
     """
 
     ids: tuple[str, ...]
@@ -70,6 +73,7 @@ class Examples:
     pairs: tuple[str, ...] | None
     labels: np.ndarray
     choices: tuple[tuple[str, ...], ...] | None = None
+    in_words: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,9 +103,14 @@ class Examples:
         """
         if not 1 <= count <= len(self):
             raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
-        pairs = self.pairs[:count] if self.pairs is not None else None
-        choices = self.choices[:count] if self.choices is not None else None
-        return Examples(self.ids[:count], self.texts[:count], pairs, self.labels[:count], choices)
+        return replace(
+            self,
+            ids=self.ids[:count],
+            texts=self.texts[:count],
+            pairs=None if self.pairs is None else self.pairs[:count],
+            labels=self.labels[:count],
+            choices=None if self.choices is None else self.choices[:count],
+        )
 
     def each_choice(self) -> Examples:
         """Return an example for each choice: the text, paired with the choice.
@@ -192,5 +201,5 @@ class Task:
     def split(self, name: str) -> Examples:
         """Return split ``heldout`` or ``train``."""
         if name not in SPLITS:
-            raise UserError(f"--split {name}: wanted {' or '.join(SPLITS)}")
+            raise UserError(f"--split {name}: wanted {', '.join(SPLITS)} or {ALL}")
         return self.heldout if name == "heldout" else self.train

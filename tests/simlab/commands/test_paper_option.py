@@ -1,9 +1,14 @@
 """``--paper`` on commands, and ``simcore papers``."""
 
+from dataclasses import replace
+
 import pytest
 
 from simlab.experiments import freeze_study as freezing
+from simlab.experiments import truncate as truncation
+from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
+from simlab.representations import extract as extraction
 from simlab.similarity import grids
 from simlab.training import finetune as training
 from support.lab.tinymodels import COLUMNS
@@ -34,7 +39,7 @@ def keywords(monkeypatch, simcore):
     [
         (
             ("--paper", "wu2020", "--measure", "svcca"),
-            {"measure": "svcca", "truncation": 0.99},
+            {"measure": "svcca", "truncation": 0.99, "standardize": True},
         ),
         (("--measure", "svcca", "--paper", "ren2023"), {"measure": "svcca", "truncation": 0.9}),
         (("--paper", "wu2020"), {"measure": "cka", "estimator": "biased", "kernel": "linear"}),
@@ -44,15 +49,33 @@ def keywords(monkeypatch, simcore):
         ),
         (
             ("--paper", "wu2020", "--measure", "svcca", "--truncation", "20"),
-            {"measure": "svcca", "truncation": 20},
+            {"measure": "svcca", "truncation": 20, "standardize": True},
         ),
         (("--paper", "wu2020", "--measure", "neuronsim"), {"measure": "neuronsim"}),
+        (
+            ("--paper", "wu2020", "--measure", "mixedsim", "--top-k", "0.1"),
+            {"measure": "mixedsim", "top_k": 0.1},
+        ),
     ],
 )
 def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
     _, found = keywords(grids, "grid", "grid", "x", "--out", "x.parquet", *typed)
     known = {"comparison", "joint", "overwrite"}
     assert {name: value for name, value in found.items() if name not in known} == wanted
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ((), {"kind": "word-last", "words": "spaces", "split": "all", "special_tokens": False}),
+        (("--kind", "cls"), {"kind": "cls", "words": None, "special_tokens": True}),
+        (("--kind", "attention", "--special-tokens"), {"words": "spaces", "special_tokens": True}),
+    ],
+)
+def test_extraction_takes_a_papers_choices(keywords, typed, wanted):
+    arguments = ("extract", "minilm", "ptb.txt", "--out", "reps", "--paper", "wu2020")
+    _, found = keywords(extraction, "extract", *arguments, *typed)
+    assert {name: found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -72,6 +95,32 @@ def test_a_study_of_freezing_takes_recipe_and_layers(keywords, paper, bottom):
     given, found = keywords(freezing, "freeze_study", *arguments)
     assert given[3] == paper
     assert found["bottom"] == bottom
+
+
+def test_heads_are_trained_as_the_paper_or_the_command_says(keywords, tiny_bert, reviews):
+    start = ("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", "x.parquet")
+    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021")
+    assert given[3].modes == ("untuned", "tuned", "tuned-orig")
+    wanted = HeadRecipe(1e-5, 4, 0.0, 10_000, validation_share=0.0, warmup=1_000, decay=True)
+    assert given[3].recipe == replace(wanted, scale=False)
+    typed = ("--mode", "tuned", "--head-most-steps", 7, "--head-scale", "--head-seed", 3)
+    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021", *typed)
+    assert given[3].modes == ("tuned",)
+    assert given[3].recipe == replace(wanted, most_steps=7, seed=3)
+    given, _ = keywords(truncation, "truncate", *start)
+    assert given[3].recipe == HeadRecipe()
+
+
+def test_heads_that_cannot_be_trained_are_refused(simcore):
+    start = ("truncate", "ft", "rt", "--out", "x.parquet")
+    for option, value, wanted in (
+        ("--head-batch-size", 0, "more than 0, found 0"),
+        ("--head-warmup", -1, "0 or more, found -1.0"),
+        ("--head-validation-share", 1, "0 or more, and below 1, found 1.0"),
+        ("--head-learning-rate", "nan", "0 or more, found nan"),
+    ):
+        code, _, errors = simcore(*start, option, value)
+        assert (code, errors) == (2, [f"error: {option}: wanted {wanted}"])
 
 
 def test_a_paper_without_choices_for_a_command_is_refused(simcore):

@@ -130,6 +130,50 @@ def test_the_last_steps_count_too(learnable):
     assert moved.abs().max() > CHANGE
 
 
+def test_heads_are_trained_by_the_letter(learnable):
+    """On all rows, as they are, for all steps, with warm-up and decay: a loop over one layer."""
+    model, vectors, labels = learnable
+    recipe = HeadRecipe(
+        *(1e-2, len(labels)),  # every batch has all rows
+        weight_decay=0.0,
+        most_steps=12,
+        validation_share=0.0,
+        warmup=3,
+        decay=True,
+        scale=False,
+    )
+    trained = train_heads(model, vectors[:2], labels, recipe)
+    own = {name: p.clone().requires_grad_() for name, p in head_parameters(model).items()}
+    optimiser = torch.optim.Adam(own.values(), lr=1e-2)
+    for step in range(12):
+        rate = step / 3 if step < 3 else (12 - step) / 9
+        optimiser.param_groups[0]["lr"] = 1e-2 * rate
+        optimiser.zero_grad()
+        stacked = {name: p[None] for name, p in own.items()}
+        logits = stacked_logits(model, stacked, vectors[:1])[0]
+        torch.nn.functional.cross_entropy(logits, labels).backward()
+        optimiser.step()
+    for name, wanted in own.items():
+        assert (trained[name][0] - wanted).abs().max() <= HEAD_TRAINING
+    still = train_heads(model, vectors[:1], labels, replace(recipe, decay=False))
+    assert (trained["classifier.weight"][0] - still["classifier.weight"][0]).abs().max() > CHANGE
+
+
+def test_records_have_new_fields_only_where_they_differ():
+    earlier = {
+        "learning_rate": 1e-3,
+        "batch_size": 64,
+        "weight_decay": 0.01,
+        "most_steps": 2000,
+        "steps_between": 50,
+        "patience": 5,
+        "validation_share": 0.1,
+        "seed": 0,
+    }
+    assert HeadRecipe().record() == earlier
+    assert HeadRecipe(warmup=0.1, scale=False).record() == earlier | {"warmup": 0.1, "scale": False}
+
+
 def test_numbers_are_fitted(learnable):
     from transformers import AutoModelForSequenceClassification
 

@@ -118,6 +118,8 @@ def naive_rows(kind, states, words):
     text = [position for position, word in enumerate(words) if word is not None]
     if kind == "mean":
         return [states[text].mean(0)]
+    if kind == "mean-all":
+        return [states.mean(0)]
     if kind == "token":
         return [states[position] for position in text]
     groups = [
@@ -138,22 +140,23 @@ def naive_attention(weights, words):
     )
 
 
-def unpadded_outputs(source, texts, **wanted):
-    """Return (word ids, model output) of each text, alone in its batch."""
+def single_outputs(source, texts, how=None, **wanted):
+    """Return (word ids, model output) of each text, alone in its batch, tokenised as `how` says."""
     import torch
 
     tokenizer, model = load_tokenizer(source), load_encoder(source, attention=True)
     with torch.inference_mode():
         for text in texts:
-            encoded = tokenizer([text], return_tensors="pt")
+            encoded = tokenizer([text], return_tensors="pt", **(how or {}))
             yield encoded.word_ids(0), model(**encoded, **wanted)
 
 
-def check_rows(kind, source, task, folder):
-    extract(source, task, folder, ExtractOptions(kind=kind, batch_size=3))
+def check_rows(kind, source, task, folder, how=None, **options):
+    extract(source, task, folder, ExtractOptions(kind=kind, batch_size=3, **options))
+    kind = kind.replace("padded", "all")  # the padding is among the tokens of `how`
     expected = []
     texts = task.heldout.texts
-    for words, output in unpadded_outputs(source, texts, output_hidden_states=True):
+    for words, output in single_outputs(source, texts, how, output_hidden_states=True):
         layers = [states[0].double().numpy() for states in output.hidden_states]
         expected.append([naive_rows(kind, layer, words) for layer in layers])
     found = load_representations(folder).layers
@@ -161,10 +164,10 @@ def check_rows(kind, source, task, folder):
         assert_same_forward(layer, np.concatenate(wanted))
 
 
-def check_attention(source, task, folder):
-    extract(source, task, folder, ExtractOptions(kind="attention", batch_size=3))
+def check_attention(source, task, folder, how=None, **options):
+    extract(source, task, folder, ExtractOptions(kind="attention", batch_size=3, **options))
     layers = load_representations(folder).layers
-    outputs = unpadded_outputs(source, task.heldout.texts, output_attentions=True)
+    outputs = single_outputs(source, task.heldout.texts, how, output_attentions=True)
     for sentence, (words, output) in enumerate(outputs):
         for layer, weights in zip(layers, output.attentions, strict=True):
             found = layer[sentence]
@@ -173,9 +176,50 @@ def check_attention(source, task, folder):
             np.testing.assert_allclose(found.sum(-1), 1, rtol=0, atol=ATTENTION_ROW_SUM)
 
 
-@pytest.mark.parametrize("kind", ["mean", "token", "word-last", "word-mean"])
+@pytest.mark.parametrize("kind", ["mean", "mean-all", "token", "word-last", "word-mean"])
 def test_rows_are_those_of_each_text_alone(tmp_path, pieces, kind):
     check_rows(kind, pieces, text_task(), tmp_path / "reps")
+
+
+@pytest.mark.parametrize("length", [32, 64])
+def test_a_mean_over_padding_is_that_of_texts_of_one_length(tmp_path, pieces, length):
+    padded = {"padding": "max_length", "max_length": length}
+    check_rows("mean-padded", pieces, text_task(), tmp_path / "reps", padded, max_length=length)
+    extract(pieces, text_task(), tmp_path / "all", kind="mean-all")
+    last = [load_representations(tmp_path / name).layers[-1] for name in ("reps", "all")]
+    assert np.abs(last[0] - last[1]).max() > 0.1  # the model's states at the padding count
+
+
+@pytest.mark.parametrize("kind", ["mean", "mean-all", "word-last"])
+def test_rows_without_special_tokens_are_those_of_the_text_alone(tmp_path, pieces, kind):
+    alone = {"add_special_tokens": False}
+    task = text_task((*TEXTS, "film"))
+    check_rows(kind, pieces, task, tmp_path / "reps", alone, special_tokens=False)
+    extract(pieces, task, tmp_path / "with", kind=kind)
+    x, y = (load_representations(tmp_path / name) for name in ("reps", "with"))
+    require_same_examples(x, y)
+    assert np.abs(x.layers[-1] - y.layers[-1]).max() > 0.1
+    assert x.manifest["special_tokens"] is False
+
+
+def test_attention_without_special_tokens_is_that_between_words(tmp_path, pieces):
+    check_attention(
+        pieces, text_task(), tmp_path / "reps", {"add_special_tokens": False}, special_tokens=False
+    )
+    (words, output), *_ = single_outputs(
+        pieces, ["film"], {"add_special_tokens": False}, output_attentions=True
+    )
+    assert words == [0]
+    assert output.attentions[0].shape[-1] == 1  # no renormalisation: the word is all there is
+
+
+def test_texts_without_a_token_are_left_out(tmp_path, pieces):
+    task = text_task(("", "the film", ""))
+    options = ExtractOptions(kind="word-last", special_tokens=False, batch_size=1)
+    extract(pieces, task, tmp_path / "words", options)
+    assert load_representations(tmp_path / "words").ids == ["e1:0:the", "e1:1:film"]
+    with pytest.raises(UserError, match="example e0: --kind mean-all wanted a token, found none"):
+        extract(pieces, task, tmp_path / "all", kind="mean-all", special_tokens=False)
 
 
 def test_attention_is_that_of_each_text_alone(tmp_path, pieces):
@@ -251,6 +295,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path, pieces):
         (ExtractOptions(kind="sum"), "--kind sum: wanted one of cls, mean"),
         (ExtractOptions(kind="word-last", words="bytes"), "--words bytes: wanted tokenizer or"),
         (ExtractOptions(kind="mean", words="spaces"), "--words spaces: wanted --kind word-last"),
+        (ExtractOptions(special_tokens=False), "--no-special-tokens: wanted a --kind that"),
         (ExtractOptions(limit=5), "--limit: wanted 1 to 4 examples, found 5"),
     ):
         with pytest.raises(UserError, match=message):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from simlab.errors import UserError
-from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings
+from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings, stored
 
 
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():
@@ -16,9 +16,24 @@ def test_every_option_of_every_measure_is_known_and_its_default_accepted():
 
 
 def test_settings_are_the_defaults_and_what_was_given():
-    assert settings("svcca", {}) == {"truncation": 0.99, "standardize": False, "causal": False}
+    assert settings("svcca", {}) == {
+        "truncation": 0.99,
+        "standardize": False,
+        "top_k": None,
+        "causal": False,
+    }
     assert settings("svcca", {"truncation": 20})["truncation"] == 20
-    assert settings("neuronsim", {}) == {}
+    assert settings("linreg", {}) == {}
+
+
+def test_results_store_new_options_only_where_they_are_given():
+    assert stored("neuronsim", settings("neuronsim", {})) == {}
+    assert stored("neuronsim", settings("neuronsim", {"top_k": 0.1})) == {"top_k": 0.1}
+    earlier = {"truncation": None, "causal": False}
+    assert stored("pwcca", settings("pwcca", {})) == earlier
+    given = {"standardize": True, "top_k": 5}
+    assert stored("pwcca", settings("pwcca", given)) == earlier | given
+    assert "standardize" in stored("svcca", settings("svcca", {}))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +51,8 @@ def test_settings_are_the_defaults_and_what_was_given():
         ("svcca", {"truncation": 0}, "--truncation"),
         ("svcca", {"truncation": "x"}, "--truncation"),
         ("rsa", {"correlation": "kendall"}, "--correlation: wanted pearson or spearman"),
+        ("mixedsim", {"top_k": 0}, r"--top-k: wanted a count \(50\) or a share \(0.1\), found 0"),
+        ("linreg", {"top_k": 1}, r"--top-k: wanted an option of measure linreg \(none\)"),
     ],
 )
 def test_what_does_not_exist_is_refused(name, given, message):

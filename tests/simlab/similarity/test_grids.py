@@ -121,6 +121,17 @@ def test_options_reach_the_measure_and_the_table(tmp_path, reps):
     found = table_of(tmp_path / "svcca.parquet", "A", "B")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
     grid(folders, tmp_path / "rsa.parquet", measure="rsa", correlation="spearman")
+    given = {"truncation": 0.9, "standardize": True, "top_k": 3}
+    grid(folders, tmp_path / "pwcca.parquet", measure="pwcca", **given)
+    frame = read_results(tmp_path / "pwcca.parquet")
+    assert json.loads(frame.iloc[0]["options"]) == given
+    wanted = reference.pwcca_grid(x, y, **given, **EPS)
+    found = table_of(tmp_path / "pwcca.parquet", "A", "B")
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
+    grid(folders, tmp_path / "neuronsim.parquet", measure="neuronsim", top_k=0.25)
+    wanted = reference.neuronsim_grid(x, y, top_k=0.25)
+    found = table_of(tmp_path / "neuronsim.parquet", "A", "B")
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)
     wanted = reference.rsa_grid(x, y, correlation="spearman")
     found = table_of(tmp_path / "rsa.parquet", "A", "B")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE)

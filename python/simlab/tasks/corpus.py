@@ -1,0 +1,102 @@
+"""Read a corpus: all texts of a file or data set, in their order, without labels and a split.
+
+Repeated texts are kept, because a corpus is what its words are counted in; a task drops them, so
+that no text is both trained on and held out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.tasks import frames, hub
+from simlab.tasks.files import (
+    CORPUS_SUFFIXES,
+    FILE_SUFFIXES,
+    read_sentences,
+    read_table,
+    require_rows,
+)
+from simlab.tasks.load import refuse_columns, split_reader
+from simlab.tasks.offline import READERS
+from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.task import ALL, Examples, Task, TaskOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All texts of a file or data set, and its name in results; the labels are all 0."""
+
+    name: str
+    examples: Examples
+
+
+def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
+    """Read all texts of a file, of a named task, of a folder or of a data set of the hub.
+
+    Parameters
+    ----------
+    name
+        As for `load_task`, or a ``.txt`` file with a sentence on each line, or a ``.conllu`` file.
+        The splits of a data set follow each other.
+    options
+        Columns of the texts.
+
+    Raises
+    ------
+    UserError
+        The name, file or column is unknown, there are no texts, a task was loaded before, or there
+        are options for labels or a split.
+    """
+    if isinstance(name, Task):
+        raise UserError(
+            f"--split {ALL}: wanted the name of a task or file, found task {name.name}, which is "
+            "split already"
+        )
+    name, options = str(name), options or TaskOptions()
+    for option in ("label_column", "train_size", "heldout_size", "split_seed"):
+        if getattr(options, option) is not None:
+            flag = f"--{option.replace('_', '-')}"
+            raise UserError(
+                f"{flag}: wanted none with --split {ALL}, which reads no labels and "
+                f"takes all rows, found {getattr(options, option)}"
+            )
+    known, _, folder = name.partition(":")
+    if known in TASKS:
+        frame, title = _named_frame(TASKS[known], folder, options), known
+    elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
+        frame, title = _file_frame(Path(name).expanduser(), options), Path(name).stem
+    else:
+        title = Path(name).name if Path(name).expanduser().is_dir() else name
+        frame, title = hub.corpus_frame(name, options), title.removeprefix(hub.HUB_PREFIX)
+    return Corpus(title, frames.examples_of(frame))
+
+
+def _file_frame(path: Path, options: TaskOptions) -> pd.DataFrame:
+    if not path.is_file():
+        raise UserError(f"task {path}: wanted a data file, found no such file")
+    read = read_sentences if path.suffix.lower() in CORPUS_SUFFIXES else read_table
+    rows = require_rows(read(path), path)
+    return frames.standard_frame(rows, str(path), options, labelled=False)
+
+
+def _named_frame(spec: TaskSpec, folder: str, options: TaskOptions) -> pd.DataFrame:
+    import pandas as pd
+
+    refuse_columns(spec, options)
+    if spec.offline and not folder:
+        tables = READERS[spec.offline]()
+        read = tables.__getitem__
+        splits = list(tables) if ALL in tables else [spec.train, spec.heldout]
+    else:
+        read, splits = split_reader(spec, folder), [spec.train, spec.heldout]
+    parts = [
+        frames.spec_frame(read(split), spec, f"task {spec.name}, {split}", split)
+        for split in splits
+    ]
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,190 @@
+"""Grids that average only the best neurons, or the largest canonical correlations, of each pair.
+
+Wu et al. 2020, footnote 3: the mean over the top k, "in case most of the layer is noise". The
+operators reduce neurons and correlations to their means as they are formed, and give no single
+values, except `best_partners`. The functions here compute the single values of one pair at a time
+in float64. They are slower than the operators, and hold one product of two layers in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+from simcore._grid.memory import memory_bound
+from simcore._ops.neurons import best_partners
+
+TopK = int | float | None
+Report = Callable[[float], None]
+
+_ROUNDING = 1e-9  # 0.29 * 100 is below 29 in float64
+_ENTRIES = 2**20  # of a layer that are converted to float64 at a time
+_TABLE_BYTES = 16  # of a neuron in the table of best partners: a value and a number
+
+
+def check_top_k(top_k: TopK) -> TopK:
+    """Return `top_k` as an int, a float or None.
+
+    Raises
+    ------
+    ValueError
+        `top_k` is neither a count of at least 1 nor a share in (0, 1].
+    """
+    if top_k is None:
+        return None
+    if isinstance(top_k, Integral) and not isinstance(top_k, bool) and top_k >= 1:
+        return int(top_k)
+    if isinstance(top_k, Real) and not isinstance(top_k, Integral) and 0 < top_k <= 1:
+        return float(top_k)
+    raise ValueError(f"top_k: wanted a count of at least 1 or a share in (0, 1], got {top_k!r}")
+
+
+def top_count(top_k: int | float, available: int) -> int:
+    """Return how many of `available` values `top_k` keeps: a share rounds down, to 1 at least."""
+    if isinstance(top_k, int):
+        return min(top_k, available)
+    return min(max(int(top_k * available + _ROUNDING), 1), available)
+
+
+def top_partners(
+    x: list[Tensor], y: list[Tensor], top_k: int | float, workspace: int, report: Report
+) -> Tensor:
+    """Return the mean of the best values of the top neurons of X, ``[Lx, Ly]`` float64.
+
+    An empty `y` compares X with itself. The table of all neurons is made for as many layers of Y at
+    a time as fit into half of the `workspace` bytes (0: a quarter of the free memory).
+    """
+    column = _TABLE_BYTES * sum(layer.shape[1] for layer in x)
+    others = y or x
+    bound = memory_bound(workspace, x[0])
+    together = min(max(bound // (2 * column), 1), len(others))
+    left = max(bound - together * column, 1)
+    if together == len(others):
+        return top_of_table(best_partners(x, y, True, left)[1], x, top_k)
+    parts = []
+    for start in range(0, len(others), together):
+        table = best_partners(x, others[start : start + together], True, left)[1]
+        parts.append(top_of_table(table, x, top_k))
+        report(min(start + together, len(others)) / len(others))
+    return torch.cat(parts, dim=1)
+
+
+def top_of_table(best: Tensor, x: list[Tensor], top_k: int | float) -> Tensor:
+    """Return the means of the top values in the table ``[neurons of all X, Ly]`` of `x`."""
+    of_layers = best.split([layer.shape[1] for layer in x])
+    return torch.stack([_top_of_columns(values, top_k) for values in of_layers])
+
+
+def _top_of_columns(values: Tensor, top_k: int | float) -> Tensor:
+    """Return the mean of the largest values of every column that are not ``nan``."""
+    return torch.stack([_top_mean(column[~column.isnan()], top_k) for column in values.T])
+
+
+def _top_mean(values: Tensor, top_k: int | float) -> Tensor:
+    """Return the mean of the largest `values`; ``nan`` if there are none."""
+    return values.topk(top_count(top_k, len(values))).values.mean()
+
+
+def top_multiple(
+    layers: list[Tensor], vectors: list[Tensor], top_k: int | float, report: Report
+) -> Tensor:
+    """Return the mean of the largest multiple correlations, ``[len(layers), len(vectors)]``.
+
+    A neuron's multiple correlation is the norm of its projection on the vectors over its own norm.
+    """
+    rows = []
+    for i, layer in enumerate(layers):
+        values = [torch.cat(parts) for parts in zip(*_multiple(layer, vectors), strict=True)]
+        rows.append(torch.stack([_top_mean(v[~v.isnan()], top_k) for v in values]))
+        report((i + 1) / len(layers))
+    return torch.stack(rows)
+
+
+def _multiple(layer: Tensor, vectors: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield, for some neurons at a time, their multiple correlation with each of the vectors.
+
+    It is ``nan`` for a neuron without variance.
+    """
+    for part in layer.split(max(_ENTRIES // len(layer), 1), dim=1):
+        centred = part.double() - part[0].double()
+        centred -= centred.mean(0)
+        norms = torch.linalg.vector_norm(centred, dim=0)
+        norms = norms.masked_fill((part == part[0]).all(0), float("nan"))
+        found = (torch.linalg.vector_norm(_product(v, centred), dim=0) for v in vectors)
+        yield [(norm / norms).clamp(max=1.0) for norm in found]
+
+
+def top_canonical(
+    x: list[Tensor],
+    y: list[Tensor],
+    top_k: int | float,
+    power: int,
+    smaller: Tensor,
+    report: Report,
+) -> Tensor:
+    """Return the mean of the largest canonical correlations, to a power, ``[Lx, Ly]`` float64.
+
+    Parameters
+    ----------
+    x, y : list of Tensor ``[n, k_i]``
+        Orthonormal vectors; an empty `y` compares X with itself.
+    smaller : Tensor ``[Lx, Ly]``
+        The number of canonical correlations of every pair.
+    """
+    grid, available = torch.zeros_like(smaller), smaller.tolist()
+    for i, j in _pairs(x, y, report):
+        rho = torch.linalg.svdvals(_product(x[i], (y or x)[j])).clamp(max=1.0)
+        kept = top_count(top_k, int(available[i][j]))
+        grid[i, j] = (rho[:kept] ** power).mean()
+        if not y:
+            grid[j, i] = grid[i, j]
+    return grid
+
+
+def top_weighted(
+    x: list[Tensor],
+    weighted: list[Tensor],
+    y: list[Tensor],
+    top_k: int | float,
+    smaller: Tensor,
+    report: Report,
+) -> Tensor:
+    """Return the weighted mean of the largest canonical correlations, ``[Lx, Ly]`` float64.
+
+    The weights of the correlations that are kept are scaled to sum to 1. Parameters are those of
+    `top_canonical`, and `weighted`: ``diag(s) V'`` of the layers of X.
+    """
+    grid, available = torch.zeros_like(smaller), smaller.tolist()
+    for i, j in _pairs(x, y, report):
+        left, rho, right = torch.linalg.svd(_product(x[i], (y or x)[j]), full_matrices=False)
+        kept = top_count(top_k, int(available[i][j]))
+        rho = rho[:kept].clamp(max=1.0)
+        grid[i, j] = _weighted_mean(rho, left.T[:kept], weighted[i])
+        if not y:
+            grid[j, i] = _weighted_mean(rho, right[:kept], weighted[j])
+    return grid
+
+
+def _weighted_mean(rho: Tensor, directions: Tensor, weighted: Tensor) -> Tensor:
+    weights = (directions @ weighted.double()).abs().sum(1)
+    return (weights @ rho) / weights.sum()
+
+
+def _pairs(x: list[Tensor], y: list[Tensor], report: Report) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of layers; of X with itself, only those with ``i <= j``."""
+    for i in range(len(x)):
+        for j in range(len(y)) if y else range(i, len(x)):
+            yield i, j
+        report((i + 1) / len(x))
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a' b`` in float64, summed over blocks of rows."""
+    rows = max(_ENTRIES // (a.shape[1] + b.shape[1]), 1)
+    total = a.new_zeros(a.shape[1], b.shape[1], dtype=torch.float64)
+    for of_a, of_b in zip(a.split(rows), b.split(rows), strict=True):
+        total.addmm_(of_a.double().T, of_b.double())
+    return total
