@@ -44,10 +44,10 @@ def test_the_published_training_of_a_linear_map(count):
 
 
 def test_weights_of_the_published_start_are_xaviers():
-    x, y = layers(p=100, q=50, n=4)
+    x, y = layers(p=1000, q=500, n=4)
     params = {**REN2023["linear-gd"], "max_steps": 1, "learning_rate": 1e-12}
     network = GradientLinearAligner(**params).fit(x[0], y[0]).network_
-    for weights, variance in ((network.weight, 2 / 150), (network.bias, 2 / 51)):
+    for weights, variance in ((network.weight, 2 / 1500), (network.bias, 2 / 501)):
         sampling = 4 * math.sqrt(2 / weights.numel())
         assert abs(float(weights.detach().square().mean()) / variance - 1) < sampling
 

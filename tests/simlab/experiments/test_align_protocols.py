@@ -12,6 +12,7 @@ import torch
 from simcore.align import LinearAligner, SVCCAAligner
 from simlab.errors import UserError
 from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.align_part import _side_by_side
 from simlab.experiments.align_rows import received_attention, split_rows
 from simlab.experiments.align_study import align_study
 from simlab.representations.extract import ExtractOptions, extract
@@ -103,6 +104,14 @@ def test_a_shared_map_trained_as_published(tmp_path, folders):
         mine = {"layer_x": layer, "training": "ren2023", "rows": "heldout"}
         found = only(tmp_path, measure="alignment-mse", **mine)
         assert found == pytest.approx(expected, rel=FLOAT32_LINEAR_MAP)
+
+
+def test_the_rows_of_a_shared_map_are_batches_of_all_layers_in_turn():
+    layers = [np.arange(7)[:, None] + 10 * layer for layer in range(3)]
+    found = _side_by_side(layers, 3)[:, 0].tolist()
+    first, second = ([0, 1, 2, 10, 11, 12, 20, 21, 22], [3, 4, 5, 13, 14, 15, 23, 24, 25])
+    assert found == first + second  # row 6 fills no batch
+    assert len(_side_by_side(layers, None)) == 21
 
 
 @pytest.mark.parametrize("given", ["folders", "a folder of folders"])

@@ -211,11 +211,12 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
     files = plot(read_results(results), tmp_path / "figures", ("png",))
     assert {file.stem for file in files} == {
         "reviews-alignment-token-complexity",
-        "reviews-alignment-token-methods",
+        *(f"reviews-alignment-token-methods{end}" for end in ("", "-mse")),
         *(
-            f"reviews-alignment-token-{what}-{method}"
+            f"reviews-alignment-token-{what}-{method}{end}"
             for what in ("layers", "within")
             for method in ("linear", "cca")
+            for end in ("", "-mse")
         ),
     }
 
