@@ -109,7 +109,7 @@ class GradientLinearAligner(NeuralAligner):
     `LinearAligner` solves the same problem exactly, so no linear map has a smaller error on the
     rows of `fit`. Gradient descent finds another map where it ends early: with the training of Ren
     et al.'s code, ``GradientLinearAligner(**REN2023["linear-gd"])``, the map stays near its random
-    start, and ranks last in their table 4.
+    start.
 
     Parameters are those of `INNAligner` except ``n_blocks``, ``block``, ``hidden``, ``depth``,
     ``activation`` and ``mixing``. X and Y may have different numbers of columns.
