@@ -89,8 +89,8 @@ def load_members(
     """
     fitted = [load_representations(folder) for folder in folders]
     _check_models(fitted, options)
-    note_other_lengths(fitted)
     if not judge:
+        note_other_lengths(fitted)
         return [Member(model) for model in fitted]
     found: dict[str, Representations] = {}
     labels = {model.manifest["label"] for model in fitted}
@@ -112,6 +112,7 @@ def load_members(
             )
         members.append(Member(model, found[label]))
     _check_judged(members)
+    note_other_lengths([*fitted, *(member.judged for member in members)])
     return members
 
 

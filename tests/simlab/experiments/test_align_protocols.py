@@ -173,6 +173,18 @@ def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore)
         align_study(models, tmp_path / "none", LINEAR, pairs=7)
 
 
+def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
+    arguments = ["align-study", *folders["train"], "--out", tmp_path, "--paper", "ren2023"]
+    code, _, errors = simcore(*arguments, "--method", "linear")
+    assert (code, len(errors)) == (2, 1)
+    assert "--pairs 8: wanted at most 1, the pairs of 2 models" in errors[0]
+    code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
+    assert (code, errors) == (0, [])
+    rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)
+    assert set(rows["model_x"]) == {"R[0]"}
+    assert set(rows["method"]) == {"linear"}
+
+
 def test_across_layers_has_every_layer_of_both_models(tmp_path, folders):
     options = replace(LINEAR, methods=("linear", "svcca"), across_layers=True, directions="one")
     align_study(folders["train"], tmp_path, options)
