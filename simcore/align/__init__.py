@@ -17,6 +17,7 @@ from simcore.align._base import (
 )
 from simcore.align._training import Log
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
+from simcore.align.grids import GridErrors, align_grid
 from simcore.align.linear import GradientLinearAligner, LinearAligner
 from simcore.align.neural import INNAligner, MLPAligner
 from simcore.align.pairs import METHODS, PairResult, align_pairs
@@ -30,6 +31,7 @@ __all__ = [
     "CCAAligner",
     "ConstantRowsError",
     "GradientLinearAligner",
+    "GridErrors",
     "INNAligner",
     "LinearAligner",
     "Log",
@@ -39,5 +41,6 @@ __all__ = [
     "PairResult",
     "SVCCAAligner",
     "TooFewRowsError",
+    "align_grid",
     "align_pairs",
 ]

@@ -66,9 +66,7 @@ class LinearAligner(Aligner):
         if not isinstance(self.ridge, Real) or not (0 <= self.ridge < math.inf):
             raise ValueError(f"ridge: wanted a number of at least 0, got {self.ridge!r}")
         if not self.ridge:
-            least = x.shape[1] + 1
-            check_rows(x, "X", least, "least squares without ridge", TooFewRowsError)
-        tolerance = torch.finfo(x.dtype).eps * max(x.shape)
+            check_least_squares(x, "X")
         mean_x, mean_y = x.double().mean(0), y.double().mean(0)
         xc, yc = x.double() - mean_x, y.double() - mean_y
         if self.ridge:
@@ -76,7 +74,7 @@ class LinearAligner(Aligner):
             gram.diagonal().add_(float(self.ridge))
             self.coef_ = torch.cholesky_solve(xc.T @ yc, self._factor(gram))
         else:
-            self.coef_ = _least_squares(xc, yc, tolerance)
+            self.coef_ = LeastSquares(xc, rank_tolerance(x)).solve(yc)
         self.intercept_ = mean_y - mean_x @ self.coef_
 
     def _factor(self, gram: Tensor) -> Tensor:
@@ -111,7 +109,7 @@ class GradientLinearAligner(NeuralAligner):
     `LinearAligner` solves the same problem exactly, so no linear map has a smaller error on the
     rows of `fit`. Gradient descent finds another map where it ends early: with the training of Ren
     et al.'s code, ``GradientLinearAligner(**REN2023["linear-gd"])``, the map stays near its random
-    start, and ranks last in their table 4.
+    start.
 
     Parameters are those of `INNAligner` except ``n_blocks``, ``block``, ``hidden``, ``depth``,
     ``activation`` and ``mixing``. X and Y may have different numbers of columns.
@@ -206,12 +204,38 @@ def _undone(y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return ((y.double() - bias.to(y.device)) @ inverse).to(y.dtype)
 
 
-def _least_squares(x: Tensor, y: Tensor, tolerance: float) -> Tensor:
-    """Return the W ``[p, q]`` of least ``||x W - y||_F``; of several, the W of least norm."""
-    q, r = torch.linalg.qr(x)
-    spectrum = torch.linalg.svdvals(r)  # the singular values of x
-    if spectrum[-1] > tolerance * spectrum[0]:
-        return torch.linalg.solve_triangular(r, q.T @ y, upper=True)
-    # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR (gelsy) is not
-    # used: torch 2.13 calls it with a rank far below the true rank of some such matrices.
-    return torch.linalg.pinv(r, rtol=tolerance) @ (q.T @ y)
+class LeastSquares:
+    """Centred rows ``x [n, p]``, float64, factored once for the least-squares maps to many Y.
+
+    Parameters
+    ----------
+    tolerance : float
+        Singular values below ``tolerance`` times the largest one count as 0.
+    """
+
+    def __init__(self, x: Tensor, tolerance: float) -> None:
+        self.q, self.r = torch.linalg.qr(x)
+        spectrum = torch.linalg.svdvals(self.r)  # the singular values of x
+        self.inverse: Tensor | None = None
+        if not spectrum[-1] > tolerance * spectrum[0]:
+            # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR
+            # (gelsy) is not used: torch 2.13 calls it with a rank far below the true rank of some
+            # such matrices.
+            self.inverse = torch.linalg.pinv(self.r, rtol=tolerance)
+
+    def solve(self, y: Tensor) -> Tensor:
+        """Return the W ``[p, q]`` of least ``||x W - y||_F``; of several, the W of least norm."""
+        projected = self.q.T @ y
+        if self.inverse is not None:
+            return self.inverse @ projected
+        return torch.linalg.solve_triangular(self.r, projected, upper=True)
+
+
+def rank_tolerance(x: Tensor) -> float:
+    """Return the share of the largest singular value that is rounding, as for `simcore.Basis`."""
+    return torch.finfo(x.dtype).eps * max(x.shape)
+
+
+def check_least_squares(x: Tensor, name: str) -> None:
+    """Raise a TooFewRowsError if the rows of x leave the map undetermined."""
+    check_rows(x, name, x.shape[1] + 1, "least squares without ridge", TooFewRowsError)

@@ -157,17 +157,22 @@ def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str
 
 
 def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    fitted, held = [], []
+    for x, y in pairs:
+        kept, judged = split_order(x, share, seed)
+        fitted.append((x[kept], y[kept]))
+        held.append((x[judged], y[judged]))
+    return fitted, held
+
+
+def split_order(x: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the rows of x to fit on, and those of the rows to judge on."""
     if not isinstance(share, Real) or not 0 < share < 1:
         raise ValueError(f"heldout: wanted a share in (0, 1), got {share!r}")
-    kept, judged = [], []
-    least = LEAST_ROWS["fit and holdout"]
-    for x, y in pairs:
-        check_rows(x, "X", least, "a fit and held-out rows", TooFewRowsError)
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
-        cut = min(max(2, round(share * len(x))), len(x) - 2)
-        judged.append((x[order[:cut]], y[order[:cut]]))
-        kept.append((x[order[cut:]], y[order[cut:]]))
-    return kept, judged
+    check_rows(x, "X", LEAST_ROWS["fit and holdout"], "a fit and held-out rows", TooFewRowsError)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
+    cut = min(max(2, round(share * len(x))), len(x) - 2)
+    return order[cut:], order[:cut]
 
 
 def _fitted(

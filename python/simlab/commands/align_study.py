@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import MapEpochs, Overwrite, duration, explain_interrupt
+from simlab.commands.options import (
+    MapEpochs,
+    MapSteps,
+    Overwrite,
+    Paper,
+    Training,
+    duration,
+    explain_interrupt,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -28,13 +36,46 @@ def align_study(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="Method: `linear`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, repeatable; "
-            "default: inn."
+            help="Method: `linear`, `linear-gd`, `cca`, `svcca`, `pwcca`, `mlp` or `inn`, "
+            "repeatable; default: inn."
         ),
     ] = None,
+    judge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Representation folders of other examples to judge the maps on, or a folder of "
+            "such folders, repeatable; each model's is found by its label. Default: a share of the "
+            "examples of FOLDERS (--heldout-share)."
+        ),
+    ] = None,
+    map: Annotated[
+        str,
+        typer.Option(
+            help="`per-layer`: a map for every layer; `shared`: one map, fitted on all layers.",
+        ),
+    ] = "per-layer",
+    training: Training = "ours",
     within: Annotated[
         bool, typer.Option("--within", help="Align also the layers of each model with each other.")
     ] = False,
+    across_layers: Annotated[
+        bool,
+        typer.Option(
+            "--across-layers",
+            help="Align also every layer of one model with every layer of the other; in attention, "
+            "every head with every head.",
+        ),
+    ] = False,
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of models to draw; default: all.")
+    ] = None,
+    pair_seed: Annotated[int, typer.Option(min=0, help="Seed of the drawn pairs.")] = 0,
+    directions: Annotated[
+        str,
+        typer.Option(
+            help="`both` directions of every pair, or `one`: from the model that is given first."
+        ),
+    ] = "both",
     heldout_share: Annotated[
         float, typer.Option(help="Share of the examples that the maps are judged on.")
     ] = 0.5,
@@ -45,11 +86,13 @@ def align_study(
         int, typer.Option(min=1, help="Maps trained in one batched loop; fewer take less memory.")
     ] = 16,
     epochs: MapEpochs = None,
+    steps: MapSteps = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of trained maps.")] = 0,
     causal: Annotated[
         bool,
         typer.Option("--causal", help="For attention: leave out word pairs that decoders mask."),
     ] = False,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Fit maps between the layers of every two models, and measure the complexity of layers.
@@ -59,6 +102,9 @@ def align_study(
 
     Example: `simcore align-study runs/reps/ft-* --name fine-tuned --method linear --method inn
     --within --out runs/results/alignment`
+
+    With extracts of training rows in `runs/train/*` and of test rows in `runs/test/*`:
+    `simcore align-study runs/train/* --judge runs/test --out runs/results/alignment`
     """
     from simlab.experiments import align_study as step
     from simlab.store import console
@@ -69,11 +115,19 @@ def align_study(
             out,
             name=name,
             methods=tuple(method or ("inn",)),
+            judge=judge or (),
+            map=map,
+            training=training,
             within=within,
+            across_layers=across_layers,
+            pairs=pairs,
+            pair_seed=pair_seed,
+            directions=directions,
             heldout_share=heldout_share,
             rows=rows,
             at_once=at_once,
             epochs=epochs,
+            steps=steps,
             seed=seed,
             causal=causal,
             overwrite=overwrite,

@@ -39,7 +39,22 @@ SplitSeed = Annotated[
 ]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
 MapEpochs = Annotated[
-    int | None, typer.Option(help="Most passes of inn and mlp over the rows; default: 100.")
+    int | None,
+    typer.Option(
+        help="Most passes of inn, mlp and linear-gd over the rows; default: 100, or the steps of "
+        "--training."
+    ),
+]
+MapSteps = Annotated[
+    int | None,
+    typer.Option(help="Batches that inn, mlp and linear-gd learn from, in place of --epochs."),
+]
+Training = Annotated[
+    str,
+    typer.Option(
+        help="Training of inn, mlp and linear-gd: `ours`, or `ren2023` as in the code of Ren et "
+        "al. 2023 (Adam, a rate of 1e-6 that falls by 1 % a batch, 3,000 batches of 64 rows)."
+    ),
 ]
 LearningRate = Annotated[
     float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")

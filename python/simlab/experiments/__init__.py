@@ -8,6 +8,8 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
 * `inject`: `simlab.inject`, a model that continues from the hidden states of another.
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
+* `align_options`, `align_rows`, `align_part`: its options, the rows that maps are fitted on and
+  judged on, and the maps between two models.
 * `options`: checks of the options that `inject` and `align_study` have in common.
 * `study_files`: the names of the files of `align_study`, and removing files of earlier versions.
 * `complexity`: the nuclear norm of a layer, which `align_study` writes beside the errors of maps.

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json, writing
 from simlab.store.ownership import owned
-from simlab.store.results import ALIGNMENT, COMPLEXITY, NUCLEAR, WITHIN, read_results
+from simlab.store.results import (
+    ACROSS,
+    ALIGNMENT,
+    COMPLEXITY,
+    PROTOCOL,
+    WITHIN,
+    read_results,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _HASH_LETTERS = 8
+_PART = ["comparison", "measure", "kind", "options", "model_x", "model_y"]
 
 
-def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[str]) -> str:
+def file_name(
+    kind: str,
+    study: str,
+    method: str,
+    rows: str,
+    labels: Sequence[str],
+    protocol: Mapping[str, Any] | None = None,
+) -> str:
     """Return the name of the file of a part of a study: readable words, and a hash.
 
     Without the hash, the labels `FT[1]` and `FT-1` would give the same name.
@@ -27,13 +42,17 @@ def file_name(kind: str, study: str, method: str, rows: str, labels: Sequence[st
     Parameters
     ----------
     kind
-        `results.ALIGNMENT`, `WITHIN` or `COMPLEXITY`.
+        `results.ALIGNMENT`, `WITHIN`, `ACROSS` or `COMPLEXITY`.
     rows
         The kind of representation, such as ``cls``.
     labels
         Labels of the models: two labels (from, to), or the label of the only model.
+    protocol
+        Choices that the rows name (`results.PROTOCOL`); files of different protocols may lie in one
+        folder.
     """
     parts = [kind, study, method, rows, *labels]
+    parts += [f"{name} {value}" for name, value in (protocol or {}).items()]
     readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
     return f"{readable}-{hash_json(parts)[:_HASH_LETTERS]}.parquet"
 
@@ -70,9 +89,9 @@ def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
 
 def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
     mine = frame["comparison"].isin(
-        [f"{kind}: {study}" for kind in (ALIGNMENT, WITHIN, COMPLEXITY)]
+        [f"{kind}: {study}" for kind in (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY)]
     )
-    parts = frame[mine].drop_duplicates(["comparison", "kind", "options", "model_x", "model_y"])
+    parts = frame[mine].drop_duplicates(_PART)
     names = {_name_of(row, study) for _, row in parts.iterrows()}
     return bool(names) and names != {file.name}
 
@@ -80,6 +99,9 @@ def _is_old(frame: pd.DataFrame, file: Path, study: str) -> bool:
 def _name_of(row: pd.Series, study: str) -> str:
     """Return the name of the file that `row` belongs to."""
     kind = row["comparison"].removesuffix(f": {study}")
-    labels = [row["model_x"], row["model_y"]] if kind == ALIGNMENT else [row["model_x"]]
-    method = NUCLEAR if kind == COMPLEXITY else json.loads(row["options"])["method"]
-    return file_name(kind, study, method, row["kind"], labels)
+    if kind == COMPLEXITY:
+        return file_name(kind, study, row["measure"], row["kind"], [row["model_x"]])
+    labels = [row["model_x"]] if kind == WITHIN else [row["model_x"], row["model_y"]]
+    options = json.loads(row["options"])
+    protocol = {name: options[name] for name in PROTOCOL if name in options}
+    return file_name(kind, study, options["method"], row["kind"], labels, protocol)

@@ -13,5 +13,7 @@
 * `skipping`: the metric without every span of layers.
 * `freezing`: metric, parameters and time of a step for each way of freezing.
 * `training`: CKA of every layer with its state before training, recorded by `CKACallback`.
-* `alignment`: errors of maps per layer and method, injection, complexity.
+* `alignment`: which figures of maps a table has rows for: `errors` per layer, method and head,
+  `injection`, and the `complexity` of layers, all drawn in
+  `alignment_panels`.
 """

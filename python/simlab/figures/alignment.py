@@ -1,39 +1,36 @@
-"""Figures of alignment: errors per layer and method, layers within a model, injection.
+"""All figures of a table's rows of alignment, injection and complexity, by name.
 
-The figures follow Ren et al. 2023: `plot_boxes` figures 2, 4 and 5, `plot_within` figure 3,
-`plot_methods` table 4, `plot_injection` table 5, `plot_complexity` appendix B.2.
+Rows are drawn together with rows of the same protocol alone: the same choices of
+`results.PROTOCOL` in their `options`. The choice of training makes a method of its own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from simlab.figures.style import STYLE, draw_curves, heat_colours, layer_names, short
+from simlab.figures.complexity import plot_complexity
+from simlab.figures.errors import plot_across, plot_boxes, plot_heads, plot_methods, plot_within
+from simlab.figures.injection import plot_injection
+from simlab.figures.style import STYLE
 from simlab.store.results import (
     ALIGNMENT,
+    COMPONENT_RELATIVE,
     HELDOUT,
     INJECTION,
     METHODS,
+    MSE,
     NUCLEAR,
-    RANDOM_LABELS,
+    NUCLEAR_RAW,
     RELATIVE,
-    TRAIN,
     WITHIN,
     is_alignment,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_PANEL = (3.6, 2.9)
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.55"
-_ERROR_LABEL = "relative error, held-out rows"
 
 
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
@@ -44,7 +41,7 @@ def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
     if frame.empty:
         return {}
     with mpl.rc_context(STYLE):
-        figures = _figures(_with_columns(frame))
+        figures = _figures(_comparable(_with_columns(frame)))
     return {re.sub(r"[^A-Za-z0-9.]+", "-", name): figure for name, figure in figures.items()}
 
 
@@ -52,16 +49,10 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for (task, kind), rows in frame[frame["work"] != INJECTION].groupby(["task", "kind"]):
         stem = f"{task}-alignment-{kind}"
-        errors = rows[rows["measure"] == RELATIVE]
-        across = errors[errors["work"] == ALIGNMENT]
-        if across["method"].nunique() > 1:
-            figures[f"{stem}-methods"] = plot_methods(across)
-        for method, some in across[across["rows"] == HELDOUT].groupby("method"):
-            figures[f"{stem}-layers-{method}"] = plot_boxes(some)
-        within = errors[(errors["work"] == WITHIN) & (errors["rows"] == HELDOUT)]
-        for method, some in within.groupby("method"):
-            figures[f"{stem}-within-{method}"] = plot_within(some)
-        complexity = rows[rows["measure"] == NUCLEAR]
+        for measure, end in ((RELATIVE, ""), (MSE, "-mse")):
+            of_measure = _figures_of_errors(rows[rows["measure"] == measure])
+            figures |= {f"{stem}-{name}{end}": figure for name, figure in of_measure.items()}
+        complexity = rows[rows["measure"].isin((NUCLEAR, NUCLEAR_RAW))]
         if len(complexity):
             figures[f"{stem}-complexity"] = plot_complexity(complexity)
     for task, rows in frame[frame["work"] == INJECTION].groupby("task"):
@@ -69,135 +60,83 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
     return figures
 
 
-def plot_boxes(rows: pd.DataFrame) -> Figure:
-    """Draw the held-out errors of all pairs of models: a box per layer, a panel per study."""
-    studies = list(rows.groupby("study", sort=False))
-    figure, axes = _panels(len(studies))
-    top = float(rows["value"].max()) * 1.05
-    for axis, (study, some) in zip(axes, studies, strict=True):
-        layers = sorted(some["layer_x"].unique())
-        values = [some.loc[some["layer_x"] == layer, "value"].dropna() for layer in layers]
-        axis.boxplot(values, positions=range(len(layers)), widths=0.6, medianprops={"color": _BLUE})
-        axis.set_xticks(range(len(layers)), layer_names(layers))
-        pairs = some[["model_x", "model_y"]].drop_duplicates()
-        count = f"{len(pairs)} ordered pair" + ("s" if len(pairs) > 1 else "")
-        _finish(axis, f"{study} ({count})", "layer", _ERROR_LABEL)
-        if np.isfinite(top):
-            axis.set_ylim(0, top)
-    return _titled(figure, rows, f"Alignment by {rows.iloc[0]['method']}")
-
-
-def plot_within(rows: pd.DataFrame) -> Figure:
-    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
-    models = list(rows.groupby(["study", "model_x"], sort=False))
-    figure, axes = _panels(len(models))
-    for axis, ((_, model), some) in zip(axes, models, strict=True):
-        table = some.pivot(index="layer_x", columns="layer_y", values="value")
-        values = table.to_numpy(float)
-        image = axis.imshow(values, origin="lower", cmap=heat_colours().reversed(), vmin=0.0)
-        axis.set_xticks(range(len(table.columns)), layer_names(table.columns))
-        axis.set_yticks(range(len(table.index)), layer_names(table.index))
-        axis.tick_params(length=0)
-        axis.spines[:].set_visible(False)
-        axis.set_title(str(model), fontweight="bold")
-        axis.set_xlabel("to layer")
-        axis.set_ylabel("from layer")
-        for (row, column), value in np.ndenumerate(values):
-            dark = np.isfinite(value) and image.norm(value) > 0.5
-            colour = "white" if dark else "black"
-            axis.text(column, row, short(value), ha="center", va="center", fontsize=6, color=colour)
-        figure.colorbar(image, ax=axis, shrink=0.75, label=_ERROR_LABEL).outline.set_visible(False)
-    return _titled(figure, rows, f"Layers within a model, by {rows.iloc[0]['method']}")
-
-
-def plot_complexity(rows: pd.DataFrame) -> Figure:
-    """Draw the nuclear norm of each layer: a line per model."""
-    figure, (axis,) = _panels(1)
-    # A model may be in two studies.
-    draw_curves(axis, rows.drop_duplicates(["model_x", "layer_x"]))
-    _finish(axis, "", "layer", "nuclear norm at unit Frobenius norm")
-    axis.legend(frameon=False, fontsize=7)
-    return _titled(figure, rows, "Complexity of layers")
-
-
-def plot_methods(rows: pd.DataFrame) -> Figure:
-    """Draw training and held-out errors of every method: mean and spread over pairs and layers."""
-    studies = list(rows.groupby("study", sort=False))
-    figure, axes = _panels(len(studies))
-    for axis, (study, some) in zip(axes, studies, strict=True):
-        methods = [name for name in METHODS if name in set(some["method"])]
-        for offset, (part, colour) in enumerate(((TRAIN, _GREY), (HELDOUT, _BLUE))):
-            of_part = some[some["rows"] == part].groupby("method")["value"]
-            mean, spread = of_part.mean()[methods], of_part.std()[methods].fillna(0)
-            places = np.arange(len(methods)) + 0.38 * (offset - 0.5)
-            axis.bar(places, mean, 0.36, yerr=spread, color=colour, capsize=2, label=part)
-        axis.set_xticks(range(len(methods)), methods)
-        _finish(axis, str(study), "", "relative error")
-    axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)
-    return _titled(figure, rows, "Alignment by method, mean and standard deviation over layers")
-
-
-def plot_injection(rows: pd.DataFrame) -> Figure:
-    """Draw the metric with injected states for every method: a panel per layer and tokens."""
-    panels = list(rows.groupby(["layer_x", "kind"], sort=True))
-    figure, axes = _panels(len(panels))
-    for axis, ((layer, kind), some) in zip(axes, panels, strict=True):
-        methods = [name for name in METHODS if name in set(some["method"])]
-        groups = some.groupby("method")["value"]
-        mean, spread = groups.mean()[methods], groups.std()[methods]
-        errors = {} if spread.isna().all() else {"xerr": spread, "capsize": 2}
-        axis.barh(range(len(methods)), mean, color=_BLUE, height=0.7, **errors)
-        axis.set_yticks(range(len(methods)), [name.replace("-", " ") for name in methods])
-        axis.invert_yaxis()
-        if RANDOM_LABELS in methods:
-            chance = mean[RANDOM_LABELS]
-            axis.axvline(
-                chance, color=_ORANGE, linestyle=(0, (5, 3)), linewidth=1.2, label="chance"
-            )
-            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
-        what = "classifier token" if kind == "cls" else "all tokens"
-        _finish(axis, f"layer {layer}, {what}", f"held-out {some.iloc[0]['measure']}", "")
-    return _titled(figure, rows, "B continuing from A's states")
+def _figures_of_errors(errors: pd.DataFrame) -> dict[str, Figure]:
+    """Return the figures of one measure of error, by the ends of their names."""
+    figures: dict[str, Figure] = {}
+    pairs = errors[errors["work"] == ALIGNMENT]
+    if pairs["method"].nunique() > 1:
+        figures["methods"] = plot_methods(pairs)
+    heldout = errors[errors["rows"] == HELDOUT]
+    for (work, method), some in heldout.groupby(["work", "method"]):
+        if work == ALIGNMENT:
+            figures[f"layers-{method}"] = plot_boxes(some)
+        elif work == WITHIN:
+            figures[f"within-{method}"] = plot_within(some)
+        elif some["head_x"].notna().any():
+            figures[f"heads-{method}"] = plot_heads(some)
+        else:
+            figures[f"across-{method}"] = plot_across(some)
+    return figures
 
 
 def _with_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with columns ``work``, ``study``, ``method`` and ``rows`` added.
+    """Return the table with the columns that are hidden in `comparison` and `options`.
 
-    The values come from the columns `comparison` and `options`.
+    ``work`` and ``study`` come from `comparison`. From `options` come ``method``, with the training
+    if it is not ours, its ``place`` in the order of methods, ``rows``, ``head_x``, ``head_y``, and
+    ``protocol``, the choices in words.
     """
-    options = [json.loads(text) if isinstance(text, str) else {} for text in frame["options"]]
+    texts = frame["options"].fillna("{}")
+    found = {text: json.loads(text) for text in texts.unique()}
+    options = [found[text] for text in texts]
     parts = frame["comparison"].str.partition(":")
     return frame.assign(
         work=parts[0],
         study=parts[2].str.strip(),
-        method=[found.get("method") for found in options],
-        rows=[found.get("rows") for found in options],
+        method=[_method(chosen) for chosen in options],
+        place=[_place(chosen) for chosen in options],
+        rows=[chosen.get("rows") for chosen in options],
+        head_x=[chosen.get("head_x") for chosen in options],
+        head_y=[chosen.get("head_y") for chosen in options],
+        protocol=[_in_words(chosen) for chosen in options],
     )
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    columns = min(3, count)
-    lines = -(-count // columns)
-    size = (columns * _PANEL[0], lines * _PANEL[1] + 0.4)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = list(figure.subplots(lines, columns, squeeze=False).ravel())
-    for axis in axes[count:]:
-        axis.set_axis_off()
-    return figure, axes[:count]
+def _method(options: dict[str, Any]) -> str | None:
+    """Return the method, and its training if that is not ours."""
+    method: str | None = options.get("method")
+    return f"{method} ({options['training']})" if "training" in options else method
 
 
-def _finish(axis: Axes, title: str, below: str, side: str) -> None:
-    axis.set_title(title)
-    axis.set_xlabel(below)
-    axis.set_ylabel(side)
-    axis.spines[["top", "right"]].set_visible(False)
+def _place(options: dict[str, Any]) -> float:
+    """Return the place of the method in tables; one of another training stands behind ours."""
+    method = options.get("method")
+    place = METHODS.index(method) if method in METHODS else len(METHODS)
+    return place + (0.5 if "training" in options else 0)
 
 
-def _titled(figure: Figure, rows: pd.DataFrame, title: str) -> Figure:
-    first = rows.iloc[0]
-    undefined = "\ngrey or missing: a constant layer" if rows["value"].isna().any() else ""
-    about = f"task {first['task']} · {first['kind']} · n = {first['n']:,}"
-    figure.suptitle(f"{title}\n{about}{undefined}", fontsize=10)
-    return figure
+def _in_words(options: dict[str, Any]) -> str:
+    """Return the choices of `PROTOCOL` that say which rows may be averaged."""
+    words = []
+    if "map" in options:
+        words.append(f"a {options['map']} map")
+    if "judge" in options:
+        words.append("test rows in other folders")
+    if "pairs" in options:
+        words.append(f"{options['pairs']} drawn pairs, seed {options['pair_seed']}")
+    if "directions" in options:
+        words.append(f"{options['directions']} direction")
+    return ", ".join(words)
+
+
+def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without errors of SVCCA that an earlier version stored.
+
+    They are errors per kept component under the names of errors in the space of Y. Rows of today's
+    version have both.
+    """
+    svcca = frame["method"].eq("svcca") & frame["work"].isin((ALIGNMENT, WITHIN))
+    keys = frame[["comparison", "task", "kind", "model_x", "model_y", "protocol"]].fillna("")
+    keys = keys.agg(tuple, axis=1)
+    today = set(keys[svcca & (frame["measure"] == COMPONENT_RELATIVE)])
+    return frame[~svcca | keys.isin(today)]

@@ -91,12 +91,66 @@ _GRID = [
         {"measure": ("svcca",)},
     ),
 ]
+_ALIGN_STUDY = [
+    Choice(
+        "align-study",
+        "method",
+        ["linear", "cca", "svcca", "pwcca", "mlp", "inn"],
+        "linear regression, CCA, SVCCA, PWCCA, a network that is no bijection, INN (table 4); the "
+        "linear map is the minimum of the squared error (§3.3)",
+        "SVCCA, PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
+        "follows the text",
+        keyword="methods",
+    ),
+    Choice(
+        "align-study",
+        "map",
+        "per-layer",
+        '"for each layer, we align the 25 BERTs" (figure 2)',
+        "one map for all 13 layers: `shared`",
+        "follows the text",
+    ),
+    Choice(
+        "align-study",
+        "training",
+        "ours",
+        "couplings stacked in alternation (§3.4), trained on the squared error (equation 10); no "
+        "word of the optimiser",
+        "`ren2023`: one block of two couplings; Adam with a rate of 1e-6, multiplied by .99 after "
+        "each of 3,000 batches of 64; Xavier's normal start; columns neither centred nor scaled",
+        "follows the text: the rate of the code falls so fast that maps stay near their start",
+    ),
+    Choice(
+        "align-study",
+        "rows",
+        1600,
+        "1,600 training and 1,600 test samples (table 4)",
+        "25 batches of 64 are judged; trained maps read the training data batch by batch",
+        "text and code agree on what is judged",
+    ),
+    Choice(
+        "align-study",
+        "pairs",
+        8,
+        "8 pairs drawn out of 300 (§4.1); all 300 for the box plots",
+        "no draw; the figures read files of 36 or of 300 pairs",
+        "follows the text",
+    ),
+    Choice(
+        "align-study",
+        "directions",
+        "one",
+        "300 combinations of 25 models: pairs without direction (§4.1)",
+        "from `seed_x` to `seed_y`",
+        "text and code agree",
+    ),
+]
 REN2023 = PaperPreset(
     "ren2023",
     "Ren et al. 2023. *All Roads Lead to Rome? Exploring the Invariance of Transformers' "
     "Representations.* arXiv 2305.14555",
     "https://github.com/twinkle0331/BERT-similarity",
-    (*_FINETUNE, *_EXTRACT, *_GRID),
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY),
     (
         Difference(
             "finetune",
@@ -116,6 +170,45 @@ REN2023 = PaperPreset(
             "the models run in inference mode (§4.1)",
             "dropout is on while the states are extracted that the maps are judged on",
             "follows the text: dropout would make the error of a perfect map larger than 0",
+        ),
+        Difference(
+            "align-study --judge",
+            "maps are fitted on training and judged on test examples (§4.4, table 4)",
+            "judged on training examples; a comment tells which line to change",
+            "follows the text: name the folder with the test examples with `--judge`",
+        ),
+        Difference(
+            "align-study --method cca",
+            "`W_X W_Y^-1` (equation 6)",
+            "forms `W_Y` with the transpose of the right singular vectors (`utils/similarity.py`): "
+            "its map pairs variates that are unrelated",
+            "follows the text",
+        ),
+        Difference(
+            "align-study --method svcca",
+            '"directions which capture most of the variance" (§3.3); no number',
+            "the components whose singular values, not their squares, sum to .9, and as many on "
+            "both sides",
+            ".99 of the variance of each side",
+        ),
+        Difference(
+            "align-study --method svcca",
+            "errors of the dimension-reduced matrices (§4.1)",
+            "the same",
+            "both are stored: errors in the space of Y, which can be compared with those of other "
+            "methods, and errors per kept component, as in the paper",
+        ),
+        Difference(
+            "align-study --across-layers",
+            "figures 6 and 8 show layers and heads of two models",
+            "fills the grid above the diagonal with the values below it",
+            "every map is fitted: the error from X to Y is not the error from Y to X",
+        ),
+        Difference(
+            "align-study --across-layers, attention",
+            "no word of how a head becomes a row",
+            "the mean over the queries of 128 tokens, padding included",
+            "the mean over the words of the sentence, filled with zeros up to the longest one",
         ),
     ),
 )

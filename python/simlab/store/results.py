@@ -17,6 +17,14 @@ Columns (`COLUMNS`):
 
 An experiment has a row for every metric of the task (`measure`), the main metric first.
 
+Measures of alignment: `alignment-mse` and `alignment-error` are the mean squared and the relative
+error in the space of Y, for every method. `alignment-component-mse` and `alignment-component-error`
+are those of SVCCA within the kept components, which Ren et al. report; they are not comparable with
+the errors of other methods. (Earlier versions stored these under the first two names.)
+`nuclear-norm` is of the centred rows at unit Frobenius norm, `nuclear-norm-raw` of the rows as they
+are. In `alignment across` of attention, `head_x` and `head_y` in `options` are the numbers of the
+heads.
+
 A *joint* grid has all layers of several models on both sides, under one `comparison`.
 
 This module defines the names that experiments give their rows, because figures select rows by these
@@ -54,12 +62,15 @@ LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
 # Each is followed by a colon and the name of the set of models.
-ALIGNMENT, WITHIN, COMPLEXITY = "alignment", "alignment within", "complexity"
+ALIGNMENT, WITHIN, ACROSS = "alignment", "alignment within", "alignment across"
+COMPLEXITY = "complexity"
 INJECTION = "injection"
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
-MSE, RELATIVE, NUCLEAR = "alignment-mse", "alignment-error", "nuclear-norm"
+MSE, RELATIVE = "alignment-mse", "alignment-error"
+COMPONENT_MSE, COMPONENT_RELATIVE = "alignment-component-mse", "alignment-component-error"
+NUCLEAR, NUCLEAR_RAW = "nuclear-norm", "nuclear-norm-raw"
 
 # Values of `model_x` that name baselines, not models of the user.
 MAJORITY = "majority class"
@@ -74,6 +85,9 @@ LEARNT = ("linear-gd", "mlp", "inn")
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 TRAIN, HELDOUT = "train", "heldout"
+# Choices in `options` of alignment, in this order, where they are not the default: rows are
+# averaged with rows of the same choices alone.
+PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions")
 
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (
@@ -296,7 +310,7 @@ def as_xarray(
 def is_alignment(frame: pd.DataFrame) -> pd.Series:
     """Return which rows of a results table stem from alignment or injection, as a bool column."""
     kind = frame["comparison"].str.split(":").str[0]  # `partition` fails on an empty table
-    return kind.isin([ALIGNMENT, WITHIN, COMPLEXITY, INJECTION])
+    return kind.isin([ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION])
 
 
 def is_joint(rows: pd.DataFrame) -> bool:

@@ -12,8 +12,11 @@ import pytest
 import simcore
 from simcore.align import LinearAligner
 from simlab.errors import BusyError, UserError
-from simlab.experiments.align_study import StudyOptions, align_study, split_rows
-from simlab.experiments.complexity import nuclear_norm
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.align_part import Part
+from simlab.experiments.align_rows import split_rows
+from simlab.experiments.align_study import align_study
+from simlab.experiments.complexity import nuclear_norm, raw_nuclear_norm
 from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
@@ -22,7 +25,7 @@ from simlab.store.ownership import owned
 from simlab.store.results import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS
-from support.tolerance import ALIGNED, FLOAT32_MEASURE
+from support.tolerance import ALIGNED, FLOAT32_MEASURE, FLOAT64_RELATIVE
 
 LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
 
@@ -143,7 +146,7 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
         align_study(folders["attention"], tmp_path, LINEAR)
 
 
-def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders):
+def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm_and_raw(tmp_path, folders):
     align_study(folders["token"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
     frame = frame[frame["measure"] == "nuclear-norm"]
@@ -153,7 +156,14 @@ def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm(tmp_path, folders
     expected = np.linalg.norm(rows, "nuc") / np.linalg.norm(rows)
     found = frame[(frame["model_x"] == "R[0]") & (frame["layer_x"] == 1)]["value"].iloc[0]
     assert found == pytest.approx(expected, rel=FLOAT32_MEASURE)
+    raw = read_results(tmp_path)
+    raw = raw[(raw["measure"] == "nuclear-norm-raw") & (raw["model_x"] == "R[0]")]
+    stored = load_representations(folders["token"][0]).layers
+    for layer, norm in zip(raw["layer_x"], raw["value"], strict=True):
+        expected = np.linalg.norm(stored[layer].astype(np.float64), "nuc")
+        assert norm == pytest.approx(expected, rel=FLOAT64_RELATIVE)
     line = np.outer(np.arange(9.0), np.ones(4))
+    assert raw_nuclear_norm(line + 1000) == pytest.approx(np.linalg.norm(line + 1000, "nuc"))
     assert nuclear_norm(line) == pytest.approx(1)
     assert np.isnan(nuclear_norm(np.ones((5, 3))))
 
@@ -170,10 +180,8 @@ def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
 
 
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatch):
-    from simlab.experiments import align_study as alignstudy
-
     calls = []
-    original = alignstudy._Part.__call__
+    original = Part.__call__
 
     def interrupted(part):
         calls.append(part)
@@ -181,13 +189,13 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatc
             raise KeyboardInterrupt
         return original(part)
 
-    monkeypatch.setattr(alignstudy._Part, "__call__", interrupted)
+    monkeypatch.setattr(Part, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         align_study(folders["cls"], tmp_path, LINEAR)
     assert len(list(tmp_path.glob("*"))) == 4
     outcomes = align_study(folders["cls"], tmp_path, LINEAR)
-    assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 5
-    assert len(calls) == 5 + 5
+    assert [outcome.skipped for outcome in outcomes] == [True] * 4 + [False] * 8
+    assert len(calls) == 5 + 8
 
 
 def test_the_command_and_its_figures(simcore, tmp_path, folders):
@@ -196,18 +204,19 @@ def test_the_command_and_its_figures(simcore, tmp_path, folders):
     arguments += ["--method", "linear", "--method", "cca", "--within"]
     code, printed, errors = simcore(*arguments)
     assert (code, errors) == (0, [])
-    assert "10 files" in printed
+    assert "12 files" in printed
     assert "done before" in simcore(*arguments)[1]
     code, _, errors = simcore(*arguments, "--seed", 3)
     assert (code, len(errors)) == (2, 1)
     files = plot(read_results(results), tmp_path / "figures", ("png",))
     assert {file.stem for file in files} == {
         "reviews-alignment-token-complexity",
-        "reviews-alignment-token-methods",
+        *(f"reviews-alignment-token-methods{end}" for end in ("", "-mse")),
         *(
-            f"reviews-alignment-token-{what}-{method}"
+            f"reviews-alignment-token-{what}-{method}{end}"
             for what in ("layers", "within")
             for method in ("linear", "cca")
+            for end in ("", "-mse")
         ),
     }
 
@@ -246,7 +255,7 @@ def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, fol
         relabelled.append(copied)
     options = replace(LINEAR, methods=(method,))
     outcomes = align_study(relabelled, tmp_path / "out", options)
-    assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 3 + 6
+    assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 2 * 3 + 6
     frame = read_results(tmp_path / "out")
     pairs = set(zip(frame["model_x"], frame["model_y"].fillna(""), strict=True))
     assert len(pairs) == 3 + 6
@@ -294,7 +303,7 @@ def test_files_that_are_being_written_are_left_alone(tmp_path, folders, options,
     study.mkdir()
     partial = study / ".0123456789abcdef.partial.parquet"
     partial.write_bytes(content)
-    assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 4
+    assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 6
     assert all(o.skipped for o in align_study(folders["cls"][:2], study, LINEAR, **options))
     assert partial.read_bytes() == content
 
@@ -306,9 +315,9 @@ def test_an_old_file_that_somebody_makes_is_not_removed(tmp_path, folders):
     with owned(old), pytest.raises(BusyError, match=r"old\.parquet: wanted one process at a time"):
         align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
     assert old.exists()
-    assert len(align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)) == 4
+    assert len(align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)) == 6
     assert written.exists()
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6
 
 
 def test_an_old_file_that_is_another_by_its_turn_stays(tmp_path, folders, monkeypatch):

@@ -1,0 +1,312 @@
+"""A part of an alignment study: the maps between two models, or the complexity of one."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.align_options import SHARED, StudyOptions
+from simlab.experiments.align_rows import (
+    Member,
+    Split,
+    Unit,
+    head_units,
+    layer_matrix,
+    layer_units,
+    split_member,
+)
+from simlab.experiments.complexity import COMPLEXITIES, varies
+from simlab.experiments.options import map_params
+from simlab.representations.folder import MORE_ROWS
+from simlab.store.console import note, progress, warnings_as_notes
+from simlab.store.results import (
+    ACROSS,
+    ALIGNMENT,
+    COMPLEXITY,
+    COMPONENT_MSE,
+    COMPONENT_RELATIVE,
+    HELDOUT,
+    LEARNT,
+    MSE,
+    RELATIVE,
+    TRAIN,
+    ResultRow,
+)
+
+if TYPE_CHECKING:
+    from simcore.align import AlignmentError
+
+MANY = 1000  # maps to train, from which on a note tells the count
+
+Pair = tuple[int, int]
+Errors = dict[Pair, "tuple[AlignmentError, AlignmentError]"]
+
+
+class Part:
+    """A part of a study; calling it computes the rows of its results file.
+
+    Parameters
+    ----------
+    kind
+        `results.ALIGNMENT`, `WITHIN`, `ACROSS` or `COMPLEXITY`.
+    method
+        The kind of map, or the measure of complexity.
+    members
+        The model to map from and the model to map to, or the only model.
+    protocol
+        The choices that the rows name; see `StudyOptions.protocol`.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        method: str,
+        members: Sequence[Member],
+        options: StudyOptions,
+        protocol: dict[str, Any],
+    ) -> None:
+        self.kind, self.method, self.options, self.protocol = kind, method, options, protocol
+        self.x, self.y = members[0], members[-1]
+        self.heads = kind == ACROSS and self.x.fitted.is_attention
+
+    def __call__(self) -> list[ResultRow]:
+        """Compute the rows of the part."""
+        if self.kind == COMPLEXITY:
+            return self._complexities()
+        split = split_member(self.x, self.options, heads=self.heads)
+        units = head_units if self.heads else layer_units
+        x = units(self.x, split, self.options.causal)
+        y = x if self.y is self.x else units(self.y, split, self.options.causal)
+        pairs = list(product(range(len(x)), range(len(y))))
+        if self.kind == ALIGNMENT:
+            pairs = [(i, i) for i in range(len(x))]
+        labels = dict.fromkeys(side.manifest["label"] for side in (self.x, self.y))
+        with progress(f"{self.method} on {' and '.join(labels)}", len(pairs)) as advance:
+            errors = self._errors(x, y, pairs, split, advance)
+        return [row for pair in pairs for row in self._rows_of(pair, x, y, errors, split)]
+
+    def _complexities(self) -> list[ResultRow]:
+        stored, causal = self.x.fitted, self.options.causal
+        measure = COMPLEXITIES[self.method]
+        return [
+            self._row(
+                self.method,
+                measure(layer_matrix(stored, number, causal)),
+                stored.manifest["n"],
+                {},
+                (stored.first_layer + number, None),
+            )
+            for number in range(len(stored.layers))
+        ]
+
+    def _errors(
+        self,
+        x: list[Unit],
+        y: list[Unit],
+        pairs: list[Pair],
+        split: Split,
+        advance: Callable[[int], None],
+    ) -> Errors:
+        """Return the errors on fitted and judged rows of every pair whose rows vary."""
+        vary_x, vary_y = ([_varies(unit) for unit in side] for side in (x, y))
+        defined = [(i, j) for i, j in pairs if vary_x[i] and vary_y[j]]
+        advance(len(pairs) - len(defined))
+        with self._explained(split), warnings_as_notes():
+            if self.options.map == SHARED:
+                return self._shared(x, y, defined, advance)
+            if self.method == "linear" and self.kind != ALIGNMENT:
+                return self._grid(x, y, defined, advance)
+            if self.method in LEARNT and len(defined) >= MANY:
+                note(f"{self.method}: {len(defined):,} maps are trained")
+            return self._apart(x, y, defined, advance)
+
+    def _apart(
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+    ) -> Errors:
+        """Fit a map for every pair, `at_once` together."""
+        from simcore.align import align_pairs
+
+        errors: Errors = {}
+        for chunk in self._chunks(x, y, pairs):
+            results = align_pairs(
+                [x[i].fitted for i, _ in chunk],
+                [y[j].fitted for _, j in chunk],
+                self.method,
+                X_heldout=[x[i].judged for i, _ in chunk],
+                Y_heldout=[y[j].judged for _, j in chunk],
+                **self._params(),
+            )
+            for pair, result in zip(chunk, results, strict=True):
+                errors[pair] = (result.train, result.heldout)
+            advance(len(chunk))
+        return errors
+
+    def _chunks(self, x: list[Unit], y: list[Unit], pairs: list[Pair]) -> Iterator[list[Pair]]:
+        """Yield `at_once` pairs of units of equal widths."""
+        groups: dict[Pair, list[Pair]] = defaultdict(list)
+        for i, j in pairs:
+            groups[x[i].fitted.shape[1], y[j].fitted.shape[1]].append((i, j))
+        for group in groups.values():
+            for start in range(0, len(group), self.options.at_once):
+                yield group[start : start + self.options.at_once]
+
+    def _grid(
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+    ) -> Errors:
+        """Fit least-squares maps from every unit of X to all units of Y together."""
+        from simcore.align import align_grid
+
+        errors: Errors = {}
+        rows, columns = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
+        for start in range(0, len(rows), self.options.at_once):
+            some = rows[start : start + self.options.at_once]
+            found = align_grid(
+                [x[i].fitted for i in some],
+                [y[j].fitted for j in columns],
+                X_heldout=[x[i].judged for i in some],
+                Y_heldout=[y[j].judged for j in columns],
+            )
+            for (a, i), (b, j) in product(enumerate(some), enumerate(columns)):
+                errors[i, j] = (found.train[a][b], found.heldout[a][b])
+            advance(len(some) * len(columns))
+        return errors
+
+    def _shared(
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+    ) -> Errors:
+        """Fit one map on the rows of all units, each with its counterpart, and judge every pair."""
+        from simcore.align import METHODS
+
+        for side, units in ((self.x, x), (self.y, y)):
+            widths = sorted({unit.fitted.shape[1] for unit in units})
+            if len(widths) > 1:
+                raise UserError(
+                    f"--map {SHARED}: wanted layers of one width, found {widths[0]} and "
+                    f"{widths[-1]} in {side.fitted.folder}"
+                )
+        params = self._params()
+        batch = _batches_of_layers(params, len(x[0].fitted), len(x))
+        fitted = (_side_by_side([unit.fitted for unit in units], batch) for units in (x, y))
+        aligner = METHODS[self.method](**params).fit(*fitted)
+        errors: Errors = {}
+        for i, j in pairs:
+            sides = (x[i].fitted, y[j].fitted), (x[i].judged, y[j].judged)
+            errors[i, j] = (aligner.errors(*sides[0]), aligner.errors(*sides[1]))
+            advance(1)
+        return errors
+
+    @contextmanager
+    def _explained(self, split: Split) -> Iterator[None]:
+        """Turn the errors of aligners into errors that name options and folders."""
+        from simcore.align import TooFewRowsError
+
+        where = " and ".join(str(side.fitted.folder) for side in (self.x, self.y))
+        options = self.options
+        try:
+            yield
+        except TooFewRowsError as error:
+            option, more = f"--rows {options.rows}", ""
+            if len(split.train) < options.rows:
+                more = f"; {MORE_ROWS}"
+                option = f"--heldout-share {options.heldout_share}"
+                if self.x.other is not None:
+                    option = "align-study"
+            raise UserError(f"{option}, --method {self.method}: {where}: {error}{more}") from None
+        except ValueError as error:
+            raise UserError(f"{where}: {self.method}: {error}") from None
+
+    def _params(self) -> dict[str, Any]:
+        how = self.options
+        return map_params(
+            self.method, training=how.training, epochs=how.epochs, steps=how.steps, seed=how.seed
+        )
+
+    def _rows_of(
+        self, pair: Pair, x: list[Unit], y: list[Unit], errors: Errors, split: Split
+    ) -> Iterator[ResultRow]:
+        """Yield the rows of one pair; nan where a side does not vary (CLS at layer 0)."""
+        one, other = x[pair[0]], y[pair[1]]
+        heads = {"head_x": one.head, "head_y": other.head} if self.heads else {}
+        found = errors.get(pair)
+        for number, part in enumerate((TRAIN, HELDOUT)):
+            options = {"method": self.method, "rows": part, **self.protocol, **heads}
+            n = len((split.train, split.heldout)[number])
+            for measure, name in self._measures():
+                value = np.nan if found is None else getattr(found[number], name)
+                yield self._row(measure, value, n, options, (one.layer, other.layer))
+
+    def _measures(self) -> Iterable[tuple[str, str]]:
+        """Return the measures of the method, and the attribute of the error that each is."""
+        yield MSE, "mse"
+        yield RELATIVE, "relative"
+        if self.method == "svcca":
+            yield from (
+                (COMPONENT_MSE, "component_mse"),
+                (COMPONENT_RELATIVE, "component_relative"),
+            )
+
+    def _row(
+        self,
+        measure: str,
+        value: float,
+        n: int,
+        options: dict[str, Any],
+        layers: tuple[int, int | None],
+    ) -> ResultRow:
+        x, y, alone = self.x.manifest, self.y.manifest, layers[1] is None
+        if self.options.causal:
+            options = {**options, "causal": True}
+        return ResultRow(
+            comparison=f"{self.kind}: {self.options.name}",
+            measure=measure,
+            kind=x["kind"],
+            options=json.dumps(options) if options else None,
+            model_x=x["label"],
+            model_y=None if alone else y["label"],
+            seed_x=x["seed"],
+            seed_y=None if alone else y["seed"],
+            layer_x=layers[0],
+            layer_y=layers[1],
+            value=float(value),
+            n=n,
+            task=x["task"],
+        )
+
+
+def _varies(unit: Unit) -> bool:
+    return varies(unit.fitted) and varies(unit.judged)
+
+
+def _batches_of_layers(params: dict[str, Any], rows: int, layers: int) -> int | None:
+    """Make the parameters of a trained map those of a map that all layers share.
+
+    With the rows in their stored order, a batch of examples is a group of steps, one for each
+    layer. Return the number of its examples then, and None where rows are shuffled.
+    """
+    if params.get("max_steps") is not None:
+        params["max_steps"] *= layers
+    if params.get("shuffle", True):
+        return None
+    batch: int = min(params["batch_size"], rows)
+    params |= {"batch_size": batch, "group": layers}
+    return batch
+
+
+def _side_by_side(layers: list[np.ndarray], batch: int | None) -> np.ndarray:
+    """Return the rows of all layers as one matrix.
+
+    With `batch`, the matrix has a batch of the first layer, the same examples of the second layer,
+    and so on, then the next batch. Rows that do not fill a last batch are left out.
+    """
+    if batch is None:
+        return np.concatenate(layers)
+    whole = len(layers[0]) // batch * batch
+    starts = range(0, whole, batch)
+    return np.concatenate([layer[start : start + batch] for start in starts for layer in layers])

@@ -1,0 +1,290 @@
+"""The rows of stored layers that maps are fitted on, and the rows that maps are judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.representations.folder import (
+    MANIFEST,
+    MORE_ROWS,
+    Representations,
+    load_representations,
+    note_other_lengths,
+    require_same_examples,
+)
+
+if TYPE_CHECKING:
+    from simlab.experiments.align_options import StudyOptions
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model of a study: its layers, and its layers of other examples to judge on, if given."""
+
+    fitted: Representations
+    other: Representations | None = None
+
+    @property
+    def judged(self) -> Representations:
+        """Return the layers that maps are judged on."""
+        return self.fitted if self.other is None else self.other
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Return the manifest of the layers that maps are fitted on."""
+        return self.fitted.manifest
+
+
+@dataclass(frozen=True)
+class Split:
+    """Numbers of the rows that maps are fitted on and judged on, from different examples."""
+
+    train: np.ndarray
+    heldout: np.ndarray
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A layer of a model, or a head of a layer: a side of a map.
+
+    Attributes
+    ----------
+    layer
+        Number of the layer; 0 is the embedding output.
+    head
+        Number of the head from 0; None for a whole layer.
+    fitted, judged
+        The rows ``[n, p]`` that maps are fitted on, and those that maps are judged on.
+    """
+
+    layer: int
+    head: int | None
+    fitted: np.ndarray
+    judged: np.ndarray
+
+
+def load_members(
+    folders: Sequence[str | Path], judge: Sequence[str | Path], options: StudyOptions
+) -> list[Member]:
+    """Load and check the models of a study.
+
+    Parameters
+    ----------
+    folders
+        Representation folders that maps are fitted on, one for each model.
+    judge
+        Representation folders of other examples, or folders of such folders. Each model's folder is
+        found by its label; folders of other models are left out. May be empty.
+
+    Raises
+    ------
+    UserError
+        As `align_study`.
+    """
+    fitted = [load_representations(folder) for folder in folders]
+    _check_models(fitted, options)
+    if not judge:
+        note_other_lengths(fitted)
+        return [Member(model) for model in fitted]
+    found: dict[str, Representations] = {}
+    labels = {model.manifest["label"] for model in fitted}
+    for other in (load_representations(folder) for folder in _folders_in(judge)):
+        label = other.manifest["label"]
+        if label in found:
+            raise UserError(
+                f"--judge: wanted one folder with label {label!r}, found {found[label].folder} and "
+                f"{other.folder}"
+            )
+        if label in labels:
+            found[label] = other
+    members = []
+    for model in fitted:
+        label = model.manifest["label"]
+        if label not in found:
+            raise UserError(
+                f"--judge: wanted a folder with label {label!r} for {model.folder}, found none"
+            )
+        members.append(Member(model, found[label]))
+    _check_judged(members)
+    note_other_lengths([*fitted, *(member.judged for member in members)])
+    return members
+
+
+def _folders_in(places: Sequence[str | Path]) -> Iterator[Path]:
+    """Yield the representation folders among `places`, and those that lie in one of `places`."""
+    for place in map(Path, places):
+        if (place / MANIFEST).is_file():
+            yield place
+            continue
+        inside = sorted(path.parent for path in place.glob(f"*/{MANIFEST}"))
+        if not inside:
+            raise UserError(
+                f"--judge {place}: wanted a folder written by `simcore extract` or a folder of "
+                "such folders, found neither"
+            )
+        yield from inside
+
+
+def _check_models(models: list[Representations], options: StudyOptions) -> None:
+    labels = [model.manifest["label"] for model in models]
+    if len(set(labels)) < len(labels):
+        raise UserError(f"align-study: wanted folders with different labels, found {labels}")
+    if len(models) < 2 and not options.within:
+        raise UserError(f"align-study: wanted 2 folders or more, or --within, found {len(models)}")
+    first = models[0]
+    if options.causal and not first.is_attention:
+        raise UserError(
+            f"--causal: wanted kind attention in {first.folder}, found {first.manifest['kind']}"
+        )
+    for other in models[1:]:
+        _check_alike(first, other)
+        require_same_examples(first, other)
+
+
+def _check_judged(members: list[Member]) -> None:
+    for member in members:
+        _check_alike(member.fitted, member.judged)
+        same, hashes = "examples_sha256", [m.manifest for m in (member.fitted, member.judged)]
+        if hashes[0][same] == hashes[1][same]:
+            raise UserError(
+                f"--judge {member.judged.folder}: wanted other examples than in "
+                f"{member.fitted.folder}, found the same"
+            )
+    for other in members[1:]:
+        require_same_examples(members[0].judged, other.judged)
+
+
+def _check_alike(first: Representations, other: Representations) -> None:
+    """Raise UserError if two folders differ in kind or number of layers."""
+    if other.manifest["kind"] != first.manifest["kind"]:
+        raise UserError(
+            f"{other.folder}: wanted kind {first.manifest['kind']} as in {first.folder}, found "
+            f"{other.manifest['kind']}"
+        )
+    if len(other.layers) != len(first.layers):
+        raise UserError(
+            f"{other.folder}: wanted {len(first.layers)} layers as in {first.folder}, found "
+            f"{len(other.layers)}"
+        )
+
+
+def split_rows(model: Representations, options: StudyOptions, *, heads: bool = False) -> Split:
+    """Split the rows by example, at random with `options.seed`.
+
+    Parameters
+    ----------
+    heads
+        Whether the rows are sentences, as in `head_units`.
+
+    Raises
+    ------
+    UserError
+        There are fewer than two examples on a side of the split.
+    """
+    example = _examples(model, options.causal, heads)
+    count = int(example.max()) + 1
+    heldout = round(options.heldout_share * count)
+    if min(heldout, count - heldout) < 2:
+        raise UserError(
+            f"--heldout-share {options.heldout_share}: wanted 2 examples or more on each side, "
+            f"found {heldout} of {count} held out in {model.folder}; {MORE_ROWS}"
+        )
+    draw = np.random.default_rng(options.seed)
+    judged = np.zeros(count, bool)
+    judged[draw.permutation(count)[:heldout]] = True
+    order = draw.permutation(len(example))
+    on_judged = judged[example[order]]
+    return Split(order[~on_judged][: options.rows], order[on_judged][: options.rows])
+
+
+def split_member(member: Member, options: StudyOptions, *, heads: bool = False) -> Split:
+    """Return the rows to fit on and to judge on; with a folder to judge on, drawn from both."""
+    if member.other is None:
+        return split_rows(member.fitted, options, heads=heads)
+    draw = np.random.default_rng(options.seed)
+    counts = (len(_examples(m, options.causal, heads)) for m in (member.fitted, member.judged))
+    return Split(*(draw.permutation(count)[: options.rows] for count in counts))
+
+
+def _examples(model: Representations, causal: bool, heads: bool) -> np.ndarray:
+    """Return the number of the example that each row belongs to, int64 [n]."""
+    if heads:
+        return np.arange(model.manifest["n"])
+    if model.is_attention:
+        lengths = np.array(model.manifest["lengths"])
+        pairs = lengths * (lengths + 1) // 2 if causal else lengths**2
+        return np.repeat(np.arange(len(lengths)), pairs)
+    # Rows of tokens and words are called "example:number:text".
+    names = [row.partition(":")[0] for row in model.ids]
+    return np.unique(names, return_inverse=True)[1]
+
+
+def layer_matrix(model: Representations, layer: int, causal: bool) -> np.ndarray:
+    """Return stored layer number `layer`, counted from 0, as [rows, columns] float32.
+
+    In attention, word pairs are rows and heads are columns.
+    """
+    import simcore
+
+    stored = model.layers[layer]
+    if not model.is_attention:
+        return stored
+    return np.asarray(simcore.distributed_attention(stored, causal=causal), np.float32)
+
+
+def layer_units(member: Member, split: Split, causal: bool) -> list[Unit]:
+    """Return all layers of a model with the rows of `split`."""
+    first = member.fitted.first_layer
+    units = []
+    for number in range(len(member.fitted.layers)):
+        fitted = layer_matrix(member.fitted, number, causal)
+        judged = fitted if member.other is None else layer_matrix(member.other, number, causal)
+        units.append(Unit(first + number, None, fitted[split.train], judged[split.heldout]))
+    return units
+
+
+def head_units(member: Member, split: Split, causal: bool) -> list[Unit]:
+    """Return all heads of all layers with the sentences of `split` as rows.
+
+    A row has the attention that each word of a sentence receives from all words on average, and is
+    filled with zeros up to the longest sentence (Ren et al. 2023, figures 6 and 8).
+    """
+    width = max(max(m.manifest["lengths"]) for m in (member.fitted, member.judged))
+    units = []
+    for number in range(len(member.fitted.layers)):
+        fitted = received_attention(member.fitted.layers[number], width, causal)
+        judged = fitted
+        if member.other is not None:
+            judged = received_attention(member.other.layers[number], width, causal)
+        units += [
+            Unit(member.fitted.first_layer + number, head, one[split.train], other[split.heldout])
+            for head, (one, other) in enumerate(zip(fitted, judged, strict=True))
+        ]
+    return units
+
+
+def received_attention(layer: Sequence[np.ndarray], width: int, causal: bool) -> np.ndarray:
+    """Return the mean weight that each word receives, [H, sentences, width] float32.
+
+    Parameters
+    ----------
+    layer
+        The weights ``[H, t, t]`` of every sentence; each row, the attention of one word, sums to 1.
+    width
+        Words of the longest sentence.
+    causal
+        Whether a word's weights of later words are left out, and the others scaled to sum to 1.
+    """
+    received = np.zeros((len(layer[0]), len(layer), width), np.float32)
+    for sentence, weights in enumerate(layer):
+        if causal:
+            weights = np.tril(weights)
+            weights = weights / weights.sum(-1, keepdims=True)
+        received[:, sentence, : weights.shape[-1]] = weights.mean(1)
+    return received

@@ -1,0 +1,31 @@
+"""The nuclear norm of every layer (Ren et al. 2023, appendix B.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simlab.figures.alignment_panels import finish, panels, titled
+from simlab.figures.style import draw_curves
+from simlab.store.results import NUCLEAR, NUCLEAR_RAW
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_LABELS = {
+    NUCLEAR: "nuclear norm at unit Frobenius norm",
+    NUCLEAR_RAW: "nuclear norm of the rows as they are",
+}
+
+
+def plot_complexity(rows: pd.DataFrame) -> Figure:
+    """Draw the nuclear norms of each layer: a panel per measure, a line per model."""
+    measures = [measure for measure in _LABELS if measure in set(rows["measure"])]
+    figure, axes = panels(len(measures))
+    for axis, measure in zip(axes, measures, strict=True):
+        # A model may be in two studies.
+        some = rows[rows["measure"] == measure].drop_duplicates(["model_x", "layer_x"])
+        draw_curves(axis, some)
+        finish(axis, "", "layer", _LABELS[measure])
+    axes[0].legend(frameon=False, fontsize=7)
+    return titled(figure, rows, "Complexity of layers")

@@ -1,0 +1,254 @@
+"""Protocols of alignment studies: shared maps, folders to judge on, drawn pairs, layers, heads."""
+
+import json
+from dataclasses import replace
+from itertools import product
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+
+from simcore.align import LinearAligner, SVCCAAligner
+from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.align_part import _side_by_side
+from simlab.experiments.align_rows import received_attention, split_rows
+from simlab.experiments.align_study import align_study
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.store.files import read_json, write_json
+from simlab.store.results import read_results
+from support.lab.tinymodels import LAYERS
+from support.published import published_loop, untrained
+from support.tolerance import ALIGNED, FLOAT32_LINEAR_MAP
+
+LINEAR = StudyOptions("ft", ("linear",), heldout_share=0.4)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, tiny_bert, review_task):
+    """Representation folders of random twins by split and kind: train, test and attention."""
+    root = tmp_path_factory.mktemp("protocols")
+
+    def make(name, kind, split, count=2):
+        found = []
+        for seed in range(count):
+            folder = root / name / str(seed)
+            how = ExtractOptions(kind, split, 64, random_init_seed=seed)
+            extract(tiny_bert, review_task, folder, how, label=f"R[{seed}]", seed=seed)
+            found.append(folder)
+        return found
+
+    return {
+        "train": make("train", "mean", "train"),
+        "test": make("test", "mean", "heldout"),
+        "attention": make("attention", "attention", "train"),
+    }
+
+
+def rows_of(folder, **wanted):
+    """Return the rows of a results folder whose columns and options are as wanted."""
+    frame = read_results(folder)
+    options = [json.loads(text) if isinstance(text, str) else {} for text in frame["options"]]
+    for name in ("method", "rows", "map", "training", "head_x", "head_y", "pairs", "judge"):
+        frame[name] = [found.get(name) for found in options]
+    for name, value in wanted.items():
+        frame = frame[frame[name] == value]
+    return frame
+
+
+def only(folder, **wanted):
+    """Return the value of the only row that is as wanted."""
+    frame = rows_of(folder, **wanted)
+    assert len(frame) == 1
+    return float(frame["value"].iloc[0])
+
+
+def stack(folder, rows):
+    """Return rows of all layers, ``[layers, n, p]``."""
+    return np.stack([layer[rows] for layer in load_representations(folder).layers])
+
+
+def test_a_shared_map_is_fitted_on_all_layers_and_judged_on_each(tmp_path, folders):
+    shared = replace(LINEAR, map="shared", across_layers=True)
+    align_study(folders["train"], tmp_path, LINEAR)
+    align_study(folders["train"], tmp_path, shared)  # a file of its own beside the other protocol
+    split = split_rows(load_representations(folders["train"][0]), LINEAR)
+    x, y = (stack(folder, split.train) for folder in folders["train"])
+    judged = [stack(folder, split.heldout) for folder in folders["train"]]
+    aligner = LinearAligner().fit(*(side.reshape(-1, side.shape[-1]) for side in (x, y)))
+    mine = {"measure": "alignment-error", "model_x": "R[0]", "rows": "heldout"}
+    for layer, other in ((2, 2), (1, 3)):
+        kind = "alignment: ft" if layer == other else "alignment across: ft"
+        expected = aligner.errors(judged[0][layer], judged[1][other]).relative
+        place = {"comparison": kind, "layer_x": layer, "layer_y": other}
+        assert only(tmp_path, map="shared", **mine, **place) == pytest.approx(expected, rel=ALIGNED)
+    alone = rows_of(tmp_path, comparison="alignment: ft", layer_x=2, **mine)
+    assert sorted(alone["map"].fillna("")) == ["", "shared"]
+    assert alone["value"].nunique() == 2
+
+
+def test_a_shared_map_trained_as_published(tmp_path, folders):
+    options = StudyOptions("ft", ("linear-gd",), "shared", "ren2023", heldout_share=0.4, steps=7)
+    options = replace(options, directions="one", rows=70)
+    align_study(folders["train"], tmp_path, options)
+    split = split_rows(load_representations(folders["train"][0]), options)
+    x, y = (torch.from_numpy(stack(folder, split.train)) for folder in folders["train"])
+    plain = untrained(x[0], y[0], init="xavier", normalize=False, validation_share=0.0)
+    published_loop(plain, x, y, steps=7, batch=64)
+    judged = [torch.from_numpy(stack(folder, split.heldout)) for folder in folders["train"]]
+    assert len(split.train) == 70  # of which the last 6 fill no batch
+    for layer in range(LAYERS + 1):
+        expected = float((plain(judged[0][layer]) - judged[1][layer]).detach().square().mean())
+        mine = {"layer_x": layer, "training": "ren2023", "rows": "heldout"}
+        found = only(tmp_path, measure="alignment-mse", **mine)
+        assert found == pytest.approx(expected, rel=FLOAT32_LINEAR_MAP)
+
+
+def test_the_rows_of_a_shared_map_are_batches_of_all_layers_in_turn():
+    layers = [np.arange(7)[:, None] + 10 * layer for layer in range(3)]
+    found = _side_by_side(layers, 3)[:, 0].tolist()
+    first, second = ([0, 1, 2, 10, 11, 12, 20, 21, 22], [3, 4, 5, 13, 14, 15, 23, 24, 25])
+    assert found == first + second  # row 6 fills no batch
+    assert len(_side_by_side(layers, None)) == 21
+
+
+@pytest.mark.parametrize("given", ["folders", "a folder of folders"])
+def test_maps_are_fitted_on_one_folder_and_judged_on_another(tmp_path, folders, given):
+    judge = folders["test"][::-1] if given == "folders" else [folders["test"][0].parent]
+    align_study(folders["train"], tmp_path, LINEAR, judge=judge)
+    x, y = (load_representations(folder).layers[2] for folder in folders["train"])
+    others = [load_representations(folder).layers[2] for folder in folders["test"]]
+    aligner = LinearAligner().fit(x, y)
+    mine = {"measure": "alignment-mse", "model_x": "R[0]", "layer_x": 2, "judge": "folders"}
+    for part, sides in (("train", (x, y)), ("heldout", others)):
+        expected = aligner.errors(*sides).mse
+        assert only(tmp_path, rows=part, **mine) == pytest.approx(expected, rel=ALIGNED)
+        assert set(rows_of(tmp_path, rows=part, **mine)["n"]) == {len(sides[0])}
+
+
+def test_folders_to_judge_on_that_do_not_fit(tmp_path, folders, simcore):
+    def refused(text, judge, chosen=folders["train"]):
+        with pytest.raises(UserError, match=text):
+            align_study(chosen, tmp_path / "out", LINEAR, judge=judge)
+
+    refused(r"--judge: wanted a folder with label 'R\[1\]'.*found none", folders["test"][:1])
+    refused("--judge .*train/0: wanted other examples than in .*train/0", folders["train"])
+    refused("wanted one folder with label 'R.0.', found", [*folders["test"], folders["train"][0]])
+    refused("found attention", folders["attention"])
+    refused("--judge .*: wanted a folder written by `simcore extract` or a folder", [tmp_path])
+
+
+def relabelled(folder, root, count):
+    """Return copies of a representation folder under labels M0, M1, ..."""
+    copies = []
+    for number in range(count):
+        copy = root / f"m{number}"
+        copytree(folder, copy)
+        manifest = read_json(copy / "manifest.json")
+        write_json(copy / "manifest.json", {**manifest, "label": f"M{number}"})
+        copies.append(copy)
+    return copies
+
+
+def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore):
+    models = relabelled(folders["train"][0], tmp_path, 4)
+    drawn = {}
+    for seed, directions in product((0, 1), ("both", "one")):
+        out = tmp_path / f"{seed}-{directions}"
+        arguments = ["align-study", *models, "--method", "linear", "--out", out, "--pairs", 3]
+        choices = ["--pair-seed", seed, "--directions", directions, "--map", "per-layer"]
+        code, _, errors = simcore(*arguments, *choices)
+        assert (code, errors) == (0, [])
+        rows = rows_of(out, comparison="alignment: models", pairs=3)
+        drawn[seed, directions] = set(zip(rows["model_x"], rows["model_y"], strict=True))
+    for seed in (0, 1):
+        one, both = drawn[seed, "one"], drawn[seed, "both"]
+        assert len(one) == 3
+        assert all(x < y for x, y in one)
+        assert both == one | {(y, x) for x, y in one}
+    assert drawn[0, "one"] != drawn[1, "one"]
+    with pytest.raises(UserError, match="--pairs 7: wanted at most 6, the pairs of 4 models"):
+        align_study(models, tmp_path / "none", LINEAR, pairs=7)
+
+
+def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
+    arguments = ["align-study", *folders["train"], "--out", tmp_path, "--paper", "ren2023"]
+    code, _, errors = simcore(*arguments, "--method", "linear")
+    assert (code, len(errors)) == (2, 1)
+    assert "--pairs 8: wanted at most 1, the pairs of 2 models" in errors[0]
+    code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
+    assert (code, errors) == (0, [])
+    rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)
+    assert set(rows["model_x"]) == {"R[0]"}
+    assert set(rows["method"]) == {"linear"}
+
+
+def test_across_layers_has_every_layer_of_both_models(tmp_path, folders):
+    options = replace(LINEAR, methods=("linear", "svcca"), across_layers=True, directions="one")
+    align_study(folders["train"], tmp_path, options)
+    mine = {"comparison": "alignment across: ft", "rows": "heldout"}
+    found = rows_of(tmp_path, method="linear", measure="alignment-error", **mine)
+    assert len(found) == (LAYERS + 1) ** 2
+    split = split_rows(load_representations(folders["train"][0]), options)
+    fitted, judged = (
+        [stack(folder, rows) for folder in folders["train"]]
+        for rows in (split.train, split.heldout)
+    )
+    for kind, method in ((LinearAligner, "linear"), (SVCCAAligner, "svcca")):
+        errors = kind().fit(fitted[0][1], fitted[1][3]).errors(judged[0][1], judged[1][3])
+        names = {"mse": "mse", "relative": "error", "component_relative": "component-error"}
+        for field, name in names.items():
+            wanted = getattr(errors, field)
+            place = {"layer_x": 1, "layer_y": 3, "measure": f"alignment-{name}", "method": method}
+            if wanted is None:
+                assert rows_of(tmp_path, **mine, **place).empty
+            else:
+                assert only(tmp_path, **mine, **place) == pytest.approx(wanted, rel=ALIGNED)
+
+
+def test_heads_are_rows_of_received_attention(tmp_path, folders):
+    options = replace(LINEAR, across_layers=True, directions="one")
+    align_study(folders["attention"], tmp_path, options)
+    models = [load_representations(folder) for folder in folders["attention"]]
+    width = max(models[0].manifest["lengths"])
+    heads = models[0].manifest["widths"][0]
+    mine = {"comparison": "alignment across: ft", "measure": "alignment-error", "rows": "heldout"}
+    assert len(rows_of(tmp_path, **mine)) == (LAYERS * heads) ** 2
+    split = split_rows(models[0], options, heads=True)
+    assert len(split.train) + len(split.heldout) == models[0].manifest["n"]
+    sides = []
+    for model, layer, head in ((models[0], 1, 1), (models[1], 3, 0)):
+        rows = np.zeros((model.manifest["n"], width))
+        for sentence, weights in enumerate(model.layers[layer - 1]):
+            for word in range(weights.shape[-1]):
+                rows[sentence, word] = np.mean([query[word] for query in weights[head]])
+        assert rows.sum(1) == pytest.approx(np.ones(len(rows)), rel=FLOAT32_LINEAR_MAP)
+        sides.append(rows.astype(np.float32))
+    aligner = LinearAligner().fit(*(side[split.train] for side in sides))
+    expected = aligner.errors(*(side[split.heldout] for side in sides)).relative
+    place = {"layer_x": 1, "layer_y": 3, "head_x": 1, "head_y": 0}
+    assert only(tmp_path, **mine, **place) == pytest.approx(expected, rel=ALIGNED)
+
+
+def test_causal_attention_received_counts_later_words_alone():
+    weights = np.array([[[0.2, 0.8], [0.5, 0.5]]], np.float32)
+    found = received_attention([weights], 3, causal=True)
+    assert found.tolist() == [[[0.75, 0.25, 0.0]]]
+
+
+def test_choices_that_do_not_exist(tmp_path, folders, simcore):
+    def refused(text, **changes):
+        with pytest.raises(UserError, match=text):
+            align_study(folders["train"], tmp_path / "out", LINEAR, **changes)
+
+    refused("--map joint: wanted per-layer or shared", map="joint")
+    refused("--directions up: wanted both or one", directions="up")
+    refused("--training theirs: wanted ours or ren2023", training="theirs")
+    refused("--epochs, --steps: wanted one of them, found both", epochs=1, steps=1)
+    refused("--steps: wanted at least 1, found 0", steps=0)
+    code, _, errors = simcore(
+        *("align-study", *folders["train"], "--out", tmp_path / "out", "--map", "joint")
+    )
+    assert (code, len(errors)) == (2, 1)

@@ -1,0 +1,154 @@
+"""Figures of alignment: what is averaged over what, and what is never averaged together."""
+
+import json
+
+import numpy as np
+import pytest
+
+from simlab.figures.alignment import alignment_figures
+from simlab.store.results import ResultRow, to_frame
+from support.tolerance import FLOAT64_RELATIVE
+
+PAIRS = [("A", "B"), ("A", "C"), ("B", "C")]
+
+
+def row(value, *, pair=PAIRS[0], layers=(1, 1), part="heldout", work="alignment", **options):
+    measure = options.pop("measure", "alignment-error")
+    options = {"method": "linear", "rows": part, **options}
+    return ResultRow(
+        comparison=f"{work}: ft",
+        measure=measure,
+        kind="mean",
+        options=json.dumps(options),
+        model_x=pair[0],
+        model_y=pair[1],
+        layer_x=layers[0],
+        layer_y=layers[1],
+        value=value,
+        n=9,
+        task="rt",
+    )
+
+
+def figures_of(rows):
+    return alignment_figures(to_frame(rows))
+
+
+def panels_of(figure):
+    """Return the panels of a figure, without the places that are left empty."""
+    return [axis for axis in figure.axes if axis.axison]
+
+
+def bars(axis):
+    """Return heights and spreads of the bars of a panel, by the tick below and the rows."""
+    names = [label.get_text() for label in axis.get_xticklabels()]
+    found = {}
+    for container in axis.containers:
+        if not hasattr(container, "patches"):
+            continue
+        (lines,) = container.errorbar.lines[2]
+        for name, bar, line in zip(names, container.patches, lines.get_segments(), strict=True):
+            spread = (line[1][1] - line[0][1]) / 2
+            found[name, container.get_label()] = (bar.get_height(), spread)
+    return found
+
+
+def test_bars_are_means_and_spreads_over_pairs_not_over_layers():
+    values = {("A", "B"): (0.1, 0.9), ("A", "C"): (0.2, 1.0), ("B", "C"): (0.0, 1.1)}
+    rows = [
+        row(value, pair=pair, layers=(layer, layer), part=part, method=method)
+        for pair, of_layers in values.items()
+        for layer, value in enumerate(of_layers, 1)
+        for part in ("train", "heldout")
+        for method in ("linear", "inn")
+    ]
+    figure = figures_of(rows)["rt-alignment-mean-methods"]
+    means = [np.mean(of_layers) for of_layers in values.values()]
+    expected = (np.mean(means), np.std(means, ddof=1))
+    found = bars(figure.axes[0])
+    assert set(found) == {(m, p) for m in ("linear", "inn") for p in ("train", "heldout")}
+    for height_and_spread in found.values():
+        assert height_and_spread == pytest.approx(expected, rel=FLOAT64_RELATIVE)
+
+
+def test_a_panel_has_rows_of_one_protocol():
+    choices = [
+        {},
+        {"map": "shared"},
+        {"map": "shared", "judge": "folders"},
+        {"pairs": 3, "pair_seed": 1},
+    ]
+    rows = [
+        row(number + 1.0, method=method, measure=measure, **chosen)
+        for number, chosen in enumerate(choices)
+        for method in ("linear", "cca")
+        for measure in ("alignment-error", "alignment-mse")
+    ]
+    found = figures_of(rows)
+    for end in ("", "-mse"):
+        methods = panels_of(found[f"rt-alignment-mean-methods{end}"])
+        assert [set(bars(axis).values()) for axis in methods] == [
+            {(number + 1.0, 0.0)} for number in range(4)
+        ]
+        titles = [axis.get_title() for axis in methods]
+        for title, words in zip(
+            titles, ("ft (", "a shared", "other folders", "3 drawn"), strict=True
+        ):
+            assert words in title
+        assert len(panels_of(found[f"rt-alignment-mean-layers-linear{end}"])) == 4
+
+
+def test_another_training_is_a_method_of_its_own():
+    rows = [row(1.0), row(2.0, method="inn"), row(3.0, method="inn", training="ren2023")]
+    found = figures_of(rows)
+    (axis,) = found["rt-alignment-mean-methods"].axes
+    heights = {name: height for (name, _), (height, _) in bars(axis).items()}
+    assert heights == {"linear": 1.0, "inn": 2.0, "inn (ren2023)": 3.0}
+    assert "rt-alignment-mean-layers-inn-ren2023-" in found
+
+
+def test_errors_of_svcca_of_an_earlier_version_are_not_drawn():
+    old = [row(0.5, method="svcca", pair=PAIRS[0])]
+    new = [
+        row(0.7, method="svcca", pair=PAIRS[1]),
+        row(0.6, method="svcca", pair=PAIRS[1], measure="alignment-component-error"),
+    ]
+    figure = figures_of([row(1.0, pair=pair) for pair in PAIRS[:2]] + old + new)
+    (axis,) = figure["rt-alignment-mean-methods"].axes
+    assert bars(axis)["svcca", "heldout"] == (0.7, 0.0)
+
+
+def test_layers_across_models_are_means_over_pairs():
+    rows = [
+        row(10 * i + j + k, pair=pair, layers=(i, j), work="alignment across")
+        for k, pair in enumerate(PAIRS)
+        for i in range(3)
+        for j in range(3)
+    ]
+    axis, _ = figures_of(rows)["rt-alignment-mean-across-linear"].axes
+    shown = axis.images[0].get_array()
+    assert np.array_equal(shown, [[10 * i + j + 1 for j in range(3)] for i in range(3)])
+
+
+def test_heads_are_ordered_by_layer():
+    rows = [
+        row(
+            1000 * i + 100 * a + 10 * j + b + k,
+            pair=pair,
+            layers=(i, j),
+            work="alignment across",
+            head_x=a,
+            head_y=b,
+        )
+        for k, pair in enumerate(PAIRS)
+        for i in (1, 2)
+        for j in (1, 2)
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
+    axis, _ = figures_of(rows[::-1])["rt-alignment-mean-heads-linear"].axes
+    shown = np.asarray(axis.images[0].get_array())
+    assert shown[0].tolist() == [1011.0, 1012.0, 1021.0, 1022.0]
+    assert shown[:, 3].tolist() == [1022.0, 1122.0, 2022.0, 2122.0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2"]
+    assert list(axis.get_xticks()) == [0.5, 2.5]
