@@ -17,6 +17,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "0.55"
 
 def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` panels of `size` inches, three in a line."""
+
     def whole(columns: int, lines: int) -> tuple[float, float]:
         return columns * size[0], lines * size[1] + 0.4
 
