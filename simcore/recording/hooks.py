@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +27,7 @@ from simcore.recording.wrappers import (
     wrapped_in,
 )
 
+Begin = Callable[[], None]
 Hear = Callable[[Pass, str, nn.Module, Any], None]
 Commit = Callable[[Pass], None]
 
@@ -41,6 +43,8 @@ class Listener:
     model : nn.Module
     modules : str, list of str, or function
         As those of `simcore.record`; so are `mask` and `generate`.
+    begin : function
+        Called when a pass begins.
     hear : function
         Called with the pass, and the name, the module and the output of each call.
     commit : function
@@ -53,6 +57,7 @@ class Listener:
         modules: Chooser,
         mask: Given,
         generate: str,
+        begin: Begin,
         hear: Hear,
         commit: Commit,
     ) -> None:
@@ -63,8 +68,9 @@ class Listener:
         self._parallel = next((m for m in chain if isinstance(m, DataParallel)), None)
         self._masks = MaskFinder(self.core, mask)
         self._generate = check_choice(generate, "generate", ("prompt", "all"))
-        self._hear_rows, self._commit = hear, commit
+        self._begun, self._heard, self._commit = begin, hear, commit
         self._undo: list[Callable[[], None]] = []
+        self._attached = False
         self._passes = 0
         self._running = threading.local()
         self._lock = threading.Lock()
@@ -72,6 +78,7 @@ class Listener:
 
     def attach(self) -> None:
         """Begin to listen."""
+        self._attached = True
         if is_compiled(self.model):
             eager.hold()
             self._undo.append(eager.release)
@@ -83,39 +90,44 @@ class Listener:
     def _handles(self) -> Iterator[RemovableHandle]:
         """Add the hooks, one after the other."""
         if self._parallel is not None:
-            begins, ends = self._parallel_hooks()
+            begins, ends = map(_untraced, self._parallel_hooks())
             yield self._parallel.register_forward_pre_hook(begins)
             yield self._parallel.register_forward_hook(ends, always_call=True)
-        begins, ends = self._core_hooks()
+        begins, ends = map(_untraced, self._core_hooks())
         yield self.core.register_forward_pre_hook(begins, with_kwargs=True)
         for name, module in self.modules.items():
-            yield module.register_forward_hook(self._module_hook(name, module))
+            yield module.register_forward_hook(_untraced(self._module_hook(name, module)))
         yield self.core.register_forward_hook(ends)  # after a hook that hears the core
 
     def detach(self) -> None:
         """Stop listening, and forget a pass that has not ended."""
+        self._attached = False
         undo, self._undo = self._undo, []
         for step in undo:
             step()
         self._running, self._parts = threading.local(), None
 
+    def _concerns(self, module: nn.Module, wanted: nn.Module) -> bool:
+        """Whether a hook is to act; copies of the model and compiled code may keep old ones."""
+        return self._attached and (module is wanted or is_replica(module))
+
     # Hooks are functions, not bound methods, with which a copy of the model would copy the
-    # listener. A copy made in the meantime has the hooks too; they let it pass.
+    # listener.
 
     def _core_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
         def begins(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if module is self.core or is_replica(module):
+            if self._concerns(module, self.core):
                 self._begin(module, args, kwargs)
 
         def ends(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if module is self.core or is_replica(module):
+            if self._concerns(module, self.core):
                 self._end()
 
         return begins, ends
 
     def _module_hook(self, name: str, wanted: nn.Module) -> Callable[..., None]:
         def heard(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if module is wanted or is_replica(module):
+            if self._concerns(module, wanted):
                 self._hear(name, module, output)
 
         return heard
@@ -134,8 +146,12 @@ class Listener:
     def _in_order(self, parts: list[Pass]) -> list[Pass]:
         """Order parts as DataParallel deals out a batch: by device."""
         assert self._parallel is not None
-        order = self._parallel.device_ids
-        return sorted(parts, key=lambda part: order.index(part.device.index) if part.device else 0)
+        places: dict[int | None, int] = {
+            index: place for place, index in enumerate(self._parallel.device_ids)
+        }
+        indices = [part.device.index if part.device else None for part in parts]
+        order = sorted(range(len(parts)), key=lambda i: places.get(indices[i], 0))
+        return [parts[i] for i in order]
 
     def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if is_replica(module) and self._parts is None:
@@ -149,6 +165,7 @@ class Listener:
             self.skipped += 1
             self._running.current, self._running.skipping = None, True
             return
+        self._begun()
         mask = self._masks.find(args, kwargs, arguments, past)
         part = self._parts is not None
         self._running.current = Pass(self._passes, mask, is_part=part)
@@ -168,7 +185,7 @@ class Listener:
             return
         current = getattr(self._running, "current", None)
         if current is not None:
-            self._hear_rows(current, name, module, output)
+            self._heard(current, name, module, output)
         elif torch._C._current_graph_task_id() == -1:  # a backward pass may compute a layer anew
             raise RuntimeError(
                 f"record: wanted calls of the model itself, got one of {name!r} outside of it; "
@@ -193,3 +210,9 @@ class Listener:
     def _finish(self, complete: Pass) -> None:
         self._commit(complete)
         self._passes += 1
+
+
+def _untraced(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return the hook such that torch.compile calls it and does not look inside."""
+    loaded = "torch._dynamo" in sys.modules  # takes a second to import
+    return torch.compiler.disable(hook) if loaded else hook

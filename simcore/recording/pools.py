@@ -181,11 +181,17 @@ def _mean(states: Tensor, kept: Tensor | None) -> Tensor:
     if kept is None:
         return states.mean(1, dtype=dtype).to(states.dtype)
     count = kept.sum(1, keepdim=True)
-    total = _product_sum(states, kept) if _products_are_exact(states) else None
-    # Padding may hold NaN, which a product with 0 keeps.
-    if total is None or not bool(total.isfinite().all()):
-        total = torch.where(kept[..., None], states, 0).sum(1, dtype=dtype)
+    if _products_are_exact(states):
+        total = _product_sum(states, kept)
+        if not bool(total.isfinite().all()):  # padding may hold NaN, which a product with 0 keeps
+            total = _product_sum(_without_padding(states, kept), kept)
+    else:
+        total = _without_padding(states, kept).sum(1, dtype=dtype)
     return (total / count).to(states.dtype)
+
+
+def _without_padding(states: Tensor, kept: Tensor) -> Tensor:
+    return torch.where(kept[..., None], states, 0)
 
 
 def _products_are_exact(states: Tensor) -> bool:

@@ -128,9 +128,11 @@ class Tape:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model: wanted an nn.Module, got {type(model).__name__}")
-        self._listener = Listener(model, modules, mask, generate, self._hear, self._commit)
+        self._listener = Listener(
+            model, modules, mask, generate, self._begin, self._hear, self._commit
+        )
         self._reading, self._store, self._budget = reading, store, budget
-        self._entered = self._closed = False
+        self._entered = self._closed = self._warned = False
         self._layers: dict[str, tuple[int, torch.dtype]] = {}
         self._called: set[str] = set()
         self._repeated: set[str] = set()
@@ -206,10 +208,12 @@ class Tape:
 
     def _check_complete(self) -> None:
         if not self._passes:
-            left_out = ""
+            why = (
+                "; compiled code that calls the model sees no hooks: give record the compiled model"
+            )
             if self._listener.skipped:
-                left_out = f" but {self._listener.skipped} that generate='prompt' leaves out"
-            raise RuntimeError(f"record: wanted a forward pass of the model, got none{left_out}")
+                why = f" but {self._listener.skipped} that generate='prompt' leaves out"
+            raise RuntimeError(f"record: wanted a forward pass of the model, got none{why}")
         never = [name for name in self._listener.modules if name not in self._called]
         if never:
             raise ValueError(
@@ -218,16 +222,16 @@ class Tape:
             )
 
     def _hear(self, current: Pass, name: str, module: nn.Module, output: Any) -> None:
-        if not self._passes and not current.rows and self._reading.detach:
-            self._warn_of_training()
-
         def check(nbytes: int, device: torch.device) -> None:
             self._budget.check(current.nbytes + nbytes, device, self._rows)
 
         current.rows.append((name, self._reading.rows(name, module, output, current, check)))
 
-    def _warn_of_training(self) -> None:
+    def _begin(self) -> None:
+        if self._warned or not self._reading.detach:
+            return
         if any(module.training for module in self._listener.core.modules()):
+            self._warned = True
             warn_caller(
                 "record: the model is in training mode, in which dropout and batch statistics "
                 "change what is recorded; model.eval() ends it"
