@@ -205,6 +205,12 @@ class _Side:
     forward: Forward
     tape: Tape
 
+    def run(self, batch: Any) -> None:
+        """Call the model; both models may be one, or have modules in common."""
+        self.tape.paused = False
+        self.forward(self.model, batch)
+        self.tape.paused = True
+
     def rows(self) -> tuple[int, str]:
         """Return the number of rows of every layer, and the name of the first."""
         counts = self.tape.row_counts()
@@ -230,11 +236,11 @@ def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]
     empty = True
     with torch.no_grad(), ExitStack() as stack:
         for side in sides:
-            stack.enter_context(side.tape)
+            stack.enter_context(side.tape).paused = True
         for number, batch in enumerate(loader):
             empty = False
             for side in sides:
-                side.forward(side.model, batch)
+                side.run(batch)
             counts = [side.rows() for side in sides]
             if counts[0][0] != counts[-1][0]:
                 (n_a, layer_a), (n_b, layer_b) = counts[0], counts[-1]

@@ -71,6 +71,7 @@ class Listener:
         self._begun, self._heard, self._commit = begin, hear, commit
         self._undo: list[Callable[[], None]] = []
         self._attached = False
+        self.paused = False
         self._passes = 0
         self._running = threading.local()
         self._lock = threading.Lock()
@@ -109,7 +110,8 @@ class Listener:
 
     def _concerns(self, module: nn.Module, wanted: nn.Module) -> bool:
         """Whether a hook is to act; copies of the model and compiled code may keep old ones."""
-        return self._attached and (module is wanted or is_replica(module))
+        listens = self._attached and not self.paused
+        return listens and (module is wanted or is_replica(module))
 
     # Hooks are functions, not bound methods, with which a copy of the model would copy the
     # listener.
@@ -134,7 +136,8 @@ class Listener:
 
     def _parallel_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
         def begins(module: nn.Module, args: tuple[Any, ...]) -> None:
-            self._parts = []
+            if not self.paused:
+                self._parts = []
 
         def ends(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             parts, self._parts = self._parts, None
@@ -189,7 +192,7 @@ class Listener:
         elif torch._C._current_graph_task_id() == -1:  # a backward pass may compute a layer anew
             raise RuntimeError(
                 f"record: wanted calls of the model itself, got one of {name!r} outside of it; "
-                "give record the module that is called"
+                "give record the module that is called, or set tape.paused"
             )
 
     def _end(self) -> None:

@@ -139,6 +139,15 @@ class Tape:
         self._passes = self._rows = 0
 
     @property
+    def paused(self) -> bool:
+        """Whether calls of the model are let pass; False until it is set."""
+        return self._listener.paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._listener.paused = check_flag(paused, "paused")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The recorded layers, in the order in which their outputs came."""
         return tuple(self._layers)

@@ -107,6 +107,17 @@ def test_nested_tapes():
     assert torch.equal(outer.layers()["0"], model[0](torch.cat([X, X + 1, X + 2])).detach())
 
 
+def test_a_tape_that_pauses():
+    model = net()
+    with record(model, "*") as tape:
+        tape.paused = True
+        model(X + 1)
+        model[0](X)
+        tape.paused = False
+        model(X)
+    assert_recorded(tape, model)
+
+
 def test_copies_made_in_the_block_are_not_recorded():
     model = net()
     with record(model, "*") as tape:

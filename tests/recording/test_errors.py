@@ -122,6 +122,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_outputs(name):
     function, options, kind, words = OUTPUTS[name]

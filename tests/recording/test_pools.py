@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from simcore import record
 from support import tolerance
@@ -148,3 +149,34 @@ def test_functions():
 
     wanted = torch.stack([STATES[i][MASK[i].bool()].amax(0) for i in range(4)])
     assert torch.equal(recorded(STATES, MASK, pool=masked_maximum), wanted)
+
+
+class Sizes(TorchDispatchMode):
+    """Collects the bytes of what torch's operators make, views apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        given = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+        if isinstance(result, torch.Tensor):
+            storage = result.untyped_storage()
+            if storage.data_ptr() not in given:
+                self.made.append(storage.nbytes())
+        return result
+
+
+@pytest.mark.parametrize("pool", ["mean", "first", "last", "tokens", "positions", "spatial-mean"])
+def test_pools_copy_nothing_but_their_rows(pool):
+    states = torch.randn(8, 100, 16, 4) if pool in ("positions", "spatial-mean") else None
+    states = torch.randn(8, 100, 64) if states is None else states
+    mask = torch.ones(8, 100, dtype=torch.long)
+    mask[3, 50:] = 0
+    with torch.no_grad(), Sizes() as sizes:
+        rows = recorded(states, mask, pool=pool)
+    # Masks, counts and indices are [B, T].
+    assert max(sizes.made) <= max(rows.nbytes, 8 * mask.numel())
+    # The sum, its absolute values (whether all are finite), and the mean.
+    assert sizes.made.count(rows.nbytes) == (3 if pool == "mean" else 1)
