@@ -44,7 +44,7 @@ MEASURES: dict[str, Callable[..., Any]] = {
 LABEL = 10  # columns of a printed number or name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """A grid of similarities with the names of its layers.
 

@@ -74,7 +74,7 @@ class Listener:
         self.paused = False
         self._passes = 0
         self._running = threading.local()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._parts: list[Pass] | None = None
 
     def attach(self) -> None:
@@ -211,8 +211,9 @@ class Listener:
             self._finish(current)
 
     def _finish(self, complete: Pass) -> None:
-        self._commit(complete)
-        self._passes += 1
+        with self._lock:
+            self._commit(complete)
+            self._passes += 1
 
 
 def _untraced(hook: Callable[..., None]) -> Callable[..., None]:

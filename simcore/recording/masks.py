@@ -49,9 +49,9 @@ class PassMask:
         self._checked: dict[tuple[str, torch.device], Tensor] = {}
 
     def batch_size(self) -> int | None:
-        """Return the number of examples, if a mask of one shape for all modules says it."""
+        """Return the number of examples, if one mask ``[B, T]`` for all modules says it."""
         mask = self.masks.get("")
-        return None if mask is None else mask.numel() // mask.shape[-1]
+        return len(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
     def kept(self, states: Tensor, name: str, required_by: str | None) -> Tensor | None:
         """Return the mask of `states`, ``[B, T, p]``: bool ``[B, T]``, or None if all are tokens.

@@ -42,19 +42,14 @@ class Pass:
         """Return the bytes of the rows."""
         return sum(rows.nbytes for _, rows in self.rows)
 
-    def named(self, repeated: frozenset[str] | set[str]) -> dict[str, Tensor]:
-        """Return the rows by name; modules in `repeated` are numbered ``name#0``, ``name#1``."""
-        seen: Counter[str] = Counter()
+    def named(self) -> dict[str, Tensor]:
+        """Return the rows by name; a module called several times is ``name#0``, ``name#1``, ..."""
+        calls, seen = Counter(name for name, _ in self.rows), Counter[str]()
         named = {}
         for name, rows in self.rows:
-            named[f"{name}#{seen[name]}" if name in repeated else name] = rows
+            named[f"{name}#{seen[name]}" if calls[name] > 1 else name] = rows
             seen[name] += 1
         return named
-
-    def repeated(self) -> set[str]:
-        """Return the names of modules that were called more than once."""
-        counts = Counter(name for name, _ in self.rows)
-        return {name for name, count in counts.items() if count > 1}
 
 
 def merged(parts: Sequence[Pass]) -> Pass:

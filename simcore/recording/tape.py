@@ -135,7 +135,6 @@ class Tape:
         self._entered = self._closed = self._warned = False
         self._layers: dict[str, tuple[int, torch.dtype]] = {}
         self._called: set[str] = set()
-        self._repeated: set[str] = set()
         self._passes = self._rows = 0
 
     @property
@@ -239,7 +238,9 @@ class Tape:
     def _begin(self) -> None:
         if self._warned or not self._reading.detach:
             return
-        if any(module.training for module in self._listener.core.modules()):
+        core = self._listener.core
+        # A walk over all modules may take as long as a small model: in the first pass only.
+        if core.training or (not self._passes and any(m.training for m in core.modules())):
             self._warned = True
             warn_caller(
                 "record: the model is in training mode, in which dropout and batch statistics "
@@ -248,8 +249,7 @@ class Tape:
 
     def _commit(self, complete: Pass) -> None:
         """Add the rows of a pass to the store, all layers or none."""
-        self._repeated |= complete.repeated() if not self._passes else set()
-        rows = complete.named(self._repeated | complete.repeated())
+        rows = complete.named()
         if self._reading.detach:
             rows = {name: layer.cpu() for name, layer in rows.items()}
         if complete.is_part:
