@@ -1,6 +1,6 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import align, attention, cka, coupling, harness, measures, skip, stats
+from bench import align, attention, cka, coupling, harness, measures, record, skip, stats
 
 SUITES = {
     "cka": cka.JOBS,
@@ -10,6 +10,7 @@ SUITES = {
     "stats": stats.JOBS,
     "skip": skip.JOBS,
     "align": align.JOBS,
+    "record": record.JOBS,
 }
 
 harness.main(SUITES, __doc__)

@@ -22,12 +22,15 @@ from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcc
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
+from simcore.recording import Comparison, Tape, compare, record
 from simcore.rsa import rsa_grid
 
 __version__ = _version("simcore")
 __all__ = [
     "Basis",
+    "Comparison",
     "MinibatchCKA",
+    "Tape",
     "__version__",
     "align",
     "attention_grid",
@@ -35,6 +38,7 @@ __all__ = [
     "build_info",
     "cca_grid",
     "cka_grid",
+    "compare",
     "distributed_attention",
     "free_memory",
     "hsic_grid",
@@ -46,6 +50,7 @@ __all__ = [
     "plan_cka",
     "procrustes_grid",
     "pwcca_grid",
+    "record",
     "rsa_grid",
     "stats",
     "svcca_grid",

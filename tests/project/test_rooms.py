@@ -17,7 +17,7 @@ FLOORS = (
     ("basis", "cka", "rsa", "attention", "nn"),
     ("_decomposed", "_top", "minibatch", "align"),
     ("cca", "neurons"),
-    ("stats",),
+    ("stats", "recording"),
     ("simcore",),
 )
 MOST_LINES = 400

@@ -1,0 +1,23 @@
+"""The layers of any model, recorded while it runs, and two models compared by them.
+
+selection.py   which modules: names, globs, predicates
+wrappers.py    what stands around a model: compiled, data-parallel and generating code
+hooks.py       the hooks; where a forward pass begins and ends
+passes.py      the rows of one forward pass
+masks.py       which positions are tokens, and which are padding
+outputs.py     the tensor of a module's output
+pools.py       the rows that a tensor becomes
+reading.py     one output, from the hook to its rows
+sampling.py    a sample of the rows
+storage.py     rows in memory or in a file
+tape.py        `record` and `Tape`
+batches.py     a batch of a loader, as arguments of a model
+comparison.py  `compare` and `Comparison`
+
+The folder is not called `record`: `simcore.record` is the function.
+"""
+
+from simcore.recording.comparison import Comparison, compare
+from simcore.recording.tape import Tape, record
+
+__all__ = ["Comparison", "Tape", "compare", "record"]

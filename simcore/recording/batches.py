@@ -1,0 +1,69 @@
+"""A batch of a loader, as arguments of a model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from simcore.recording.wrappers import wrapped_in
+
+Forward = Callable[[nn.Module, Any], Any]
+
+
+def call(model: nn.Module, batch: Any) -> Any:
+    """Call a model with a batch, moved to the device of the model's first parameter.
+
+    A dictionary holds arguments by name. A tuple or list holds all positional arguments, or, for a
+    model of one argument, the argument and what else a data set has, such as labels.
+
+    Raises
+    ------
+    ValueError
+        A tuple or list fits the model in neither way.
+    """
+    batch = moved(batch, _device(model))
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    if isinstance(batch, list | tuple):
+        return model(*_positional(model, batch))
+    return model(batch)
+
+
+def moved(batch: Any, device: torch.device | None) -> Any:
+    """Return the batch with its tensors on `device`."""
+    if device is None:
+        return batch
+    if isinstance(batch, Tensor) or hasattr(batch, "to"):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {name: moved(value, device) for name, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return [moved(value, device) for value in batch]
+    return batch
+
+
+def _device(model: nn.Module) -> torch.device | None:
+    first = next(model.parameters(), None)
+    return None if first is None else first.device
+
+
+def _positional(model: nn.Module, batch: list[Any] | tuple[Any, ...]) -> list[Any]:
+    *_, core = wrapped_in(model)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = inspect.signature(core.forward).parameters.values()
+    parameters = [p for p in found if p.kind in kinds]
+    required = [p for p in parameters if p.default is p.empty]
+    if len(batch) == len(required) or len(batch) == 1:
+        return list(batch)
+    if len(parameters) == 1 and len(parameters) == len(found):
+        return [batch[0]]
+    names = ", ".join(p.name for p in found)
+    raise ValueError(
+        f"forward: wanted a function (model, batch), because a batch of {len(batch)} values could "
+        f"be several of the arguments ({names}) of {type(core).__name__}, got none; such as "
+        "lambda model, batch: model(batch[0])"
+    )

@@ -1,0 +1,222 @@
+"""Hooks on a model: when a forward pass begins, what it calls, and when it ends."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel
+from torch.utils.hooks import RemovableHandle
+
+from simcore._grid.options import check_choice
+from simcore.recording.masks import Given, MaskFinder
+from simcore.recording.passes import Pass, cached_tokens, merged, new_tokens
+from simcore.recording.selection import Chooser, choose_modules
+from simcore.recording.wrappers import (
+    current_generation,
+    eager,
+    is_compiled,
+    is_replica,
+    unwatch_generation,
+    watch_generation,
+    wrapped_in,
+)
+
+Begin = Callable[[], None]
+Hear = Callable[[Pass, str, nn.Module, Any], None]
+Commit = Callable[[Pass], None]
+
+
+class Listener:
+    """Listens to a model; tells what it hears, and each pass that is complete.
+
+    A pass is a call of the core (see `wrappers`). Passes may run in several threads: a DataParallel
+    model runs a replica in each, and their passes are parts of one.
+
+    Parameters
+    ----------
+    model : nn.Module
+    modules : str, list of str, or function
+        As those of `simcore.record`; so are `mask` and `generate`.
+    begin : function
+        Called when a pass begins.
+    hear : function
+        Called with the pass, and the name, the module and the output of each call.
+    commit : function
+        Called with each pass that has ended without an exception.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        modules: Chooser,
+        mask: Given,
+        generate: str,
+        begin: Begin,
+        hear: Hear,
+        commit: Commit,
+    ) -> None:
+        chain = list(wrapped_in(model))
+        self.model, self.core = model, chain[-1]
+        self.modules = choose_modules(self.core, modules)
+        self.skipped = 0
+        self._parallel = next((m for m in chain if isinstance(m, DataParallel)), None)
+        self._masks = MaskFinder(self.core, mask)
+        self._generate = check_choice(generate, "generate", ("prompt", "all"))
+        self._begun, self._heard, self._commit = begin, hear, commit
+        self._undo: list[Callable[[], None]] = []
+        self._attached = False
+        self.paused = False
+        self._passes = 0
+        self._running = threading.local()
+        self._lock = threading.RLock()
+        self._parts: list[Pass] | None = None
+
+    def attach(self) -> None:
+        """Begin to listen."""
+        self._attached = True
+        if is_compiled(self.model):
+            eager.hold()
+            self._undo.append(eager.release)
+        watch_generation(self.core)
+        self._undo.append(functools.partial(unwatch_generation, self.core))
+        for handle in self._handles():
+            self._undo.append(handle.remove)
+
+    def _handles(self) -> Iterator[RemovableHandle]:
+        """Add the hooks, one after the other."""
+        if self._parallel is not None:
+            begins, ends = map(_untraced, self._parallel_hooks())
+            yield self._parallel.register_forward_pre_hook(begins)
+            yield self._parallel.register_forward_hook(ends, always_call=True)
+        begins, ends = map(_untraced, self._core_hooks())
+        yield self.core.register_forward_pre_hook(begins, with_kwargs=True)
+        for name, module in self.modules.items():
+            yield module.register_forward_hook(_untraced(self._module_hook(name, module)))
+        yield self.core.register_forward_hook(ends)  # after a hook that hears the core
+
+    def detach(self) -> None:
+        """Stop listening, and forget a pass that has not ended."""
+        self._attached = False
+        undo, self._undo = self._undo, []
+        for step in undo:
+            step()
+        self._running, self._parts = threading.local(), None
+
+    def _concerns(self, module: nn.Module, wanted: nn.Module) -> bool:
+        """Whether a hook is to act; copies of the model and compiled code may keep old ones."""
+        listens = self._attached and not self.paused
+        return listens and (module is wanted or is_replica(module))
+
+    # Hooks are functions, not bound methods, with which a copy of the model would copy the
+    # listener.
+
+    def _core_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        def begins(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self._concerns(module, self.core):
+                self._begin(module, args, kwargs)
+
+        def ends(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if self._concerns(module, self.core):
+                self._end()
+
+        return begins, ends
+
+    def _module_hook(self, name: str, wanted: nn.Module) -> Callable[..., None]:
+        def heard(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if self._concerns(module, wanted):
+                self._hear(name, module, output)
+
+        return heard
+
+    def _parallel_hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        def begins(module: nn.Module, args: tuple[Any, ...]) -> None:
+            if not self.paused:
+                self._parts = []
+
+        def ends(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            parts, self._parts = self._parts, None
+            if parts and output is not None:  # None: an exception
+                self._finish(merged(self._in_order(parts)))
+
+        return begins, ends
+
+    def _in_order(self, parts: list[Pass]) -> list[Pass]:
+        """Order parts as DataParallel deals out a batch: by device."""
+        assert self._parallel is not None
+        places: dict[int | None, int] = {
+            index: place for place, index in enumerate(self._parallel.device_ids)
+        }
+        indices = [part.device.index if part.device else None for part in parts]
+        order = sorted(range(len(parts)), key=lambda i: places.get(indices[i], 0))
+        return [parts[i] for i in order]
+
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if is_replica(module) and self._parts is None:
+            raise RuntimeError(
+                "record: wanted the DataParallel model, whose replicas run in no fixed order, got "
+                "the model inside it"
+            )
+        arguments = self._masks.arguments(args, kwargs)
+        past = cached_tokens(arguments)
+        if self._continues(arguments, past):
+            self.skipped += 1
+            self._running.current, self._running.skipping = None, True
+            return
+        self._begun()
+        mask = self._masks.find(args, kwargs, arguments, past)
+        part = self._parts is not None
+        self._running.current = Pass(self._passes, mask, is_part=part)
+        self._running.skipping = False
+
+    def _continues(self, arguments: dict[str, Any], past: int) -> bool:
+        """Whether the call continues a generation, and `generate` leaves it out."""
+        if self._generate == "all":
+            return False
+        generation = current_generation(self.core)
+        if generation is not None and not generation.first_time(self):
+            return True
+        return past > 0 and new_tokens(arguments) == 1
+
+    def _hear(self, name: str, module: nn.Module, output: Any) -> None:
+        if getattr(self._running, "skipping", False):
+            return
+        current = getattr(self._running, "current", None)
+        if current is not None:
+            self._heard(current, name, module, output)
+        elif torch._C._current_graph_task_id() == -1:  # a backward pass may compute a layer anew
+            raise RuntimeError(
+                f"record: wanted calls of the model itself, got one of {name!r} outside of it; "
+                "give record the module that is called, or set tape.paused"
+            )
+
+    def _end(self) -> None:
+        if getattr(self._running, "skipping", False):
+            self._running.skipping = False
+            return
+        current = getattr(self._running, "current", None)
+        self._running.current = None
+        if current is None:
+            raise RuntimeError("record: wanted a model that does not call itself, got one")
+        if current.is_part:
+            with self._lock:
+                assert self._parts is not None
+                self._parts.append(current)
+        else:
+            self._finish(current)
+
+    def _finish(self, complete: Pass) -> None:
+        with self._lock:
+            self._commit(complete)
+            self._passes += 1
+
+
+def _untraced(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return the hook such that torch.compile calls it and does not look inside."""
+    loaded = "torch._dynamo" in sys.modules  # takes a second to import
+    return torch.compiler.disable(hook) if loaded else hook

@@ -1,0 +1,186 @@
+"""The mask of a forward pass: which positions of ``[B, T]`` are tokens, and which are padding."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Names of arguments, in the order of search, and whether a true entry is padding there.
+PADDING_IS_TRUE = {
+    "attention_mask": False,
+    "src_key_padding_mask": True,
+    "key_padding_mask": True,
+    "padding_mask": True,
+    "mask": False,
+}
+DECODER = "decoder_attention_mask"
+
+Given = bool | str | Tensor | Callable[..., Tensor] | None
+
+
+class PassMask:
+    """The mask of one forward pass, or of each half of an encoder-decoder.
+
+    Parameters
+    ----------
+    masks : dict of str to Tensor or None
+        By half, ``"encoder"`` and ``"decoder"``, or one for all modules, ``""``. 1 is a token. None
+        if the pass has no mask for that half.
+    why : str
+        Why there is none.
+    no_padding : bool
+        The user said that nothing is padding.
+    past : int
+        Number of tokens before this pass that a cache holds, and the mask covers too.
+    """
+
+    def __init__(
+        self,
+        masks: dict[str, Tensor | None],
+        why: str = "",
+        no_padding: bool = False,
+        past: int = 0,
+    ) -> None:
+        self.masks, self.why, self.no_padding, self.past = masks, why, no_padding, past
+        self._checked: dict[tuple[str, torch.device], Tensor] = {}
+
+    def batch_size(self) -> int | None:
+        """Return the number of examples, if one mask ``[B, T]`` for all modules says it."""
+        mask = self.masks.get("")
+        return len(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else None
+
+    def kept(self, states: Tensor, name: str, required_by: str | None) -> Tensor | None:
+        """Return the mask of `states`, ``[B, T, p]``: bool ``[B, T]``, or None if all are tokens.
+
+        Raises
+        ------
+        ValueError
+            No mask, though the pool `required_by` needs one; or a mask of another shape.
+        """
+        if self.no_padding:
+            return None
+        half = self._half(name)
+        if self.masks.get(half) is None:
+            if required_by is None:
+                return None
+            raise ValueError(
+                f"mask: wanted one for pool={required_by!r} of the output {tuple(states.shape)} of "
+                f"{name!r}, got none ({self.why}); mask=False says that nothing is padding, and "
+                "pool='first' needs no mask"
+            )
+        if (half, states.device) not in self._checked:
+            mask = _as_kept(self.masks[half], name)
+            self._checked[half, states.device] = mask.to(states.device)
+        return self._fitted(self._checked[half, states.device], states, name)
+
+    def _half(self, name: str) -> str:
+        if "" in self.masks:
+            return ""
+        parts = name.split(".")
+        for half in ("decoder", "encoder"):
+            if half in parts:
+                return half
+        raise ValueError(
+            f"mask: wanted mask= for {name!r}, which is in neither half of an encoder-decoder, "
+            "got none"
+        )
+
+    def _fitted(self, mask: Tensor, states: Tensor, name: str) -> Tensor:
+        wanted = states.shape[:2]
+        if self.past and mask.shape[1] == self.past + wanted[1]:
+            mask = mask[:, self.past :]
+        if mask.shape == wanted:
+            return mask
+        hint = ""
+        if mask.shape == wanted[::-1]:
+            hint = "; states [T, B, p] need select=, such as lambda output: output.transpose(0, 1)"
+        raise ValueError(
+            f"mask: wanted shape {tuple(wanted)} for the output {tuple(states.shape)} of {name!r}, "
+            f"got {tuple(mask.shape)}{hint}"
+        )
+
+
+def _as_kept(mask: Tensor | None, name: str) -> Tensor:
+    """Return a mask ``[B, T]`` of 0 and 1 as bool; one of choices, ``[B, C, T]``, is flattened."""
+    if not isinstance(mask, Tensor) or mask.ndim not in (2, 3):
+        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask: wanted a tensor [B, T] for {name!r}, got {got}")
+    mask = mask.detach().flatten(0, -2)
+    if mask.dtype != torch.bool:
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise ValueError(f"mask: wanted 0 and 1 alone for {name!r}, got other values")
+        mask = mask.bool()
+    empty = (~mask.any(1)).nonzero().flatten()
+    if len(empty):
+        raise ValueError(f"mask: wanted a token in every row, got none in row {int(empty[0])}")
+    return mask
+
+
+class MaskFinder:
+    """Finds the mask among the arguments of each call of a model.
+
+    Parameters
+    ----------
+    core : nn.Module
+        The model.
+    given : None, False, str, Tensor or function
+        None searches by the names in `PADDING_IS_TRUE`; False says that nothing is padding; a
+        string names the argument; a function of the arguments ``(args, kwargs)`` returns the mask.
+
+    Raises
+    ------
+    TypeError
+        `given` is none of these.
+    """
+
+    def __init__(self, core: nn.Module, given: Given) -> None:
+        known = given is None or given is False or isinstance(given, str | Tensor)
+        if not known and not callable(given):
+            raise TypeError(
+                "mask: wanted None, False, a tensor [B, T], the name of an argument or a function, "
+                f"got {given!r}"
+            )
+        self.given = given
+        self.signature = inspect.signature(core.forward)
+        self.model = type(core).__name__
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name."""
+        try:
+            bound = self.signature.bind_partial(*args, **kwargs)
+        except TypeError:  # the model will say what is wrong
+            return dict(kwargs)
+        return {**bound.arguments, **kwargs}
+
+    def find(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], named: dict[str, Any], past: int
+    ) -> PassMask:
+        """Return the mask of a call; `named` is what `arguments` returned."""
+        given = self.given
+        if given is False:
+            return PassMask({}, no_padding=True)
+        if isinstance(given, Tensor):
+            return PassMask({"": given}, past=past)
+        if isinstance(given, str):
+            return PassMask({"": named.get(given)}, f"the call has no {given}", past=past)
+        if callable(given):
+            return PassMask({"": given(args, kwargs)}, "the function gave None", past=past)
+        return self._search(named, past)
+
+    def _search(self, named: dict[str, Any], past: int) -> PassMask:
+        for name, inverted in PADDING_IS_TRUE.items():
+            if name not in self.signature.parameters and name not in named:
+                continue
+            mask = named.get(name)
+            if isinstance(mask, Tensor) and inverted:
+                mask = mask == 0
+            why = f"{self.model} was called without {name}"
+            if name == "attention_mask" and DECODER in self.signature.parameters:
+                halves = {"encoder": mask, "decoder": named.get(DECODER)}
+                return PassMask(halves, f"{self.model} was called without {DECODER}", past=past)
+            return PassMask({"": mask}, why, past=past)
+        return PassMask({"": None}, f"{self.model} takes no mask")

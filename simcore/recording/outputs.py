@@ -1,0 +1,136 @@
+"""Which tensor of a module's output is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from simcore._grid.inputs import as_tensor
+
+Select = int | str | Callable[[Any], Tensor] | None
+
+_BATCH_FIRST = (
+    nn.RNNBase,
+    nn.MultiheadAttention,
+    nn.Transformer,
+    nn.TransformerEncoder,
+    nn.TransformerDecoder,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+)
+# Modules of transformers whose states are [T, B, p].
+_TIME_FIRST = ("XLNetLayer", "XLNetRelativeAttention", "XLNetFeedForward")
+
+
+def check_select(select: Select) -> Select:
+    """Return `select` if it is an index, a key, a function or None, else raise a TypeError."""
+    if select is None or callable(select) or isinstance(select, int | str):
+        return select
+    raise TypeError(f"select: wanted an index, a key or a function, got {select!r}")
+
+
+def states_of(output: Any, module: nn.Module, name: str, select: Select) -> Tensor:
+    """Return the tensor of `output` to record, examples first.
+
+    Time-first states of torch's own modules (``batch_first=False``) and of XLNet are transposed,
+    unless `select` is a function.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No tensor, or none that can be compared: not of floating point, nested, packed or sparse.
+    """
+    chosen = _selected(output, name, select)
+    states = next(_tensors(chosen), None)
+    if states is None:
+        raise TypeError(f"select: wanted a tensor in the output of {name!r}, got {_kind(chosen)}")
+    if states.is_nested:
+        raise TypeError(
+            f"select: wanted a dense tensor in the output of {name!r}, got a nested one "
+            "(torch makes these from padded batches: enable_nested_tensor=False)"
+        )
+    states = as_tensor(states, f"the output of {name!r}")
+    if states.ndim == 3 and not callable(select) and _is_time_first(module):
+        states = states.transpose(0, 1)
+    return states
+
+
+def _selected(output: Any, name: str, select: Select) -> Any:
+    if select is None:
+        return output
+    if callable(select):
+        return select(output)
+    try:
+        if isinstance(select, str) and not isinstance(output, Mapping):
+            return getattr(output, select)
+        return output[select]
+    except (AttributeError, IndexError, KeyError, TypeError):
+        raise ValueError(
+            f"select: wanted {select!r} in the output of {name!r}, got {_kind(output)}"
+        ) from None
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Yield the tensors of an output, depth first."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, PackedSequence):
+        raise TypeError(
+            "select: wanted an output whose rows are examples, got a PackedSequence; give a "
+            "function, such as lambda output: pad_packed_sequence(output[0], True)[0]"
+        )
+    elif isinstance(output, Mapping):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, list | tuple):
+        for value in output:
+            yield from _tensors(value)
+    elif dataclasses.is_dataclass(output) and not isinstance(output, type):
+        for field in dataclasses.fields(output):
+            yield from _tensors(getattr(output, field.name))
+
+
+def _kind(output: Any) -> str:
+    """Describe an output for a message."""
+    if isinstance(output, Tensor):
+        return f"a tensor of shape {tuple(output.shape)}"
+    kind = type(output).__name__
+    if isinstance(output, Mapping):
+        return f"{kind} with {', '.join(map(repr, output))}"
+    return f"{kind} of length {len(output)}" if isinstance(output, list | tuple) else kind
+
+
+def _is_time_first(module: nn.Module) -> bool:
+    if isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
+        return _is_time_first(module.layers[0])
+    if isinstance(module, _BATCH_FIRST):
+        return not getattr(module, "batch_first", None) and not getattr(
+            getattr(module, "self_attn", None), "batch_first", False
+        )
+    return type(module).__name__ in _TIME_FIRST
+
+
+def is_channel_first(module: nn.Module, states: Tensor) -> bool:
+    """Whether the states are ``[B, C, ...positions]`` and not ``[B, T, p]``."""
+    one_dimensional = isinstance(
+        module,
+        nn.Conv1d
+        | nn.ConvTranspose1d
+        | nn.BatchNorm1d
+        | nn.InstanceNorm1d
+        | nn.MaxPool1d
+        | nn.AvgPool1d
+        | nn.AdaptiveAvgPool1d
+        | nn.AdaptiveMaxPool1d,
+    )
+    return states.ndim > 3 or (states.ndim == 3 and one_dimensional)
+
+
+def accumulation_dtype(states: Tensor) -> torch.dtype:
+    """Return the dtype in which means over `states` are summed."""
+    return torch.float32 if states.dtype in (torch.float16, torch.bfloat16) else states.dtype

@@ -1,0 +1,93 @@
+"""What is known of one forward pass while it runs, and how the parts of a pass are joined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcore.recording.masks import PassMask
+
+
+@dataclass
+class Pass:
+    """The rows of one forward pass, in the order in which outputs came.
+
+    Attributes
+    ----------
+    number
+        Counts the passes that are recorded, from 0.
+    mask
+        The mask of the pass.
+    rows
+        Name of the module and rows ``[r, p]``, for every call of a module.
+    device
+        The device of the first output.
+    is_part
+        Whether other replicas of the model have the other examples of the pass.
+    """
+
+    number: int
+    mask: PassMask
+    rows: list[tuple[str, Tensor]] = field(default_factory=list)
+    device: torch.device | None = None
+    is_part: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the rows."""
+        return sum(rows.nbytes for _, rows in self.rows)
+
+    def named(self) -> dict[str, Tensor]:
+        """Return the rows by name; a module called several times is ``name#0``, ``name#1``, ..."""
+        calls, seen = Counter(name for name, _ in self.rows), Counter[str]()
+        named = {}
+        for name, rows in self.rows:
+            named[f"{name}#{seen[name]}" if calls[name] > 1 else name] = rows
+            seen[name] += 1
+        return named
+
+
+def merged(parts: Sequence[Pass]) -> Pass:
+    """Return the one pass whose examples several replicas of a model shared.
+
+    Raises
+    ------
+    ValueError
+        The replicas called other modules.
+    """
+    first = parts[0]
+    calls = [[name for name, _ in part.rows] for part in parts]
+    if any(names != calls[0] for names in calls):
+        raise ValueError("modules: wanted the same calls in every replica of the model, got others")
+    rows = []
+    for entry, (name, head) in enumerate(first.rows):
+        tails = [part.rows[entry][1].to(head.device) for part in parts[1:]]
+        rows.append((name, torch.cat([head, *tails]) if tails else head))
+    return Pass(first.number, first.mask, rows, first.device, is_part=True)
+
+
+def cached_tokens(arguments: dict[str, Any]) -> int:
+    """Return the number of tokens whose keys and values the call finds in its cache."""
+    cache = arguments.get("past_key_values")
+    if cache is None:
+        return 0
+    if hasattr(cache, "get_seq_length"):
+        return int(cache.get_seq_length())
+    try:  # tuples of keys and values [B, heads, T, p], as in older versions of transformers
+        return int(cache[0][0].shape[-2])
+    except (AttributeError, IndexError, TypeError):
+        return 0
+
+
+def new_tokens(arguments: dict[str, Any]) -> int:
+    """Return the number of tokens that the call adds to its cache, 0 if it does not say."""
+    for name in ("decoder_input_ids", "decoder_inputs_embeds", "input_ids", "inputs_embeds"):
+        given = arguments.get(name)
+        if isinstance(given, Tensor) and given.ndim >= 2:
+            return given.shape[1]
+    return 0

@@ -1,0 +1,94 @@
+"""Which modules of a model are recorded, and under which names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import nn
+
+Chooser = str | Sequence[str] | Callable[[str, nn.Module], bool]
+
+# Attributes in which wrappers keep the module that they wrap; they are left out of names.
+WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_GLOB = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
+
+
+def named_modules(core: nn.Module) -> dict[str, nn.Module]:
+    """Return all modules below `core` by name; the root's own name is ``""``."""
+    named = {}
+    for path, module in core.named_modules(remove_duplicate=False):
+        # A wrapped module comes after its wrapper and takes its place.
+        named[".".join(part for part in path.split(".") if part not in WRAPPERS)] = module
+    return named
+
+
+def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, nn.Module]:
+    """Return the modules that `modules` describes, by name, each module once.
+
+    Raises
+    ------
+    TypeError
+        `modules` is no string, list of strings or function.
+    ValueError
+        A name or glob matches no module, or only modules without a forward pass.
+    """
+    named = named_modules(core)
+    if callable(modules):
+        chosen = [name for name, module in named.items() if modules(name, module)]
+        _check_some(chosen, named, "modules: wanted a predicate that is true for some module")
+    else:
+        chosen = [name for entry in _entries(modules) for name in _matches(entry, named)]
+    found: dict[str, nn.Module] = {}
+    for name in chosen:
+        if not any(named[name] is module for module in found.values()) and _runs(named[name]):
+            found[name] = named[name]
+    return found
+
+
+def _entries(modules: object) -> Iterable[str]:
+    entries = [modules] if isinstance(modules, str) else modules
+    if not isinstance(entries, Sequence) or not all(isinstance(entry, str) for entry in entries):
+        raise TypeError(f"modules: wanted a glob, a list of globs or a predicate, got {modules!r}")
+    if not entries:
+        raise ValueError("modules: wanted at least one name, got an empty list")
+    return entries
+
+
+def _matches(entry: str, named: dict[str, nn.Module]) -> list[str]:
+    if any(sign in entry for sign in "*?["):
+        pattern = re.compile(_regex(entry))
+        names = [name for name in named if name and pattern.fullmatch(name)]
+    else:
+        names = [entry] if entry in named else []
+    wanted = f"modules: wanted {entry!r} to match a module that has a forward pass"
+    _check_some(names, named, wanted, near=entry)
+    return names
+
+
+def _regex(glob: str) -> str:
+    parts = re.split(r"(\*\*|\*|\?|\[!?[^\]]+\])", glob)
+    return "".join(
+        _GLOB.get(part) or (part.replace("[!", "[^") if part[:1] == "[" else re.escape(part))
+        for part in parts
+    )
+
+
+def _check_some(
+    names: list[str], named: dict[str, nn.Module], wanted: str, near: str | None = None
+) -> None:
+    if any(_runs(named[name]) for name in names):
+        return
+    kinds = sorted({type(named[name]).__name__ for name in names})
+    got = f"only {', '.join(kinds)}, which is never called" if names else "no match"
+    runnable = [name for name, module in named.items() if name and _runs(module)]
+    if near is not None:
+        runnable = difflib.get_close_matches(near, runnable, 3, 0.0)
+    examples = ", ".join(map(repr, runnable[:3]))
+    raise ValueError(f"{wanted}, got {got}; its modules are such as {examples}")
+
+
+def _runs(module: nn.Module) -> bool:
+    """Whether the module has a forward pass; containers as ModuleList have none."""
+    return type(module).forward is not nn.Module.forward or "forward" in vars(module)

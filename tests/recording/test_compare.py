@@ -1,0 +1,230 @@
+"""`compare`: every batch once to both models, and a grid with names."""
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from simcore import MinibatchCKA, cka_grid, compare, hsic_grid, svcca_grid
+from support.nets import ConvNet, Encoder, images, seeded, taped, token_batches
+
+LAYERS = ["stem", "layer?"]
+POOL = {"pool": "spatial-mean"}
+
+
+@pytest.fixture(scope="module")
+def nets():
+    return seeded(ConvNet, 6), seeded(ConvNet, 5)
+
+
+def grid(nets, loader, function=cka_grid, **options):
+    layers = [list(taped(net, LAYERS, loader, **POOL).layers().values()) for net in nets]
+    return function(*layers, **options)
+
+
+def test_grid_and_names(nets):
+    result = compare(*nets, images(), LAYERS, **POOL)
+    assert torch.equal(result.values, grid(nets, images()))
+    assert result.rows == result.columns == ("stem", "layer1", "layer2")
+    assert (result.measure, result.n) == ("cka", 15)
+    assert not any(module._forward_hooks for net in nets for module in net.modules())
+
+
+def test_one_model(nets):
+    result = compare(nets[0], None, images(), LAYERS, **POOL)
+    assert torch.equal(result.values, grid(nets[:1], images()))
+    assert result.rows == result.columns
+
+
+def test_models_that_share_modules(nets):
+    whole = nn.Sequential(*nets[0].layer1).eval()
+    loader = [nets[0].stem(batch).detach() for batch in images()]
+    result = compare(whole, nets[0].layer1, loader, "1", pool="positions")
+    assert torch.equal(result.values, torch.ones(1, 1, dtype=torch.float64))
+    assert result.n == 15 * 64
+
+
+def test_measures_and_options(nets):
+    got = compare(*nets, images(), LAYERS, measure="svcca", truncation=0.9, **POOL)
+    assert torch.equal(got.values, grid(nets, images(), svcca_grid, truncation=0.9))
+    got = compare(*nets, images(), LAYERS, measure=hsic_grid, **POOL)
+    assert torch.equal(got.values, grid(nets, images(), hsic_grid))
+    assert got.measure == "hsic_grid"
+    got = compare(*nets, images(), LAYERS, measure=lambda x, y: np.zeros((len(x), len(y))), **POOL)
+    assert torch.equal(got.values, torch.zeros(3, 3, dtype=torch.float64))
+
+
+def test_a_shuffled_loader_gives_both_models_the_same_rows(nets):
+    data = TensorDataset(torch.cat(images()), torch.arange(15))
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    result = compare(nets[0], nets[0], loader, LAYERS, **POOL)
+    assert torch.equal(result.values.diagonal(), torch.ones(3, dtype=torch.float64))
+    assert result.n == 15
+
+
+def test_a_loader_is_read_once(nets):
+    read = []
+
+    def loader():
+        for number, batch in enumerate(images()):
+            read.append(number)
+            yield batch
+
+    compare(*nets, loader(), LAYERS, **POOL)
+    assert read == [0, 1, 2]
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_streaming(nets, one):
+    sides = nets[:1] if one else nets
+    metric = MinibatchCKA(3) if one else MinibatchCKA(3, 3)
+    for batch in images():
+        metric.update(*(list(taped(n, LAYERS, [batch], **POOL).layers().values()) for n in sides))
+    result = compare(nets[0], None if one else nets[1], images(), LAYERS, streaming=True, **POOL)
+    assert torch.equal(result.values, metric.compute())
+    assert (result.measure, result.n) == ("cka (minibatch)", 15)
+
+
+def test_streaming_joins_batches_that_are_too_small(nets):
+    whole = torch.cat(images())
+    with pytest.warns(UserWarning, match="the last 3 rows are left out") as caught:
+        got = compare(*nets, whole.split(2), LAYERS, streaming=True, **POOL)
+    assert caught[0].filename == __file__
+    wanted = compare(*nets, whole[:12].split(4), LAYERS, streaming=True, **POOL)
+    torch.testing.assert_close(got.values, wanted.values)
+    assert got.n == wanted.n == 12
+
+
+def test_streaming_keeps_one_batch(nets):
+    rows = sum(5 * width * 4 for width in (6, 6, 12)) + 5 * 12 * 4
+    compare(nets[0], None, images(9), LAYERS, streaming=True, max_memory=rows, **POOL)
+    with pytest.raises(ValueError, match="max_memory"):
+        compare(nets[0], None, images(9), LAYERS, max_memory=rows, **POOL)
+
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 7)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_models_of_different_kinds(nets):
+    batches = [{"images": batch, "flat": batch.flatten(1)} for batch in images()]
+    calls = (lambda model, b: model(b["images"]), lambda model, b: model(b["flat"]))
+    other = seeded(Other)
+    result = compare(
+        nets[0], other, batches, "stem", modules_b="body", pool="positions",
+        pool_b=lambda rows: rows.repeat_interleave(64, 0), forward=calls,
+    )  # fmt: skip
+    assert (result.rows, result.columns, result.n) == (("stem",), ("body",), 15 * 64)
+    result = compare(
+        nets[0], other, batches, "head", modules_b="body", select_b=lambda rows: rows[:, :3],
+        forward=calls,
+    )  # fmt: skip
+    assert result.values.shape == (1, 1)
+
+
+class Device(nn.Module):
+    """Stands on a device where nothing is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2, device="meta"))
+
+
+class Moving:
+    def __init__(self):
+        self.devices = []
+
+    def to(self, device):
+        self.devices.append(device.type)
+        return self
+
+
+def test_batches():
+    from simcore.recording.batches import call, moved
+
+    encoder, net = seeded(Encoder), seeded(ConvNet)
+    (batch,), image = token_batches(1), images(1)[0]
+    wanted = encoder(**batch)["logits"]
+    assert torch.equal(call(encoder, batch)["logits"], wanted)
+    assert torch.equal(call(encoder, (batch["ids"],))["logits"], wanted)
+    assert torch.equal(call(net, image), net(image))
+    assert torch.equal(call(net, (image, torch.zeros(5))), net(image))
+    assert torch.equal(call(nn.DataParallel(net), [image, torch.zeros(5)]), net(image))
+    pair = nn.Bilinear(3, 3, 2)
+    x = torch.randn(2, 4, 3)
+    assert torch.equal(call(pair, tuple(x)), pair(*x))
+    object_ = Moving()
+    assert moved({"a": [object_, 3]}, torch.device("meta")) == {"a": [object_, 3]}
+    assert object_.devices == ["meta"]
+    assert moved((image, "text"), torch.device("meta"))[0].is_meta
+    message = r"forward: wanted a function .* 2 values .*\(ids, attention_mask\) of Encoder"
+    with pytest.raises(ValueError, match=message):
+        call(encoder, (batch["ids"], torch.zeros(4)))
+
+
+ERRORS = {
+    "measure": ({"measure": "ckaa"}, ValueError, "measure: wanted 'cka', .*, got 'ckaa'"),
+    "streaming": (
+        {"streaming": True, "measure": "cca"},
+        ValueError,
+        "measure: wanted 'cka' without options for streaming=True, got 'cca'",
+    ),
+    "options": ({"streaming": True, "kernel": "rbf"}, ValueError, "got 'cka' with kernel"),
+    "flag": ({"streaming": 1}, TypeError, "streaming: wanted True or False, got 1"),
+    "three functions": ({"forward": [len] * 3}, ValueError, "forward: wanted one .* or two, got 3"),
+    "no function": ({"forward": 3}, TypeError, "forward: wanted a function .* got 3"),
+    "a grid of a wrong shape": (
+        {"measure": lambda x, y: torch.zeros(2)},
+        ValueError,
+        r"measure: wanted a grid of shape \(3, 3\), got \(2,\)",
+    ),
+    "other rows": (
+        {"pool_b": "positions"},
+        ValueError,
+        "modules: wanted as many rows in every layer of model_b, got 320 of 'stem' and 45 of",
+    ),
+    "rows of both": (
+        {"pool_b": lambda states: states[1:].flatten(1)},
+        ValueError,
+        "loader: wanted as many rows of both models, got 5 of 'stem' in model_a and 4 of 'stem'",
+    ),
+    "no call": (
+        {"forward": lambda model, batch: None},
+        RuntimeError,
+        "wanted a forward pass of the model, got none",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_messages(nets, name):
+    options, kind, message = ERRORS[name]
+    with pytest.raises(kind, match=message):
+        compare(*nets, images(), LAYERS, **{**POOL, **options})
+
+
+def test_loaders(nets):
+    with pytest.raises(TypeError, match=r"loader: wanted an iterable of batches, got one Tensor"):
+        compare(*nets, images()[0], LAYERS, **POOL)
+    with pytest.raises(ValueError, match="loader: wanted at least one batch, got none"):
+        compare(*nets, [], LAYERS, **POOL)
+    with pytest.raises(ValueError, match="loader: wanted at least 4 rows for streaming, got 3"):
+        compare(*nets, [images()[0][:3]], LAYERS, streaming=True, **POOL)
+
+
+def test_how_a_result_looks(nets):
+    result = compare(*nets, images(), [*LAYERS, "layer1.0"], **POOL)
+    lines = str(result).splitlines()
+    assert lines[0] == "cka, n = 15"
+    assert lines[1].split() == ["stem", "layer1.0", "layer1", "layer2"]
+    assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]
+    frame = result.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.loc["layer1.0", "layer2"] == result.values[1, 3]

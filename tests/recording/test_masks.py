@@ -1,0 +1,116 @@
+"""Where the mask comes from, and when it is missing."""
+
+import pytest
+import torch
+from torch import nn
+
+from simcore import record
+from support.nets import Encoder, seeded, taped, token_batches
+
+STATES = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
+MASK = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+LAST = STATES[range(3), [1, 4, 2]]
+
+
+def model_with(argument):
+    """A model whose forward pass has a further argument of that name."""
+    scope = {"nn": nn}
+    exec(
+        f"""
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Identity(), nn.Identity()
+
+    def forward(self, x, {argument}=None, **others):
+        return self.decoder(self.encoder(x))
+""",
+        scope,
+    )
+    return scope["Model"]().eval()
+
+
+def last(model, *args, module="encoder", mask=None, **kwargs):
+    with record(model, module, pool="last", mask=mask) as tape:
+        model(*args, **kwargs)
+    return tape.layers()[module]
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "mask"])
+def test_true_is_a_token(name):
+    assert torch.equal(last(model_with(name), STATES, MASK), LAST)
+    assert torch.equal(last(model_with(name), STATES, **{name: MASK.bool()}), LAST)
+    assert torch.equal(last(model_with("x2"), STATES, **{name: MASK.float()}), LAST)
+
+
+@pytest.mark.parametrize("name", ["src_key_padding_mask", "key_padding_mask", "padding_mask"])
+def test_true_is_padding(name):
+    assert torch.equal(last(model_with(name), STATES, MASK == 0), LAST)
+    added = torch.where(MASK.bool(), 0.0, -torch.inf)  # what torch adds to scores
+    assert torch.equal(last(model_with(name), STATES, added), LAST)
+    # The other mask of nn.TransformerEncoder is of pairs of tokens.
+    pairs = torch.ones(5, 5).tril().bool()
+    assert torch.equal(last(model_with(name), STATES, MASK == 0, mask=None, others=pairs), LAST)
+
+
+def test_a_mask_that_is_given():
+    model = model_with("length")
+    for mask in (MASK, "length", lambda args, kwargs: args[1]):
+        assert torch.equal(last(model, STATES, MASK, mask=mask), LAST)
+    ignored = last(model_with("attention_mask"), STATES, MASK, mask=False)
+    assert torch.equal(ignored, STATES[:, -1])
+
+
+def test_the_halves_of_an_encoder_decoder_have_masks_of_their_own():
+    model = model_with("attention_mask=None, decoder_attention_mask")
+    other = MASK[[1, 0, 2]]
+    masks = {"attention_mask": MASK, "decoder_attention_mask": other}
+    assert torch.equal(last(model, STATES, module="encoder", **masks), LAST)
+    wanted = STATES[range(3), [4, 1, 2]]
+    assert torch.equal(last(model, STATES, module="decoder", **masks), wanted)
+    with pytest.raises(ValueError, match="called without decoder_attention_mask"):
+        last(model, STATES, module="decoder", attention_mask=MASK)
+
+
+def test_masks_of_several_choices():
+    """A model of multiple choice flattens [B, C, T] before its first layer."""
+    model = model_with("attention_mask")
+    assert torch.equal(last(model, STATES, MASK[None]), LAST)
+    assert torch.equal(last(model, STATES, MASK[:, None]), LAST)
+
+
+BAD = {
+    "none": (None, "one .*'last' .*3, 5, 4.* 'encoder', got none .*without attention_mask.*False"),
+    "another T": (MASK[:, :4], r"shape \(3, 5\) .*\(3, 5, 4\) of 'encoder', got \(3, 4\)"),
+    "time first": (MASK.T[:, :3], r".* got \(5, 3\); .*transpose"),
+    "a row of padding": (MASK * torch.tensor([[1], [0], [1]]), "a token in every row, .* row 1"),
+    "scores": (MASK * -1e4, "0 and 1 alone"),
+    "four axes": (MASK[:, None, None], r"a tensor \[B, T\] .*\(3, 1, 1, 5\)"),
+    "no tensor": ({"full": MASK}, "a tensor .* got dict"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_message(name):
+    mask, words = BAD[name]
+    with pytest.raises(ValueError, match=f"^mask: wanted {words}"):
+        last(model_with("attention_mask"), STATES, mask)
+
+
+def test_models_without_masks():
+    for pool in ("mean", "last", "tokens"):
+        model = nn.Sequential(nn.Identity())
+        with pytest.raises(ValueError, match="Sequential takes no mask"):
+            taped(model.eval(), "0", [STATES], pool=pool)
+
+
+def test_rows_that_are_no_examples():
+    """A layer of experts flattens [B, T, p] to [B * T, p]."""
+
+    class Flat(Encoder):
+        def forward(self, ids, attention_mask=None):
+            return self.head(self.embed(ids).flatten(0, 1))
+
+    model, batch = seeded(Flat), token_batches(1)[0]
+    with pytest.raises(ValueError, match=r"pool: wanted 4 rows, .* of 'head', got shape \(28, 2\)"):
+        taped(model, "head", [batch], pool="mean")
