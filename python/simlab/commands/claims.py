@@ -27,7 +27,7 @@ def claims(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric of truncation, skipping, freezing; default: a task's first."),
+        typer.Option(help="Metric of truncation, skipping, freezing; default: a task's main one."),
     ] = None,
     tolerance: Annotated[
         float, typer.Option(help="Loss of the metric that is tolerated when top layers go.")

@@ -12,7 +12,7 @@ from simlab.errors import UserError
 from simlab.evidence.claim import Claim, Evidence, Finding
 from simlab.evidence.intervals import ALPHA, UNDECIDED, interval
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import TaskRows, task_metrics
+from simlab.evidence.rows import TaskRows, metrics_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +41,12 @@ def judge(
 
 
 def _require_metric(frame: pd.DataFrame, options: ClaimOptions) -> None:
-    found = task_metrics(frame)
+    found = metrics_in(frame)
     if options.metric is not None and options.metric not in found:
-        names = ", ".join(found) or "none"
-        raise UserError(f"--metric {options.metric}: wanted a metric in the results ({names})")
+        raise UserError(
+            f"--metric {options.metric}: wanted a metric in the results, found "
+            f"{', '.join(found) or 'none'}"
+        )
 
 
 def _in_task(claim: Claim, rows: TaskRows) -> Iterator[Finding]:

@@ -14,7 +14,8 @@ class ClaimOptions:
     Attributes
     ----------
     metric
-        The metric of truncation, skipping and freezing; None is the first metric of a task.
+        The metric of truncation, skipping and freezing. None is the main metric of each task; so is
+        a metric that a task has no rows of.
     tolerance
         The loss of the metric that is tolerated when top layers go.
     families

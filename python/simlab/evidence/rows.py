@@ -23,14 +23,10 @@ from simlab.errors import UserError
 from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
     ALIGNMENT,
-    FREEZING,
     LOCALIZATION,
-    SECONDS,
-    SKIPPING,
-    TRAINED,
-    TRUNCATIONS,
     is_alignment,
 )
+from simlab.tasks.metrics import METRICS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +36,6 @@ TUNED, PRETRAINED = "fine-tuned", "pretrained"
 UNTRAINED = "RANDOM"
 _LABELS = ("model_x", "model_y")
 _MAP = ("method", "rows")  # options of an alignment
-FUNCTIONAL = (*TRUNCATIONS.values(), SKIPPING, FREEZING)  # rows whose value is a metric
 _FIGURE_1 = re.compile(r"(FT|ORIG)(?:\[[^\]]*\])?-(FT|ORIG)(?:\[[^\]]*\])?")
 _ROLES = {"FT": TUNED, "ORIG": PRETRAINED}
 # Rows of a grid that differ in one of these columns were computed in different ways.
@@ -76,15 +71,17 @@ class TaskRows:
     def metrics(self, *comparisons: str) -> pd.DataFrame:
         """Return the rows of experiments whose value is a metric, for one metric.
 
+        That is the metric of the options, or the main metric if there are no rows of that metric.
+
         Raises
         ------
         UserError
             Two rows give one model two values.
         """
         rows = self.frame[self.frame["comparison"].isin(comparisons)]
-        names = task_metrics(rows)
-        metric = self.options.metric or next(iter(names), None)
-        rows = rows[rows["measure"] == metric] if metric else rows.iloc[:0]
+        names = metrics_in(self.frame)
+        metric = self.options.metric if self.options.metric in names else next(iter(names), "")
+        rows = rows[rows["measure"] == metric]
         keys = ["comparison", "model_x", "seed_x", "layer_x", "layer_y"]
         repeated = rows.duplicated(keys)
         if repeated.any():
@@ -125,10 +122,9 @@ class TaskRows:
         return rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])
 
 
-def task_metrics(rows: pd.DataFrame) -> list[str]:
-    """Return the names of the metrics in rows of truncation, skipping or freezing, in order."""
-    rows = rows[rows["comparison"].isin(FUNCTIONAL)]
-    return [name for name in dict.fromkeys(rows["measure"]) if name not in (TRAINED, SECONDS)]
+def metrics_in(rows: pd.DataFrame) -> list[str]:
+    """Return the metrics in rows of truncation, skipping or freezing; the main metric is first."""
+    return [name for name in dict.fromkeys(rows["measure"]) if name in METRICS]
 
 
 def first_variant(rows: pd.DataFrame) -> pd.DataFrame:

@@ -52,7 +52,7 @@ def claims(
     out
         File (.parquet) for the table. None writes no file.
     metric
-        The metric of truncation, skipping and freezing; None is the first metric of each task.
+        The metric of truncation, skipping and freezing; None is the main metric of each task.
     tolerance
         Loss of the metric that is tolerated when top layers go.
     families
