@@ -17,7 +17,7 @@ from simlab.evidence.rows import TaskRows, metrics_in
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS, DRAW_SEED = 50, 0
+DRAWS, DRAW_SEED = 25, 0
 _EXAMPLES = "interval with the error over examples"
 
 
@@ -50,6 +50,7 @@ def _require_metric(frame: pd.DataFrame, options: ClaimOptions) -> None:
 
 
 def _in_task(claim: Claim, rows: TaskRows) -> Iterator[Finding]:
+    rows = rows.with_values(rows.frame["value"].to_numpy(float))
     evidence = list(claim.judge(rows))
     spreads = _spreads_over_examples(claim, rows, evidence)
     for piece in evidence:
@@ -75,7 +76,7 @@ def _spreads_over_examples(
     from scipy.stats import norm
 
     deviation = (frame["high"] - frame["low"]).to_numpy(float) / (2 * norm.ppf(1 - ALPHA / 2))
-    deviation = np.nan_to_num(deviation)
+    deviation = np.where(rows.read, np.nan_to_num(deviation), 0)
     if not deviation.any():
         return {}
     models = frame.groupby(["x", "y"], dropna=False, sort=False).ngroup().to_numpy()

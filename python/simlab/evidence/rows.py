@@ -19,6 +19,8 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from simlab.errors import UserError
 from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
@@ -29,7 +31,6 @@ from simlab.store.results import (
 from simlab.tasks.metrics import METRICS
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"
@@ -52,21 +53,30 @@ class TaskRows:
         The rows, with the names of the models in columns ``x`` and ``y``, and their roles (`TUNED`,
         `PRETRAINED` or "") in columns ``role_x`` and ``role_y``.
     options : ClaimOptions
+    read : ndarray of bool
+        Which rows have been given to a claim.
     """
 
     def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
         self.task, self.options = task, options
         untrained = [frame[side].str.startswith(UNTRAINED, na=False) for side in _LABELS]
         frame = frame[~(untrained[0] | untrained[1])].drop_duplicates()
+        frame = frame.reset_index(drop=True)
         roles = _roles(frame, options)
         by_side = {f"role_{side}": frame[f"model_{side}"].map(roles).fillna("") for side in "xy"}
         self.frame = frame.assign(**_names(frame), **by_side)
+        self.read = np.zeros(len(frame), bool)
 
     def with_values(self, values: np.ndarray) -> TaskRows:
-        """Return the same rows with other values."""
+        """Return the same rows with other values, none of them read yet."""
         changed = copy(self)
         changed.frame = self.frame.assign(value=values)
+        changed.read = np.zeros(len(values), bool)
         return changed
+
+    def _mark(self, rows: pd.DataFrame) -> pd.DataFrame:
+        self.read[rows.index] = True
+        return rows
 
     def metrics(self, *comparisons: str) -> pd.DataFrame:
         """Return the rows of experiments whose value is a metric, for one metric.
@@ -90,7 +100,7 @@ class TaskRows:
                 f"results, task {self.task}: wanted one {metric} of {first['comparison']} for "
                 f"{first['x']}, found several at a layer; choose fewer results"
             )
-        return rows
+        return self._mark(rows)
 
     def curves(self, comparison: str) -> pd.DataFrame:
         """Return the metric by layer (rows, the embedding output first) and model (columns)."""
@@ -101,13 +111,14 @@ class TaskRows:
         """Return all rows of grids, with one row for each cell of each measure and kind."""
         frame = self.frame
         rows = frame[frame["layer_y"].notna() & frame["y"].notna() & ~is_alignment(frame)]
-        return rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
+        rows = rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
+        return self._mark(rows)
 
     def localization(self) -> pd.DataFrame:
         """Return the localization scores of layers, the embedding output left out."""
         rows = self.frame[self.frame["comparison"] == LOCALIZATION]
         rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
-        return rows.drop_duplicates(["x", "layer_x"])
+        return self._mark(rows.drop_duplicates(["x", "layer_x"]))
 
     def alignment(self) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
@@ -119,7 +130,8 @@ class TaskRows:
         rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
         options = [json.loads(text) for text in rows["options"]]
         rows = rows.assign(**{key: [found.get(key) for found in options] for key in _MAP})
-        return rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])
+        rows = rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])
+        return self._mark(rows)
 
 
 def metrics_in(rows: pd.DataFrame) -> list[str]:
@@ -158,7 +170,6 @@ def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.Data
 
 def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
     """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
-    import numpy as np
     from scipy.stats import spearmanr
 
     found = np.asarray(values, float)
