@@ -89,7 +89,7 @@ def later_spans(rows: TaskRows) -> Iterator[Evidence]:
             means.setdefault(cut, []).append(loss)
     if units:
         yield Evidence(
-            "fall of the loss with the start of a span, Spearman's correlation",
+            "Spearman's correlation of the start of a span and the metric without it",
             units,
             above,
             _cheapest({cut: float(np.mean(found)) for cut, found in means.items()}),

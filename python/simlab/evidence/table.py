@@ -143,7 +143,8 @@ def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
     return frame.astype({name: kind for name, kind in _TYPES.items() if kind != "string"})
 
 
-NAMES = ("claim", "task", "estimated", "estimate", "interval", "models", "verdict", "note")
+NAMES = ("claim", "source", "task", "estimated", "estimate", "interval", "models", "verdict")
+NAMES += ("note",)
 
 
 def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -154,6 +155,7 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     return [
         (
             row.claim,
+            row.source,
             row.task,
             row.quantity,
             number(row.estimate),

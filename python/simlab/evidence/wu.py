@@ -150,8 +150,10 @@ def families_alike(rows: TaskRows) -> Iterator[Evidence]:
             first, second = (rows.options.family(model) for model in sorted(pair))
             if first is None or second is None:
                 continue
-            similarity = np.nanmean([layer_table(one).to_numpy(float) for one in directions[:1]])
-            units.append(Unit(pair, float(similarity), _WITHIN if first == second else _ACROSS))
+            means = [float(np.nanmean(layer_table(one).to_numpy(float))) for one in directions]
+            units.append(
+                Unit(pair, sum(means) / len(means), _WITHIN if first == second else _ACROSS)
+            )
         if len({found.group for found in units}) == 2:
             yield Evidence(
                 f"{measure} within families minus across families",
