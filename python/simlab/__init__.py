@@ -19,6 +19,8 @@ Data flows one way, and every arrow is a file on disk::
                         truncate, skip, inject      grid, localize, blocks, align_study
                                      |               |
                                      +--> results/*.parquet --plot--> figures/
+                                                     |
+                                                     +------claims--> a table of verdicts
 
 The rooms; a room imports only from rooms listed before it:
 
@@ -32,6 +34,7 @@ The rooms; a room imports only from rooms listed before it:
 * `similarity`: measures between stored representations, localization scores and blocks.
 * `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
 * `figures`: figures drawn from the results table alone.
+* `evidence`: what the papers claim, judged from the results table alone.
 * `commands`: every command of `simcore`; `cli` joins them.
 
 Importing `simlab` imports no other module: `__getattr__` imports the module of a name when the name
@@ -42,6 +45,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simlab.evidence.table import claims as claims
     from simlab.experiments.align_study import align_study as align_study
     from simlab.experiments.freeze_study import freeze_study as freeze_study
     from simlab.experiments.inject import inject as inject
@@ -67,6 +71,7 @@ _PLACES = {
     "TaskOptions": "tasks",
     "align_study": "experiments.align_study",
     "blocks": "similarity.blocks",
+    "claims": "evidence.table",
     "extract": "representations.extract",
     "finetune": "training.finetune",
     "freeze_study": "experiments.freeze_study",

@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from simlab.commands import (
     align_study,
     blocks,
+    claims,
     demo,
     extract,
     finetune,
@@ -29,7 +30,7 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, inject, align_study, listing),
+    *(truncate, blocks, skip, plot, inject, align_study, claims, listing),
 )
 
 app = typer.Typer(

@@ -45,9 +45,10 @@ RENAMED = {
     ("align-study", "method"): "methods",
     ("plot", "format"): "formats",
     ("plot", "comparison"): "comparisons",
+    ("claims", "family"): "families",
 }
-# Options that are another call in Python: a loop over seeds, and `shorten`.
-OTHER_CALLS = {("finetune", "seeds"), ("truncate", "export")}
+# Options that are another call in Python: a loop over seeds, `shorten`, and a table of its own.
+OTHER_CALLS = {("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")}
 
 
 def keywords(command):

@@ -18,7 +18,7 @@ FLOORS = (
     ("models",),
     ("training", "representations"),
     ("similarity", "experiments"),
-    ("figures",),
+    ("figures", "evidence"),
     ("commands",),
     ("cli", "simlab"),
 )

@@ -44,9 +44,9 @@ from simlab.store.results import (
     ensure_results,
     is_alignment,
     read_results,
-    require_results_file,
     results_files,
 )
+from simlab.store.tables import require_table_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +163,7 @@ def blocks(
     """
     path = None if out is None else Path(out)
     if path is not None:
-        require_results_file(path)
+        require_table_file(path)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     found = list(block_rows(read_results(files), clusters))
     if path is not None:

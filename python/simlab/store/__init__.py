@@ -3,6 +3,7 @@
 * `files`: atomic writes, content hashes, errors of the file system as one-line messages.
 * `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
 * `ownership`: locks, so that one process at a time makes an output.
+* `tables`: a table in one file, written once per set of inputs.
 * `results`: the results table: its columns, the names of its rows, reading and writing.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.

@@ -1,5 +1,7 @@
 """The results table: one row per measure and pair of layers, in Parquet files.
 
+Results are also read from csv files, which may lack columns that have no values.
+
 Columns (`COLUMNS`):
 
 * `comparison`: the name of the grid (FT-ORIG) or of the experiment (truncation-untuned, freezing,
@@ -34,7 +36,6 @@ names, and figures and experiments do not import each other.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import nan
@@ -42,9 +43,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.store.files import as_paths, atomic_file, hash_json, real_output
+from simlab.store.files import as_paths, hash_json
 from simlab.store.jobs import Outcome
-from simlab.store.ownership import owned
+from simlab.store.tables import RESULTS, contents_of, ensure_table, is_csv, read_table, write_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,8 +98,6 @@ GRID_COLUMNS = (
 
 STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
 
-_KEY, _SECONDS = b"simlab.key", b"simlab.seconds"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
@@ -140,8 +139,14 @@ COLUMNS = tuple(field.name for field in fields(ResultRow))
 _ADDED = (*STATISTICS, "resampling")  # files of earlier versions lack these columns
 # The columns that a key contains: files of earlier versions stay done.
 _KEY_COLUMNS = tuple(name for name in COLUMNS if name not in _ADDED)
+_REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
+_TYPES = {
+    **dict.fromkeys(COLUMNS, "string"),
+    **dict.fromkeys(_FLOATS, "float64"),
+    **dict.fromkeys(_INTEGERS, "int64"),
+}
 
 
 def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
@@ -156,22 +161,7 @@ def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float
 
     The hash of the inputs (`key`) and the time of the work (`seconds`) become metadata of the file.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = dict.fromkeys(COLUMNS, pa.string())
-    kinds |= dict.fromkeys(_FLOATS, pa.float64()) | dict.fromkeys(_INTEGERS, pa.int64())
-    metadata = {_KEY: key.encode(), _SECONDS: str(seconds).encode()}
-    schema = pa.schema(list(kinds.items()), metadata=metadata)
-    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-    with atomic_file(path) as partial:
-        pq.write_table(table, partial)
-
-
-def results_key(path: Path) -> str | None:
-    """Return the key that results file `path` was written with; None if there is no such file."""
-    metadata = _metadata(path)
-    return metadata[_KEY].decode() if _KEY in metadata else None
+    write_table(frame, path, _TYPES, key, seconds)
 
 
 def ensure_results(
@@ -186,56 +176,13 @@ def ensure_results(
     Raises
     ------
     UserError
-        `path` exists with other content and `replace` is False, or `require_results_file` refuses
+        `path` exists with other content and `replace` is False, or `require_table_file` refuses
         `path`.
     BusyError
         Another process is making `path`.
     """
-    require_results_file(path)
-    place = real_output(path)
     key = hash_json({"columns": _KEY_COLUMNS, **inputs})  # a table of other columns is made anew
-    outcome = _find_done(place, key, replace)
-    if outcome is None:  # a finished file needs no lock, so the place may be read-only
-        with owned(place):
-            # The last owner of the lock may have finished the file meanwhile.
-            outcome = _find_done(place, key, replace) or _make_file(place, key, make)
-    return dataclasses.replace(outcome, path=path)
-
-
-def require_results_file(path: Path) -> None:
-    """Check that `path` can be the name of a results file.
-
-    Raises
-    ------
-    UserError
-        It does not end in .parquet, or is a folder.
-    """
-    if path.suffix != ".parquet":
-        raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
-    if path.is_dir():
-        raise UserError(
-            f"--out {path}: wanted a results file, found a folder; choose another --out"
-        )
-
-
-def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
-    """Return the outcome of an earlier run with this key, or None if `path` may be written."""
-    if path.exists() and results_key(path) == key:
-        return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
-    if path.exists() and not replace:
-        raise UserError(
-            f"--out {path}: wanted a new file or one made from the same inputs, found another; "
-            "choose another --out or pass --overwrite"
-        )
-    return None
-
-
-def _make_file(path: Path, key: str, make: Callable[[], Iterable[ResultRow]]) -> Outcome:
-    started = time.monotonic()
-    frame = to_frame(make())
-    seconds = time.monotonic() - started
-    write_results(frame, path, key, seconds)
-    return Outcome(path, key, seconds, skipped=False)
+    return ensure_table(path, key, _TYPES, lambda: to_frame(make()), replace=replace)
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -244,7 +191,8 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Parameters
     ----------
     paths
-        A results file (.parquet), a folder of results files, or several files and folders.
+        A results file (.parquet, or .csv with the same columns), a folder of .parquet files, or
+        several files and folders.
 
     Returns
     -------
@@ -255,7 +203,7 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Raises
     ------
     UserError
-        A file does not exist, is not Parquet or lacks a column, or a folder has no results files.
+        A file does not exist, is no table or lacks a column, or a folder has no results files.
 
     Examples
     --------
@@ -346,38 +294,24 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
     return layers, table.loc[keys, keys].to_numpy()
 
 
-def _metadata(path: Path) -> dict[bytes, bytes]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
-        return {}
-
-
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     # Hidden files are being written, or were left by a killed process.
-    files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
+    found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
+    files = [file for file in found if contents_of(file) == RESULTS]
     if not files:
         raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
     return files
 
 
 def _read_file(path: Path) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow as pa
-
+    # A csv file that a study publishes has no columns without values.
+    frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else _KEY_COLUMNS)
     try:
-        frame = pd.read_parquet(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"results {path}: wanted a Parquet file, found: {error}") from error
-    missing = [name for name in _KEY_COLUMNS if name not in frame.columns]
-    if missing:
-        raise UserError(f"results {path}: wanted column {missing[0]!r}, found a table without it")
-    return _typed(frame.reindex(columns=list(COLUMNS)))  # columns that are missing become nan
+        return _typed(frame)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"results {path}: wanted numbers where they belong: {error}") from error
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:

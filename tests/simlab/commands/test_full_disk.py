@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from safetensors.numpy import load_file
 
 from simlab import cli
 from simlab.commands import demo_steps
-from simlab.store.results import read_results
 from support.lab.disks import file_limit, mounted_disk
 from support.lab.tinymodels import COLUMNS
 
@@ -89,6 +89,7 @@ ROWS = {
         parts=True,
     ),
     "blocks": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
+    "claims": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
     "plot": Row(
         lambda i, o: (i / "self", "--format", "pdf", "--format", "png", "--out", o / "x"),
         (4096, 30_000),
@@ -169,7 +170,7 @@ def assert_finished(path, place):
     assert ".partial" not in str(path)
     content = path.read_bytes()
     if path.suffix == ".parquet":
-        read_results(path)
+        pd.read_parquet(path)
     elif path.suffix == ".json":
         json.loads(content)
     elif path.suffix == ".safetensors":

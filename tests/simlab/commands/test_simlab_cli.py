@@ -19,7 +19,7 @@ from support.lab.tinymodels import COLUMNS, save_tiny_model
 from support.tolerance import FLOAT32_CKA_ABSOLUTE
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
-COMMANDS += ("skip", "plot")
+COMMANDS += ("skip", "plot", "claims")
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from simlab.store.results import (
     joint_table,
     read_results,
     results_files,
-    results_key,
     to_frame,
     write_results,
 )
+from simlab.store.tables import table_key, write_table
 
 
 def rows(comparison="FT-ORIG", estimator="biased"):
@@ -55,7 +55,7 @@ def test_round_trip_keeps_values_types_and_key(tmp_path):
     pd.testing.assert_frame_equal(read, frame)
     assert tuple(read.columns) == COLUMNS
     assert read["seed_y"].isna().all()
-    assert results_key(tmp_path / "a.parquet") == "abc"
+    assert table_key(tmp_path / "a.parquet") == "abc"
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -183,18 +183,42 @@ def test_a_failing_computation_leaves_the_old_file(tmp_path):
 
     with pytest.raises(RuntimeError):
         ensure_results(path, {"x": 2}, fail, replace=True)
-    assert results_key(path) == "old"
+    assert table_key(path) == "old"
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty folder", "not parquet", "other columns"])
+def test_a_csv_file_without_its_empty_columns_is_read(tmp_path):
+    frame = to_frame([*rows(), *rows("none")])
+    frame.loc[0, "value"] = 0.1 + 0.2  # 17 digits
+    path = tmp_path / "published.csv"
+    frame.dropna(axis="columns", how="all").to_csv(path, index=False)
+    pd.testing.assert_frame_equal(read_results(path), frame)
+
+
+def test_a_folder_may_hold_tables_of_other_contents(tmp_path):
+    write_results(to_frame(rows()), tmp_path / "a.parquet")
+    write_table(to_frame([])[["task"]], tmp_path / "b.parquet", {"task": "string"}, contents="b")
+    assert results_files(tmp_path) == [tmp_path / "a.parquet"]
+
+
+NO_RESULTS = ("missing", "empty folder", "not parquet", "other columns", "other csv", "empty csv")
+NO_RESULTS += ("csv of words",)
+
+
+@pytest.mark.parametrize("kind", NO_RESULTS)
 def test_what_is_no_results_file_is_refused(tmp_path, kind):
-    path = tmp_path / "a.parquet"
+    path = tmp_path / ("a.csv" if "csv" in kind else "a.parquet")
     if kind == "empty folder":
         path = tmp_path
     elif kind == "not parquet":
         path.write_text("hello")
     elif kind == "other columns":
         pd.DataFrame({"a": [1]}).to_parquet(path)
+    elif kind == "other csv":
+        pd.DataFrame({"a": [1]}).to_csv(path)
+    elif kind == "empty csv":
+        path.touch()
+    elif kind == "csv of words":
+        to_frame(rows()).astype({"value": object}).assign(value="high").to_csv(path)
     with pytest.raises(UserError, match="results"):
         read_results(path)

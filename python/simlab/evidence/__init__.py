@@ -1,0 +1,12 @@
+"""Evidence for the claims of the papers, judged from the results table alone.
+
+* `table`: `simlab.claims`, the table of claims: stored, and written as csv and Markdown.
+* `catalogue`: every claim with its source, and the rule of its verdict.
+* `claim`: what a claim, its evidence and its findings are.
+* `options`: the metric, the tolerance, and which models are which.
+* `judge`: from rows to findings, with errors over models and examples.
+* `intervals`: the jackknife over models, and verdicts.
+* `rows`: the rows of one task as claims read them; which models are fine-tuned.
+* `blocks`, `phang`, `wu`, `ren`: the evidence for each claim, by paper (`blocks`: of `phang`).
+* `wording`: numbers and sentences that claims share.
+"""

@@ -1,0 +1,172 @@
+"""Claims of Phang et al. 2021 on blocks: FT-FT grids are block diagonal, with equal blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.evidence.claim import Evidence, Finding
+from simlab.evidence.intervals import (
+    ALPHA,
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Interval,
+    Unit,
+    above,
+    unit,
+)
+from simlab.evidence.rows import TUNED, TaskRows, first_variant, layer_table, unordered
+from simlab.evidence.wording import number
+from simlab.similarity.blocks import LOWEST_SCORE, find_blocks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURE = "cka"
+TASKS = "all"  # in place of the name of a task
+SHUFFLES, SHUFFLE_SEED = 199, 0
+
+
+def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
+    """Score the best split of every fine-tuned model's layers into two blocks."""
+    grids = _own_grids(rows)
+    if not grids:
+        return
+    scores = {model: find_blocks(table, 2).score for model, table in grids.items()}
+
+    def decide(found: Interval) -> str:
+        if found.high < LOWEST_SCORE:
+            return FAILS
+        chance = found.low <= LOWEST_SCORE or any(
+            shuffle_pvalue(table) >= ALPHA for table in grids.values()
+        )
+        return UNDECIDED if chance else HOLDS
+
+    yield Evidence(
+        "score of the split into two blocks",
+        [unit(model, score) for model, score in scores.items()],
+        decide,
+        "by model " + ", ".join(number(score) for score in scores.values()),
+    )
+
+
+def shuffle_pvalue(table: pd.DataFrame) -> float:
+    """Return how often chance reaches the score of a grid's best split into two blocks.
+
+    By chance, the similarities of all pairs of layers at one distance change places.
+    """
+    kept = table.notna().any(axis=1)
+    values = table.loc[kept, kept.to_numpy()].to_numpy(float)
+    values = (values + values.T) / 2
+    draw = np.random.default_rng(SHUFFLE_SEED)
+    found, reached = find_blocks(values, 2).score, 0
+    for _ in range(SHUFFLES):
+        shuffled = values.copy()
+        for distance in range(1, len(values)):
+            first = np.arange(len(values) - distance)
+            band = draw.permutation(values[first, first + distance])
+            shuffled[first, first + distance] = shuffled[first + distance, first] = band
+        reached += find_blocks(shuffled, 2).score >= found
+    return (1 + reached) / (1 + SHUFFLES)
+
+
+def count_tasks(findings: Sequence[Finding]) -> Finding:
+    """Count the tasks in which the grids are block diagonal, with the exact binomial interval."""
+    from scipy.stats import binomtest
+
+    held = sum(finding.verdict == HOLDS for finding in findings)
+    bounds = binomtest(held, len(findings)).proportion_ci(1 - ALPHA)
+    share = Interval(held / len(findings), bounds.low, bounds.high, len(findings))
+    verdict = HOLDS if bounds.low > 0.5 else FAILS if bounds.high < 0.5 else UNDECIDED
+    return Finding(
+        TASKS,
+        "share of tasks with block diagonal grids",
+        share,
+        verdict,
+        f"{held} of {len(findings)} tasks; the interval is over tasks",
+    )
+
+
+def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the two blocks of models that were fine-tuned with different seeds."""
+    splits = {model: _labels(table) for model, table in _own_grids(rows).items()}
+    pairs = [
+        Unit(frozenset([a, b]), rand_index(splits[a], splits[b]))
+        for a, b in combinations(splits, 2)
+        if splits[a].keys() == splits[b].keys()
+    ]
+    if pairs:
+        yield Evidence("adjusted Rand index of the blocks of two models, less chance", pairs, above)
+    cross = rows.grids()
+    cross = cross[(cross["measure"] == MEASURE) & (cross["role_x"] == TUNED)]
+    cross = first_variant(cross[(cross["role_y"] == TUNED) & (cross["x"] != cross["y"])])
+    scored = [
+        Unit(pair, float(np.mean([_shared_score(some, splits) for some in directions])))
+        for pair, directions in unordered(cross)
+        if pair <= splits.keys()
+    ]
+    if scored:
+        yield Evidence("score of the models' own blocks in FT[1]-FT[2] grids", scored, above)
+
+
+def rand_index(first: dict[int, int], second: dict[int, int]) -> float:
+    """Return the adjusted Rand index of two splits of the same layers into two, above chance.
+
+    Chance is the mean over all pairs of places where the two splits could be.
+    """
+    count = len(first)
+    places = [[int(layer >= place) for layer in range(count)] for place in range(1, count)]
+    chance = np.mean([adjusted_rand(a, b) for a in places for b in places])
+    found = adjusted_rand([first[layer] for layer in first], [second[layer] for layer in first])
+    return float(found - chance)
+
+
+def adjusted_rand(first: Sequence[int], second: Sequence[int]) -> float:
+    """Return the adjusted Rand index of two splits into 0 and 1 (Hubert and Arabie 1985)."""
+    counts = np.zeros((2, 2))
+    np.add.at(counts, (np.asarray(first), np.asarray(second)), 1)
+
+    def pairs(sizes: np.ndarray) -> float:
+        return float((sizes * (sizes - 1) / 2).sum())
+
+    both, one, other = pairs(counts), pairs(counts.sum(axis=1)), pairs(counts.sum(axis=0))
+    expected = one * other / pairs(counts.sum(keepdims=True))
+    most = (one + other) / 2
+    return 1.0 if most == expected else (both - expected) / (most - expected)
+
+
+def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
+    """Return the CKA grid of every fine-tuned model with itself."""
+    grids = rows.grids()
+    own = (grids["measure"] == MEASURE) & (grids["role_x"] == TUNED) & (grids["x"] == grids["y"])
+    tables = first_variant(grids[own]).groupby("x", sort=False)
+    found = {str(model): layer_table(some, embeddings=True) for model, some in tables}
+    return {model: table for model, table in found.items() if table.notna().any(axis=1).sum() > 1}
+
+
+def _labels(table: pd.DataFrame) -> dict[int, int]:
+    """Return the block, 0 or 1, of each layer of a grid, undefined layers left out."""
+    clusters = find_blocks(table, 2).clusters
+    layers = [int(layer) for layer in table.index]
+    return {layers[row]: block for block, rows in enumerate(clusters) for row in rows}
+
+
+def _shared_score(grid: pd.DataFrame, splits: dict[str, dict[int, int]]) -> float:
+    """Score two models' own blocks in the grid between them, as `similarity.blocks` does.
+
+    Distances have a sign here, because the grid is not symmetric.
+    """
+    x, y = splits[str(grid.iloc[0]["x"])], splits[str(grid.iloc[0]["y"])]
+    table = layer_table(grid, embeddings=True)
+    values = table.loc[list(x), list(y)].to_numpy(float)
+    distance = np.subtract.outer(np.arange(len(x)), np.arange(len(y)))
+    means = np.zeros_like(values)
+    for at in np.unique(distance):
+        means[distance == at] = values[distance == at].mean()
+    same = np.equal.outer(list(x.values()), list(y.values()))
+    room = float((1 - means)[same].sum())
+    return float((values - means)[same].sum()) / room if room > 0 else float("nan")

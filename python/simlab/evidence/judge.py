@@ -1,0 +1,100 @@
+"""Judge the claims on a results table: estimates, intervals with both errors, verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.evidence.claim import Claim, Evidence, Finding
+from simlab.evidence.intervals import ALPHA, UNDECIDED, interval
+from simlab.evidence.options import ClaimOptions
+from simlab.evidence.rows import TaskRows, metrics_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS, DRAW_SEED = 25, 0
+_EXAMPLES = "interval with the error over examples"
+
+
+def judge(
+    frame: pd.DataFrame, claims: Iterable[Claim], options: ClaimOptions
+) -> Iterator[tuple[Claim, list[Finding]]]:
+    """Yield each claim with what was found in each task; an empty list if there are no rows.
+
+    Raises
+    ------
+    UserError
+        No task has the metric, or two rows give a model two values of one metric.
+    """
+    _require_metric(frame, options)
+    tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
+    for claim in claims:
+        found = [finding for rows in tasks for finding in _in_task(claim, rows)]
+        if claim.summarise and found:
+            found.append(claim.summarise(found))
+        yield claim, found
+
+
+def _require_metric(frame: pd.DataFrame, options: ClaimOptions) -> None:
+    found = metrics_in(frame)
+    if options.metric is not None and options.metric not in found:
+        raise UserError(
+            f"--metric {options.metric}: wanted a metric in the results, found "
+            f"{', '.join(found) or 'none'}"
+        )
+
+
+def _in_task(claim: Claim, rows: TaskRows) -> Iterator[Finding]:
+    rows = rows.with_values(rows.frame["value"].to_numpy(float))
+    evidence = list(claim.judge(rows))
+    spreads = _spreads_over_examples(claim, rows, evidence)
+    for piece in evidence:
+        spread = spreads.get(piece.quantity, 0.0)
+        found = interval(piece.units, piece.statistic, spread)
+        verdict = UNDECIDED if math.isnan(found.low) else piece.decide(found)
+        notes = [note for note in (piece.note, _EXAMPLES if spread else "") if note]
+        yield Finding(rows.task, piece.quantity, found, verdict, "; ".join(notes))
+
+
+def _spreads_over_examples(
+    claim: Claim, rows: TaskRows, evidence: Sequence[Evidence]
+) -> dict[str, float]:
+    """Return the standard deviation over the examples of each quantity that has one.
+
+    Where rows have intervals over examples, values are drawn from normal distributions of that
+    width. Errors that all cells of a grid share move a mean over cells, and errors of single cells
+    move a rank; rows do not say which they are, so both kinds are drawn, and the larger counts.
+    """
+    frame = rows.frame
+    if not {"low", "high"} <= set(frame.columns) or not evidence:
+        return {}
+    from scipy.stats import norm
+
+    deviation = (frame["high"] - frame["low"]).to_numpy(float) / (2 * norm.ppf(1 - ALPHA / 2))
+    deviation = np.where(rows.read, np.nan_to_num(deviation), 0)
+    if not deviation.any():
+        return {}
+    models = frame.groupby(["x", "y"], dropna=False, sort=False).ngroup().to_numpy()
+    draw = np.random.default_rng(DRAW_SEED)
+    each = _spread(claim, rows, lambda: deviation * draw.normal(size=len(frame)))
+    shared = _spread(claim, rows, lambda: deviation * draw.normal(size=models.max() + 1)[models])
+    larger = {name: max(each[name], shared.get(name, 0.0)) for name in each}
+    return {name: value for name, value in larger.items() if value > 0}
+
+
+def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:
+    values = rows.frame["value"].to_numpy(float)
+    estimates: dict[str, list[float]] = {}
+    for _ in range(DRAWS):
+        for piece in claim.judge(rows.with_values(values + errors())):
+            defined = [unit for unit in piece.units if math.isfinite(unit.value)]
+            estimates.setdefault(piece.quantity, []).append(piece.statistic(defined))
+    # Of equal numbers numpy's deviation need not be 0, because their mean is rounded.
+    return {
+        n: float(np.std(found, ddof=1)) if np.ptp(found) else 0.0 for n, found in estimates.items()
+    }

@@ -1,0 +1,132 @@
+"""Claims of Phang et al. 2021: blocks of layers, layers that can go, layers that cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.evidence.claim import Evidence
+from simlab.evidence.intervals import above, at_all, interval, unit
+from simlab.evidence.rows import TaskRows, depth_trend
+from simlab.evidence.wording import number, span
+from simlab.store.results import SKIPPING, TRUNCATIONS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is more than 0.7
+
+
+def can_go(rows: TaskRows) -> Iterator[Evidence]:
+    """Count the top layers without which the metric falls by the tolerance at most."""
+    whole = rows.curves(TRUNCATIONS["untuned"])
+    for mode in ("untuned", "tuned"):
+        curves = rows.curves(TRUNCATIONS[mode])
+        models = [model for model in curves if model in whole]
+        if not models:
+            continue
+        counts = {
+            model: _spare(curves[model], whole[model].iloc[-1] - rows.options.tolerance)
+            for model in models
+        }
+        yield Evidence(
+            f"top layers that can go at a loss of {number(rows.options.tolerance)}, {mode} head",
+            [unit(model, count) for model, count in counts.items()],
+            at_all,
+            f"of {int(curves.index.max())} layers; by model {_listed(counts.values())}",
+        )
+
+
+def _spare(curve: pd.Series, wanted: float) -> float:
+    """Return how many layers are above the first layer whose metric is at least `wanted`."""
+    last = int(curve.index.max())
+    enough = [int(layer) for layer in curve.index[curve >= wanted - _ROUNDING] if layer > 0]
+    return last - min(enough, default=last)
+
+
+def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the layers of the fine-tuned and of the pretrained model, with heads tuned alike."""
+    tuned, orig = (rows.curves(TRUNCATIONS[mode]) for mode in ("tuned", "tuned-orig"))
+    gain = (tuned - orig).dropna(axis="columns", how="all")
+    gain = gain[gain.index > 0]
+    if gain.empty:
+        return
+    layers = []
+    for layer, values in gain.iterrows():
+        found = interval([unit(str(model), value) for model, value in values.items()])
+        layers.append(f"{layer}: {span(found)}")
+    yield Evidence(
+        "tuned minus tuned-orig, mean over layers",
+        [unit(str(model), values.mean()) for model, values in gain.items()],
+        above,
+        "by layer " + "; ".join(layers),
+    )
+
+
+def first_layer(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the loss without the first layer with the largest loss without another layer."""
+    units = []
+    for model, losses in _losses(rows):
+        single = {j: loss for (i, j), loss in losses.items() if j == i + 1}
+        others = [loss for layer, loss in single.items() if layer > 1]
+        if others:
+            units.append(unit(model, single[1] - max(others)))
+    if units:
+        yield Evidence("loss without layer 1 minus the largest other", units, above)
+
+
+def later_spans(rows: TaskRows) -> Iterator[Evidence]:
+    """Correlate the loss without a span with the place where the span starts."""
+    units, means = [], {}
+    for model, losses in _losses(rows):
+        trends = []
+        for starts, values in _by_length(losses).values():
+            trends.append(-depth_trend(starts, values))
+        units.append(unit(model, float(np.mean([t for t in trends if np.isfinite(t)] or [np.nan]))))
+        for cut, loss in losses.items():
+            means.setdefault(cut, []).append(loss)
+    if units:
+        yield Evidence(
+            "Spearman's correlation of the start of a span and the metric without it",
+            units,
+            above,
+            _cheapest({cut: float(np.mean(found)) for cut, found in means.items()}),
+        )
+
+
+def _losses(rows: TaskRows) -> Iterator[tuple[str, dict[tuple[int, int], float]]]:
+    """Yield each model, and its loss without each span [i, j) (layers i + 1 to j)."""
+    for model, mine in rows.metrics(SKIPPING).groupby("x", sort=False):
+        spans = zip(mine["layer_x"].astype(int), mine["layer_y"].astype(int), strict=True)
+        values = dict(zip(spans, mine["value"], strict=True))
+        whole = values.pop((0, 0), np.nan)
+        yield str(model), {cut: whole - value for cut, value in values.items()}
+
+
+def _by_length(losses: dict[tuple[int, int], float]) -> dict[int, tuple[list[int], list[float]]]:
+    """Return, for each length of a span, the starts of the spans and the losses without them."""
+    found: dict[int, tuple[list[int], list[float]]] = {}
+    for (i, j), loss in sorted(losses.items()):
+        starts, values = found.setdefault(j - i, ([], []))
+        starts.append(i)
+        values.append(loss)
+    return found
+
+
+def _cheapest(losses: dict[tuple[int, int], float]) -> str:
+    """Name the span of each length that costs least in the mean over models, up to half of all."""
+    most = max(j for _, j in losses) // 2
+    words = []
+    for length in range(1, max(1, most) + 1):
+        (i, j), loss = min(
+            ((cut, loss) for cut, loss in losses.items() if cut[1] - cut[0] == length),
+            key=lambda item: item[1],
+        )
+        words.append(f"{i + 1 if length == 1 else f'{i + 1} to {j}'} ({number(loss)})")
+    return "the spans that cost least: layers " + ", ".join(words)
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(number(value) for value in values)

@@ -1,0 +1,209 @@
+"""The rows of one task as claims read them: curves, grids and alignment errors by model.
+
+The label of a model says whether the model is fine-tuned: by default a label that begins with FT is
+that of a fine-tuned model, and a label that begins with ORIG is that of a pretrained model. Other
+labels get their role from grids with the names of Phang et al. 2021, figure 1: in a grid FT-ORIG,
+x is fine-tuned and y is pretrained. Models of truncation, skipping and freezing are always
+fine-tuned. Untrained models, whose labels begin with RANDOM, are left out.
+
+If a measure was computed in several ways (estimator, kernel, options, kind of rows), the first way
+in the results counts. The embedding output (layer 0) is left out wherever depth matters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from copy import copy
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.evidence.options import ClaimOptions
+from simlab.store.results import (
+    ALIGNMENT,
+    LOCALIZATION,
+    is_alignment,
+)
+from simlab.tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TUNED, PRETRAINED = "fine-tuned", "pretrained"
+UNTRAINED = "RANDOM"
+_LABELS = ("model_x", "model_y")
+_MAP = ("method", "rows")  # options of an alignment
+_FIGURE_1 = re.compile(r"(FT|ORIG)(?:\[[^\]]*\])?-(FT|ORIG)(?:\[[^\]]*\])?")
+_ROLES = {"FT": TUNED, "ORIG": PRETRAINED}
+# Rows of a grid that differ in one of these columns were computed in different ways.
+_VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
+
+
+class TaskRows:
+    """The rows of one task.
+
+    Attributes
+    ----------
+    task : str
+    frame : DataFrame
+        The rows, with the names of the models in columns ``x`` and ``y``, and their roles (`TUNED`,
+        `PRETRAINED` or "") in columns ``role_x`` and ``role_y``.
+    options : ClaimOptions
+    read : ndarray of bool
+        Which rows have been given to a claim.
+    """
+
+    def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
+        self.task, self.options = task, options
+        untrained = [frame[side].str.startswith(UNTRAINED, na=False) for side in _LABELS]
+        frame = frame[~(untrained[0] | untrained[1])].drop_duplicates()
+        frame = frame.reset_index(drop=True)
+        roles = _roles(frame, options)
+        by_side = {f"role_{side}": frame[f"model_{side}"].map(roles).fillna("") for side in "xy"}
+        self.frame = frame.assign(**_names(frame), **by_side)
+        self.read = np.zeros(len(frame), bool)
+
+    def with_values(self, values: np.ndarray) -> TaskRows:
+        """Return the same rows with other values, none of them read yet."""
+        changed = copy(self)
+        changed.frame = self.frame.assign(value=values)
+        changed.read = np.zeros(len(values), bool)
+        return changed
+
+    def _mark(self, rows: pd.DataFrame) -> pd.DataFrame:
+        self.read[rows.index] = True
+        return rows
+
+    def metrics(self, *comparisons: str) -> pd.DataFrame:
+        """Return the rows of experiments whose value is a metric, for one metric.
+
+        That is the metric of the options, or the main metric if there are no rows of that metric.
+
+        Raises
+        ------
+        UserError
+            Two rows give one model two values.
+        """
+        rows = self.frame[self.frame["comparison"].isin(comparisons)]
+        names = metrics_in(self.frame)
+        metric = self.options.metric if self.options.metric in names else next(iter(names), "")
+        rows = rows[rows["measure"] == metric]
+        keys = ["comparison", "model_x", "seed_x", "layer_x", "layer_y"]
+        repeated = rows.duplicated(keys)
+        if repeated.any():
+            first = rows[repeated].iloc[0]
+            raise UserError(
+                f"results, task {self.task}: wanted one {metric} of {first['comparison']} for "
+                f"{first['x']}, found several at a layer; choose fewer results"
+            )
+        return self._mark(rows)
+
+    def curves(self, comparison: str) -> pd.DataFrame:
+        """Return the metric by layer (rows, the embedding output first) and model (columns)."""
+        rows = self.metrics(comparison)
+        return rows.pivot(index="layer_x", columns="x", values="value").sort_index()
+
+    def grids(self) -> pd.DataFrame:
+        """Return all rows of grids, with one row for each cell of each measure and kind."""
+        frame = self.frame
+        rows = frame[frame["layer_y"].notna() & frame["y"].notna() & ~is_alignment(frame)]
+        rows = rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
+        return self._mark(rows)
+
+    def localization(self) -> pd.DataFrame:
+        """Return the localization scores of layers, the embedding output left out."""
+        rows = self.frame[self.frame["comparison"] == LOCALIZATION]
+        rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
+        return self._mark(rows.drop_duplicates(["x", "layer_x"]))
+
+    def alignment(self) -> pd.DataFrame:
+        """Return errors of maps between models at equal layers, the embedding output left out.
+
+        Columns ``method`` and ``rows`` are added.
+        """
+        frame = self.frame
+        work = frame["comparison"].str.split(":").str[0]
+        rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
+        options = [json.loads(text) for text in rows["options"]]
+        rows = rows.assign(**{key: [found.get(key) for found in options] for key in _MAP})
+        rows = rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])
+        return self._mark(rows)
+
+
+def metrics_in(rows: pd.DataFrame) -> list[str]:
+    """Return the metrics in rows of truncation, skipping or freezing; the main metric is first."""
+    return [name for name in dict.fromkeys(rows["measure"]) if name in METRICS]
+
+
+def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that were computed in the same way as the first."""
+    ways = rows.groupby(list(_VARIANT), dropna=False, sort=False).ngroup()
+    return rows[ways == 0]
+
+
+def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the name of each measure in rows of grids, and the rows of its first variant."""
+    for measure, some in rows.groupby("measure", sort=False):
+        yield str(measure), first_variant(some)
+
+
+def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:
+    """Return the rows of one grid of two models as a table, layers of x by layers of y."""
+    if not embeddings:
+        rows = rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
+    table = rows.pivot(index="layer_x", columns="layer_y", values="value")
+    return table.sort_index().sort_index(axis=1)
+
+
+def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.DataFrame]]]:
+    """Yield each pair of different models, and its rows in each direction."""
+    rows = rows[rows["x"] != rows["y"]]
+    pairs: dict[frozenset[str], list[pd.DataFrame]] = {}
+    for (x, y), some in rows.groupby(["x", "y"], sort=False):
+        pairs.setdefault(frozenset([str(x), str(y)]), []).append(some)
+    yield from pairs.items()
+
+
+def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
+    """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
+    from scipy.stats import spearmanr
+
+    found = np.asarray(values, float)
+    kept = np.isfinite(found)
+    if kept.sum() < 3 or np.ptp(found[kept]) == 0:
+        return float("nan")
+    return float(spearmanr(np.asarray(layers, float)[kept], found[kept]).statistic)
+
+
+def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the names of the models: labels, with the seed where a label has several seeds."""
+    named = {}
+    for side in ("x", "y"):
+        label, seed = frame[f"model_{side}"], frame[f"seed_{side}"]
+        several = seed.groupby(label).transform("nunique") > 1
+        with_seed = label + " (seed " + seed.astype("string") + ")"
+        named[side] = label.mask(several.fillna(False) & seed.notna(), with_seed)
+    return named
+
+
+def _roles(frame: pd.DataFrame, options: ClaimOptions) -> dict[str, str]:
+    """Return the role of each label, by its pattern or by the names of grids."""
+    pairs = frame[["comparison", "model_x", "model_y"]].drop_duplicates()
+    labels = dict.fromkeys([*pairs["model_x"], *pairs["model_y"].dropna()])
+    roles = {label: _role_by_pattern(label, options) for label in labels}
+    for comparison, *names in pairs.dropna().itertuples(index=False):
+        found = _FIGURE_1.fullmatch(comparison)
+        # A grid in the other direction follows under the same name: the first role counts.
+        for label, word in zip(names, found.groups() if found else (), strict=False):
+            roles[label] = roles[label] or _ROLES[word]
+    return roles
+
+
+def _role_by_pattern(label: str, options: ClaimOptions) -> str:
+    if fnmatchcase(label, options.tuned):
+        return TUNED
+    return PRETRAINED if fnmatchcase(label, options.pretrained) else ""

@@ -1,0 +1,190 @@
+"""The table of claims: judged from results files, stored, and written as text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.evidence.catalogue import CLAIMS, INTERVALS
+from simlab.evidence.claim import Claim, Finding
+from simlab.evidence.intervals import ALPHA, LEAST_MODELS, NO_ROWS
+from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
+from simlab.evidence.options import ClaimOptions
+from simlab.evidence.wording import bounds, number
+from simlab.store.files import hash_file, hash_json, write_bytes
+from simlab.store.results import read_results, results_files
+from simlab.store.tables import ensure_table, require_table_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONTENTS = "claims"
+_TYPES = {
+    **dict.fromkeys(("claim", "text", "source", "task", "quantity"), "string"),
+    **dict.fromkeys(("estimate", "low", "high"), "float64"),
+    "models": "int64",
+    **dict.fromkeys(("verdict", "rule", "note"), "string"),
+}
+
+
+def claims(
+    results: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    metric: str | None = None,
+    tolerance: float = 0.01,
+    families: Mapping[str, str] | None = None,
+    tuned: str = "FT*",
+    pretrained: str = "ORIG*",
+    csv: bool = False,
+    markdown: bool = False,
+    overwrite: bool = False,
+) -> pd.DataFrame:
+    """Judge what the papers claim on results files.
+
+    Parameters
+    ----------
+    results
+        Results files, or folders of results files.
+    out
+        File (.parquet) for the table. None writes no file.
+    metric
+        The metric of truncation, skipping and freezing; None is the main metric of each task.
+    tolerance
+        Loss of the metric that is tolerated when top layers go.
+    families
+        Name of each family of models, and a pattern of the labels of its models, such as
+        ``{"BERT": "BERT*"}``.
+    tuned, pretrained
+        Patterns of the labels of fine-tuned and pretrained models.
+    csv, markdown
+        Write the table also as csv and as Markdown, beside `out`.
+    overwrite
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    DataFrame
+        A row for each claim, task and quantity, with columns ``claim``, ``text``, ``source``,
+        ``task``, ``quantity``, ``estimate``, ``low``, ``high``, ``models``, ``verdict`` (holds,
+        fails, undecided; or no rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the
+        rules.
+
+    Raises
+    ------
+    UserError
+        `results` cannot be read, no task has the metric, an option is out of range, or `out` has
+        other content and `overwrite` is False.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, claims, finetune, truncate
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
+    >>> step = truncate("runs/ft-1", "rt", "runs/results/truncation.parquet", label="FT[1]")
+    >>> table = claims("runs/results/truncation.parquet")
+    >>> table.set_index("claim").loc["top-layers-can-go", "verdict"]  # from a single model
+    'undecided'
+    """
+    options = ClaimOptions(metric, tolerance, dict(families or {}), tuned, pretrained)
+    path = None if out is None else Path(out)
+    _check(options, path, csv or markdown)
+    files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
+    frame = claims_frame(judge(read_results(files), CLAIMS, options))
+    if path is not None:
+        inputs = {
+            "step": CONTENTS,
+            "results": [hash_file(file) for file in files],
+            "options": dataclasses.asdict(options),
+            "rules": [[claim.name, claim.text, claim.source, claim.rule] for claim in CLAIMS],
+            "intervals": [INTERVALS, ALPHA, LEAST_MODELS, DRAWS, DRAW_SEED],
+        }
+        key = hash_json(inputs)
+        ensure_table(path, key, _TYPES, lambda: frame, contents=CONTENTS, replace=overwrite)
+        if csv:
+            write_bytes(path.with_suffix(".csv"), frame.to_csv(index=False).encode())
+        if markdown:
+            write_bytes(path.with_suffix(".md"), claims_markdown(frame).encode())
+    return frame
+
+
+def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
+    if not options.tolerance >= 0:
+        raise UserError(f"--tolerance {options.tolerance}: wanted a tolerance of at least 0")
+    if path is not None:
+        require_table_file(path)
+    elif beside:
+        raise UserError("--csv, --markdown: wanted --out, whose name they take, found none")
+
+
+def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
+    """Return the table of claims, with a row without a task for a claim that has no rows."""
+    import pandas as pd
+
+    rows = []
+    for claim, findings in found:
+        about = {"claim": claim.name, "text": claim.text, "source": claim.source}
+        rows += [
+            {
+                **about,
+                "task": finding.task,
+                "quantity": finding.quantity,
+                **dataclasses.asdict(finding.interval),
+                "verdict": finding.verdict,
+                "rule": claim.rule,
+                "note": finding.note or None,
+            }
+            for finding in findings
+        ] or [{**about, "models": 0, "verdict": NO_ROWS, "rule": claim.rule}]
+    frame = pd.DataFrame(rows, columns=list(_TYPES))
+    return frame.astype({name: kind for name, kind in _TYPES.items() if kind != "string"})
+
+
+NAMES = ("claim", "source", "task", "estimated", "estimate", "interval", "models", "verdict")
+NAMES += ("note",)
+
+
+def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Return the rows of the table as text, with columns `NAMES`; claims without rows left out."""
+    import pandas as pd
+
+    rows = frame[frame["verdict"] != NO_ROWS]
+    return [
+        (
+            row.claim,
+            row.source,
+            row.task,
+            row.quantity,
+            number(row.estimate),
+            bounds(row),
+            str(row.models),
+            row.verdict,
+            "" if pd.isna(row.note) else row.note,
+        )
+        for row in rows.itertuples()
+    ]
+
+
+def without_rows(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the claims that the results have no rows for."""
+    return frame.loc[frame["verdict"] == NO_ROWS, "claim"].tolist()
+
+
+def claims_markdown(frame: pd.DataFrame) -> str:
+    """Return the table as Markdown, and below it the rules of its claims."""
+    rows = [tuple(cell.replace("|", "\\|") for cell in row) for row in claims_text(frame)]
+    lines = [" | ".join(cells) for cells in (NAMES, ["---"] * len(NAMES), *rows)]
+    missing = without_rows(frame)
+    rules = frame.drop_duplicates("claim")
+    parts = ["\n".join(f"| {line} |" for line in lines)]
+    parts += [f"Not in these results: {', '.join(missing)}."] if missing else []
+    parts += [
+        "\n".join(
+            f"* **{row.claim}**: {row.text} ({row.source}) *{row.rule}*"
+            for row in rules.itertuples()
+        )
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,178 @@
+"""Claims of Wu et al. 2020: depth, families, localization, fine-tuning and freezing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.evidence.claim import Evidence
+from simlab.evidence.intervals import Unit, above, below, difference_of_groups, mean_value, unit
+from simlab.evidence.rows import (
+    PRETRAINED,
+    TUNED,
+    TaskRows,
+    by_measure,
+    depth_trend,
+    layer_table,
+    unordered,
+)
+from simlab.evidence.wording import number
+from simlab.store.results import FREEZING, HELDOUT, RELATIVE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP_SHARE = 0.25  # of the layers of a model
+_WITHIN, _ACROSS = "within", "across"
+
+
+def change_grows(rows: TaskRows) -> Iterator[Evidence]:
+    """Correlate the change of each layer by fine-tuning with depth."""
+    grids = rows.grids()
+    grids = grids[_between(grids)]
+    for measure, some in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
+        # Both directions of an asymmetric measure are averaged.
+        yield _change_trend(some.assign(value=1 - some["value"]), f"1 - {measure}")
+    errors = rows.alignment()
+    errors = errors[_between(errors) & (errors["rows"] == HELDOUT)]
+    for (method, kind), some in errors[errors["measure"] == RELATIVE].groupby(
+        ["method", "kind"], sort=False
+    ):
+        yield _change_trend(some, f"held-out error of {method} maps of {kind}")
+
+
+def _between(rows: pd.DataFrame) -> pd.Series:
+    """Return which rows compare a fine-tuned model with a pretrained one."""
+    roles = rows["role_x"] + "," + rows["role_y"]
+    return roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
+
+
+def _change_trend(rows: pd.DataFrame, what: str) -> Evidence:
+    tuned = rows["x"].where(rows["role_x"] == TUNED, rows["y"])
+    rows = rows[rows["layer_x"] > 0].assign(tuned=tuned)
+    curves = rows.pivot_table(index="layer_x", columns="tuned", values="value").sort_index()
+    units = [unit(str(model), depth_trend(curves.index, curves[model])) for model in curves]
+    means = curves.mean(axis=1)
+    note = f"layer {means.index[0]}: {number(means.iloc[0])}, layer {means.index[-1]}: "
+    return Evidence(
+        f"Spearman's correlation of depth and {what}", units, above, note + number(means.iloc[-1])
+    )
+
+
+def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
+    """Correlate the localization score of each layer with depth."""
+    scores = rows.localization()
+    for name, of_role in (
+        ("pretrained", scores[scores["role_x"] != TUNED]),
+        ("fine-tuned", scores[scores["role_x"] == TUNED]),
+    ):
+        units = [
+            unit(str(model), depth_trend(some["layer_x"], some["value"]))
+            for model, some in of_role.groupby("x", sort=False)
+        ]
+        if units:
+            falls = sum(found.value < 0 for found in units)
+            yield Evidence(
+                f"Spearman's correlation of depth and localization, {name} models",
+                units,
+                above,
+                f"falls with depth in {falls} of {len(units)} models",
+            )
+
+
+def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the localization of the top layers before and after fine-tuning."""
+    scores = rows.localization()
+    before = scores[scores["role_x"] == PRETRAINED]
+    after = scores[scores["role_x"] == TUNED]
+    units = []
+    for model, some in after.groupby("x", sort=False):
+        family = rows.options.family(str(model))
+        mates = before[[rows.options.family(name) == family for name in before["x"]]]
+        if mates["x"].nunique() == 1:
+            units.append(unit(str(model), _top(some) - _top(mates)))
+    if units:
+        yield Evidence("localization of the top layers, fine-tuned minus pretrained", units, below)
+
+
+def _top(scores: pd.DataFrame) -> float:
+    """Return the mean score of the top layers."""
+    count = max(1, math.ceil(TOP_SHARE * len(scores)))
+    return float(scores.sort_values("layer_x")["value"].tail(count).mean())
+
+
+def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the similarity of layers at equal relative depth with that of other layers."""
+    grids = rows.grids()
+    for measure, some in by_measure(grids[grids["x"] != grids["y"]]):
+        units = [
+            Unit(pair, mean_value([unit("", _gain(layer_table(one))) for one in directions]))
+            for pair, directions in unordered(some)
+        ]
+        yield Evidence(
+            f"{measure} at equal relative depth minus elsewhere",
+            units,
+            above,
+            f"{len(units)} pair{'s' * (len(units) > 1)} of models",
+        )
+
+
+def _gain(table: pd.DataFrame) -> float:
+    """Return the mean similarity at equal relative depth minus that of the other layers.
+
+    For each layer of either model, the layer of the other model that is nearest in relative depth
+    is compared with the mean over its other layers; the result is the mean over layers.
+    """
+    values = table.to_numpy(float)
+    depths = [np.asarray(side, float) / max(side) for side in (table.index, table.columns)]
+    gains = []
+    for matrix, mine, others in ((values, *depths), (values.T, *depths[::-1])):
+        for row, depth in zip(matrix, mine, strict=True):
+            distance = np.abs(others - depth)
+            nearest = np.isclose(distance, distance.min())
+            near, far = row[nearest], row[~nearest]
+            if np.isfinite(near).any() and np.isfinite(far).any():
+                gains.append(np.nanmean(near) - np.nanmean(far))
+    return float(np.mean(gains)) if gains else math.nan
+
+
+def families_alike(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the similarity of models within families and across families."""
+    grids = rows.grids()
+    for measure, some in by_measure(grids[grids["x"] != grids["y"]]):
+        units = []
+        for pair, directions in unordered(some):
+            first, second = (rows.options.family(model) for model in sorted(pair))
+            if first is None or second is None:
+                continue
+            means = [float(np.nanmean(layer_table(one).to_numpy(float))) for one in directions]
+            units.append(
+                Unit(pair, sum(means) / len(means), _WITHIN if first == second else _ACROSS)
+            )
+        if len({found.group for found in units}) == 2:
+            yield Evidence(
+                f"{measure} within families minus across families",
+                units,
+                above,
+                statistic=difference_of_groups(_WITHIN, _ACROSS),
+            )
+
+
+def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the metric with frozen bottom layers and with as many frozen top layers, by seed."""
+    table = rows.metrics(FREEZING).pivot(index="seed_x", columns="model_x", values="value")
+    ways: dict[int, set[str]] = defaultdict(set)
+    for name in table:
+        found = re.fullmatch(r"(bottom|top):(\d+)", str(name))
+        if found:
+            ways[int(found[2])].add(found[1])
+    for count in sorted(ways):
+        if ways[count] == {"bottom", "top"}:
+            gain = (table[f"bottom:{count}"] - table[f"top:{count}"]).dropna()
+            units = [unit(f"seed {seed}", value) for seed, value in gain.items()]
+            yield Evidence(f"metric with bottom:{count} minus with top:{count}", units, above)

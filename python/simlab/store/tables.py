@@ -1,0 +1,178 @@
+"""A table in one file: written once per set of inputs to Parquet, read from Parquet or csv.
+
+The metadata of the file hold the hash of the inputs, the time of the work, and what the rows are:
+results (`store.results`) or claims (`simlab.evidence`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.store.files import atomic_file, real_output
+from simlab.store.jobs import Outcome
+from simlab.store.ownership import owned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = "results"
+_KEY, _SECONDS, _CONTENTS = b"simlab.key", b"simlab.seconds", b"simlab.contents"
+
+
+def write_table(
+    frame: pd.DataFrame,
+    path: Path,
+    kinds: Mapping[str, str],
+    key: str = "",
+    seconds: float = 0.0,
+    contents: str = RESULTS,
+) -> None:
+    """Write a table to one Parquet file, atomically.
+
+    Parameters
+    ----------
+    kinds
+        The name of each column, and the name of its type in pyarrow.
+    key, seconds, contents
+        Metadata of the file: the hash of the inputs, the time of the work, and what the rows are.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = {_KEY: key, _SECONDS: str(seconds), _CONTENTS: contents}
+    types = [(name, pa.type_for_alias(kind)) for name, kind in kinds.items()]
+    schema = pa.schema(types, metadata=metadata)
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    with atomic_file(path) as partial:
+        pq.write_table(table, partial)
+
+
+def ensure_table(
+    path: Path,
+    key: str,
+    kinds: Mapping[str, str],
+    make: Callable[[], pd.DataFrame],
+    *,
+    contents: str = RESULTS,
+    replace: bool = False,
+) -> Outcome:
+    """Write the table ``make()`` to `path`, unless `path` was written with the same `key`.
+
+    Raises
+    ------
+    UserError
+        `path` exists with other content and `replace` is False, or `require_table_file` refuses
+        `path`.
+    BusyError
+        Another process is making `path`.
+    """
+    require_table_file(path)
+    place = real_output(path)
+
+    def write() -> Outcome:
+        started = time.monotonic()
+        frame = make()
+        seconds = time.monotonic() - started
+        write_table(frame, place, kinds, key, seconds, contents)
+        return Outcome(place, key, seconds, skipped=False)
+
+    outcome = _find_done(place, key, replace)
+    if outcome is None:  # a finished file needs no lock, so the place may be read-only
+        with owned(place):
+            # The last owner of the lock may have finished the file meanwhile.
+            outcome = _find_done(place, key, replace) or write()
+    return dataclasses.replace(outcome, path=path)
+
+
+def require_table_file(path: Path) -> None:
+    """Check that `path` can be the name of a Parquet file.
+
+    Raises
+    ------
+    UserError
+        It does not end in .parquet, or is a folder.
+    """
+    if path.suffix != ".parquet":
+        raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
+    if path.is_dir():
+        raise UserError(
+            f"--out {path}: wanted a results file, found a folder; choose another --out"
+        )
+
+
+def table_key(path: Path) -> str | None:
+    """Return the key that file `path` was written with; None if it is no file of `write_table`."""
+    metadata = _metadata(path)
+    return metadata[_KEY].decode() if _KEY in metadata else None
+
+
+def contents_of(path: Path) -> str:
+    """Return what the rows of Parquet file `path` are; files of earlier versions have results."""
+    return _metadata(path).get(_CONTENTS, RESULTS.encode()).decode()
+
+
+def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> pd.DataFrame:
+    """Read a table from a Parquet file or, if the name of the file ends in .csv, from a csv file.
+
+    Parameters
+    ----------
+    columns
+        The columns to return.
+    required
+        The columns that the file must have; other columns that it lacks are empty.
+
+    Raises
+    ------
+    UserError
+        The file does not exist, is no table or lacks a column.
+    """
+    import pandas as pd
+
+    try:
+        frame = _read_csv(path) if is_csv(path) else pd.read_parquet(path)
+    except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
+        wanted = "csv" if is_csv(path) else "Parquet"
+        raise UserError(f"results {path}: wanted a {wanted} file, found: {error}") from error
+    for name in required:
+        if name not in frame.columns:
+            raise UserError(f"results {path}: wanted column {name!r}, found a table without it")
+    return frame.reindex(columns=list(columns))
+
+
+def is_csv(path: Path) -> bool:
+    """Return whether the name of a file says that it is a csv file."""
+    return path.suffix == ".csv"
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read every cell as text, so that words such as "none" stay names of models."""
+    import pandas as pd
+
+    return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
+
+
+def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
+    """Return the outcome of an earlier run with this key, or None if `path` may be written."""
+    if path.exists() and table_key(path) == key:
+        return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
+    if path.exists() and not replace:
+        raise UserError(
+            f"--out {path}: wanted a new file or one made from the same inputs, found another; "
+            "choose another --out or pass --overwrite"
+        )
+    return None
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+        return {}

@@ -1,0 +1,266 @@
+"""What claims estimate, by hand; which rows they read; errors over examples."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.metrics import adjusted_rand_score
+
+from simlab.errors import UserError
+from simlab.evidence.blocks import TASKS, adjusted_rand, rand_index, shuffle_pvalue
+from simlab.evidence.catalogue import CLAIMS
+from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
+from simlab.evidence.judge import judge
+from simlab.evidence.options import ClaimOptions
+from simlab.evidence.rows import PRETRAINED, TUNED, TaskRows, layer_table
+from simlab.similarity.blocks import find_blocks
+from simlab.store.results import FREEZING, SECONDS, SKIPPING, TRAINED, TRUNCATIONS, to_frame
+from support.lab.claimrows import (
+    OPTIONS,
+    band,
+    block_diagonal,
+    curve,
+    freeze_bottom,
+    grid,
+    higher_layers_localized,
+    labels,
+    planted,
+    row,
+    skipping,
+    top_layers_can_go,
+    top_layers_change,
+)
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+
+
+def judged(name, frame, options=OPTIONS):
+    ((_, found),) = judge(frame, [BY_NAME[name]], options)
+    return found
+
+
+def estimates(name, rows, **changes):
+    """Return the estimate of each quantity of a claim."""
+    options = dataclasses.replace(OPTIONS, **changes)
+    return [f.interval.estimate for f in judged(name, to_frame(rows), options)]
+
+
+@pytest.mark.parametrize(("tolerance", "wanted"), [(0.0, 0), (0.01, 1), (0.05, 3)])
+def test_layers_above_the_lowest_that_is_good_enough_can_go(tolerance, wanted):
+    # Layer 2 is as good as the whole; layers that are worse above it do not matter.
+    values = [0.5, 0.7, 0.75, 0.6, 0.79, 0.8]
+    rows = curve(TRUNCATIONS["untuned"], values, "FT[1]")
+    assert estimates("top-layers-can-go", rows, tolerance=tolerance) == [wanted]
+
+
+def test_a_tuned_head_is_compared_with_the_whole_model():
+    rows = curve(TRUNCATIONS["untuned"], [0.5, 0.6, 0.8], "FT[1]")
+    rows += curve(TRUNCATIONS["tuned"], [0.5, 0.8, 0.82], "FT[1]")
+    assert estimates("top-layers-can-go", rows) == [0, 1]
+
+
+def test_tuned_minus_orig_leaves_out_the_embeddings():
+    rows = curve(TRUNCATIONS["tuned"], [0.9, 0.6, 0.8], "FT[1]")
+    rows += curve(TRUNCATIONS["tuned-orig"], [0.1, 0.5, 0.5], "FT[1]")
+    assert estimates("tuned-beats-orig", rows) == pytest.approx([0.2])
+
+
+def test_the_first_layer_is_compared_with_the_worst_other():
+    losses = {(0, 1): 0.5, (1, 2): 0.3, (2, 3): 0.1, (0, 3): 0.7, (0, 2): 0.6, (1, 3): 0.6}
+    assert estimates("first-layer-matters", skipping(losses, "FT[1]")) == pytest.approx([0.2])
+
+
+def test_the_cheapest_spans_are_named():
+    losses = {(i, j): 0.1 * (j - i) - 0.01 * i for i in range(4) for j in range(i + 1, 5)}
+    (found,) = judged("later-spans-cost-less", to_frame(skipping(losses, "FT[1]")))
+    assert found.interval.estimate == pytest.approx(1)
+    assert found.note == "the spans that cost least: layers 4 (.07), 3 to 4 (.18)"
+
+
+def test_freezing_is_paired_by_seed():
+    values = {("top:2", 1): 0.5, ("bottom:2", 1): 0.6, ("top:2", 2): 0.7, ("bottom:4", 2): 0.9}
+    rows = [row(FREEZING, v, model=way, seed_x=seed) for (way, seed), v in values.items()]
+    rows += [row(FREEZING, 7.0, TRAINED, "top:2", seed_x=1)]
+    (found,) = judged("freeze-bottom", to_frame(rows))
+    assert found.interval.estimate == pytest.approx(0.1)
+    assert found.interval.models == 1
+
+
+def test_layers_are_matched_by_relative_depth():
+    values = np.arange(8.0).reshape(2, 4) ** 2  # layers 1, 2 against 1, ..., 4
+    # Equal depth: (1, 2) and (2, 4); of four layers, the first is as near to 1 as to 0, so to 1.
+    x_gains = [1 - (0 + 4 + 9) / 3, 49 - (16 + 25 + 36) / 3]
+    y_gains = [0 - 16, 1 - 25, (4 + 36) / 2, 49 - 9]
+    y_gains[2] = math.nan  # layer 3 of 4 lies between both: nothing else is left
+    wanted = np.nanmean([*x_gains, *y_gains])
+    rows = grid("pair", values, "FT[1]", "FT[2]", first=1)
+    assert estimates("equal-depth", rows) == pytest.approx([wanted])
+
+
+def test_the_change_of_a_layer_is_one_minus_similarity():
+    values = np.full((5, 5), np.nan)
+    np.fill_diagonal(values, [0.0, 0.9, 0.8, 0.3, 0.5])  # the embedding output does not count
+    (found,) = judged("top-layers-change", to_frame(grid("FT-ORIG", values, "FT", "ORIG")))
+    assert found.interval.estimate == pytest.approx(0.8)
+    assert found.note == "layer 1: .10, layer 4: .50"
+
+
+def test_falling_localization_is_counted():
+    found = judged("higher-layers-localized", to_frame(higher_layers_localized(FAILS)))
+    assert [f.note for f in found] == ["falls with depth in 3 of 3 models"] * 2
+
+
+def test_chance_is_rarely_as_block_diagonal_as_blocks_are():
+    rows = to_frame(grid("FT-FT", planted(4), "FT[1]", "FT[1]"))
+    assert shuffle_pvalue(layer_table(rows.assign(x="", y=""), embeddings=True)) == 1 / 200
+    noise = np.random.default_rng(0).uniform(size=(12, 6, 6))
+    tables = [layer_table(to_frame(grid("", n + n.T, "", "")), embeddings=True) for n in noise]
+    small = np.mean([shuffle_pvalue(table) < 0.1 for table in tables])
+    assert small < 0.4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rand_index_is_that_of_scikit_learn(seed):
+    splits = np.random.default_rng(seed).integers(0, 2, size=(2, 9))
+    assert adjusted_rand(*splits) == pytest.approx(adjusted_rand_score(*splits))
+
+
+def test_equal_splits_are_as_much_above_chance_as_can_be():
+    same = {layer: int(layer > 2) for layer in range(7)}
+    other = {layer: int(layer > 5) for layer in range(7)}
+    assert rand_index(same, same) > 0.5 > rand_index(same, other)
+    splits = [{layer: int(layer > k) for layer in range(7)} for k in range(6)]
+    mean = np.mean([rand_index(a, b) for a in splits for b in splits])
+    assert mean == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("blocky", "tasks", "verdict"), [(6, 6, HOLDS), (0, 6, FAILS), (3, 3, UNDECIDED)]
+)
+def test_tasks_are_counted(blocky, tasks, verdict):
+    rows = [
+        dataclasses.replace(found, task=f"task {task}")
+        for task in range(tasks)
+        for found in block_diagonal(HOLDS if task < blocky else FAILS)
+    ]
+    summary = judged("block-diagonal", to_frame(rows))[-1]
+    assert (summary.task, summary.verdict) == (TASKS, verdict)
+    assert summary.note.startswith(f"{blocky} of {tasks} tasks")
+
+
+# Which rows are read.
+
+
+@pytest.mark.parametrize(
+    ("comparison", "x", "y", "changes", "roles"),
+    [
+        ("any", "FT[1]", "ORIG", {}, (TUNED, PRETRAINED)),
+        ("any", "tuned-1", "plain", {"tuned": "tuned-*", "pretrained": "plain"},
+         (TUNED, PRETRAINED)),
+        ("FT-ORIG", "one", "two", {}, (TUNED, PRETRAINED)),
+        ("FT[1]-FT[2]", "one", "two", {}, (TUNED, TUNED)),
+        ("ORIG-ORIG", "one", "one", {}, (PRETRAINED, PRETRAINED)),
+        ("one-two", "one", "two", {}, ("", "")),
+    ],
+)  # fmt: skip
+def test_labels_and_names_of_grids_say_what_is_fine_tuned(comparison, x, y, changes, roles):
+    frame = to_frame(grid(comparison, band(3), x, y) + grid(comparison, band(3), y, x, "pwcca"))
+    found = TaskRows("rt", frame, ClaimOptions(**changes)).frame
+    assert (found["role_x"].iloc[0], found["role_y"].iloc[0]) == roles
+    assert (found["role_x"].iloc[-1], found["role_y"].iloc[-1]) == roles[::-1]
+
+
+def test_untrained_models_are_left_out():
+    rows = grid("RANDOM-ORIG", band(4), "RANDOM", "ORIG") + grid("one", band(4), "FT[1]", "FT[2]")
+    (found,) = judged("equal-depth", to_frame(rows))
+    assert found.note == "1 pair of models"
+    only = to_frame(rows[:16])
+    assert judged("equal-depth", only) == []
+
+
+def test_the_first_metric_counts_unless_another_is_named():
+    rows = freeze_bottom(HOLDS)
+    rows += [dataclasses.replace(r, measure="f1", value=-r.value) for r in rows]
+    rows += [dataclasses.replace(r, measure=SECONDS) for r in rows[:4]]
+    first, named = (
+        {f.verdict for f in judged("freeze-bottom", to_frame(rows), ClaimOptions(metric=metric))}
+        for metric in (None, "f1")
+    )
+    assert (first, named) == ({HOLDS}, {FAILS})
+    with pytest.raises(UserError, match=r"--metric mcc: wanted .* found accuracy, f1"):
+        judged("freeze-bottom", to_frame(rows), ClaimOptions(metric="mcc"))
+
+
+def test_a_model_has_one_value_of_a_metric():
+    rows = curve(SKIPPING, [0.5, 0.6], "FT[1]", layer_y=5)
+    assert judged("first-layer-matters", to_frame(rows + rows)) == []  # equal rows count once
+    rows.append(dataclasses.replace(rows[0], value=0.7))
+    with pytest.raises(UserError, match=r"one accuracy of skipping for FT\[1\], found several"):
+        judged("first-layer-matters", to_frame(rows))
+
+
+def test_the_first_way_of_computing_a_measure_counts():
+    rows = top_layers_change(HOLDS)
+    other = [dataclasses.replace(r, value=-r.value, estimator="unbiased") for r in rows]
+    grids = [r for r in rows + other if r.measure == "cka"]
+    (found,) = judged("top-layers-change", to_frame(grids))
+    assert found.verdict == HOLDS
+
+
+def test_models_of_one_label_are_told_apart_by_seed():
+    rows = [dataclasses.replace(r, model_x="FT", seed_x=int(r.model_x[3])) for r in
+            top_layers_can_go(HOLDS)]  # fmt: skip
+    assert all(f.interval.models == 3 for f in judged("top-layers-can-go", to_frame(rows)))
+
+
+def test_families_come_from_patterns():
+    options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
+    assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
+    assert ClaimOptions().family("BERT-0") is None
+
+
+# Errors over examples.
+
+
+def with_intervals(rows, half):
+    """Return a table whose values have 95 % intervals of this half width."""
+    frame = to_frame(rows)
+    return frame.assign(low=frame["value"] - half, high=frame["value"] + half)
+
+
+def test_intervals_over_examples_widen_the_interval():
+    rows = freeze_bottom(HOLDS)
+    without = judged("freeze-bottom", to_frame(rows))
+    half = 0.01
+    found = judged("freeze-bottom", with_intervals(rows, half))
+    # Each of three differences has two values with this error.
+    spread = half / stats.norm.ppf(0.975) * math.sqrt(2 / 3)
+    for one, other in zip(without, found, strict=True):
+        halves = [(f.interval.high - f.interval.low) / 2 for f in (one, other)]
+        added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
+        assert 0.7 * spread < added < 1.6 * spread
+        assert "error over examples" in other.note
+        assert one.interval.estimate == other.interval.estimate
+
+
+def test_wide_intervals_over_examples_leave_a_claim_undecided():
+    found = judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS), 1.0))
+    assert {f.verdict for f in found} == {UNDECIDED}
+
+
+def test_rows_of_other_claims_add_no_error():
+    mine, other = freeze_bottom(HOLDS), with_intervals(block_diagonal(HOLDS), 0.3)
+    frame = pd.concat([to_frame(mine), other], ignore_index=True)
+    assert judged("freeze-bottom", frame) == judged("freeze-bottom", to_frame(mine))
+    (found, _) = judged("block-diagonal", frame)
+    assert "error over examples" in found.note
+
+
+def test_blocks_are_scored_as_simcore_blocks_scores_them():
+    noise = np.random.default_rng(2).uniform(size=(7, 7))
+    similarity = (noise + noise.T) / 2
+    found = judged("block-diagonal", to_frame(grid("FT-FT", similarity, *labels(1) * 2)))[0]
+    assert found.interval.estimate == find_blocks(similarity, 2).score

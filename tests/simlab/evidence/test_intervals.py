@@ -1,0 +1,119 @@
+"""The jackknife over models: against the t interval, by hand, with errors over examples."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from simlab.evidence.intervals import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Interval,
+    Unit,
+    above,
+    at_all,
+    below,
+    difference_of_groups,
+    interval,
+    unit,
+)
+from simlab.evidence.wording import number
+from support.tolerance import FLOAT64_RELATIVE
+
+
+@pytest.mark.parametrize("count", [3, 4, 10])
+def test_for_one_value_a_model_it_is_the_t_interval(count):
+    values = np.random.default_rng(count).normal(size=count)
+    found = interval([unit(str(model), value) for model, value in enumerate(values)])
+    wanted = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
+    np.testing.assert_allclose((found.low, found.high), wanted, rtol=FLOAT64_RELATIVE)
+    assert found.estimate == pytest.approx(values.mean(), rel=FLOAT64_RELATIVE)
+    assert found.models == count
+
+
+def test_pairs_of_three_models_by_hand():
+    values = dict(zip(combinations("abc", 2), (1.0, 2.0, 6.0), strict=True))
+    found = interval([Unit(frozenset(pair), value) for pair, value in values.items()])
+    # Without one model, one pair remains: 6, 2 and 1, around their mean 3.
+    half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * (9 + 1 + 4))
+    assert found.estimate == pytest.approx(3)
+    assert (found.low, found.high) == pytest.approx((3 - half, 3 + half))
+
+
+def test_pairs_that_share_models_count_less_than_independent_values():
+    """Where each model adds an effect to its pairs, the interval covers as often as it says."""
+    draw, covered, runs, models = np.random.default_rng(0), 0, 400, 8
+    for _ in range(runs):
+        effect = draw.normal(size=models)
+        units = [
+            Unit(frozenset([str(a), str(b)]), effect[a] + effect[b])
+            for a, b in combinations(range(models), 2)
+        ]
+        found = interval(units)
+        covered += found.low <= 0 <= found.high
+    assert 0.92 <= covered / runs <= 0.98
+
+
+def test_a_difference_of_groups_leaves_out_a_model_from_both():
+    units = [Unit(frozenset("ab"), 4.0, "within"), Unit(frozenset("cd"), 3.0, "within")]
+    units += [Unit(frozenset(pair), 1.0, "across") for pair in ("ac", "bd")]
+    found = interval(units, difference_of_groups("within", "across"))
+    # Without a or b: 3 - 1; without c or d: 4 - 1.
+    half = stats.t.ppf(0.975, 3) * math.sqrt(3 / 4 * 4 * 0.25)
+    assert found.estimate == pytest.approx(2.5)
+    assert found.high - found.low == pytest.approx(2 * half)
+
+
+def test_the_error_over_examples_widens_the_interval():
+    units = [unit(str(model), model) for model in range(3)]
+    narrow, wide = interval(units), interval(units, spread=2.0)
+    quantile = stats.t.ppf(0.975, 2)
+    halves = [(found.high - found.low) / 2 / quantile for found in (narrow, wide)]
+    assert halves[1] ** 2 == pytest.approx(halves[0] ** 2 + 4)
+
+
+def test_undefined_values_are_left_out_and_two_models_give_no_interval():
+    units = [unit("a", 1.0), unit("b", 3.0), unit("c", math.nan)]
+    found = interval(units)
+    assert (found.estimate, found.models) == (2.0, 2)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert math.isnan(interval([]).estimate)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdicts"),
+    [
+        (0.2, 3.0, (HOLDS, FAILS, HOLDS)),
+        (-3.0, -0.2, (FAILS, HOLDS, FAILS)),
+        (-1.0, 2.0, (UNDECIDED, UNDECIDED, UNDECIDED)),
+        (0.2, 0.8, (HOLDS, FAILS, UNDECIDED)),
+        (0.0, 0.0, (UNDECIDED, UNDECIDED, FAILS)),
+        (1.0, 1.0, (HOLDS, FAILS, HOLDS)),
+    ],
+)
+def test_verdicts_follow_from_the_bounds(low, high, verdicts):
+    found = Interval((low + high) / 2, low, high, 3)
+    assert tuple(decide(found) for decide in (above, below, at_all)) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.7012, ".70"),
+        (-0.7012, "-.70"),
+        (0.0016, ".0016"),
+        (-0.00013, "-.00013"),
+        (1.2345, "1.23"),
+        (10.5, "10.50"),
+        (0.0, "0"),
+        (3.0, "3"),
+        (0.999, "1.00"),
+        (math.nan, "–"),
+    ],
+)
+def test_numbers_as_text(value, text):
+    assert number(value) == text

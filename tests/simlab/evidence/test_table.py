@@ -1,0 +1,152 @@
+"""The table of claims: its file, the command, and the committed runs in the docs."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab import claims, plot
+from simlab.errors import UserError
+from simlab.evidence.catalogue import CLAIMS
+from simlab.evidence.intervals import HOLDS, NO_ROWS
+from simlab.evidence.table import claims_markdown
+from simlab.store.results import read_results, to_frame, write_results
+from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
+from support.lab.commandline import check_refused
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = ("functional-rt", "functional-stsb", "alignment-rt", "layers-rt")
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder of results files in which some claims hold."""
+    for name in ("freeze-bottom", "top-layers-can-go", "families-alike", "inn-beats-linear"):
+        frame = to_frame(BUILDERS[name](HOLDS))
+        write_results(frame, tmp_path / "results" / f"{name}.parquet")
+    return tmp_path / "results"
+
+
+def alone(results, name):
+    return results / f"{name}.parquet"
+
+
+def test_the_table_survives_its_file(results, tmp_path):
+    out = tmp_path / "results" / "claims.parquet"  # a folder of results may hold the table
+    frame = claims(alone(results, "freeze-bottom"), out, csv=True, markdown=True)
+    stored = pd.read_parquet(out)
+    assert stored.columns.tolist() == [
+        *("claim", "text", "source", "task", "quantity", "estimate", "low", "high", "models"),
+        *("verdict", "rule", "note"),
+    ]
+    pd.testing.assert_frame_equal(stored, frame, check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
+                                  frame.dropna(subset="task"), check_dtype=False)  # fmt: skip
+    assert out.with_suffix(".md").read_text() == claims_markdown(frame)
+    assert set(read_results(results)["comparison"])  # which skips the table
+    again = claims(results, tmp_path / "all.parquet", families=OPTIONS.families)
+    assert len(again) > len(frame)
+
+
+def test_claims_without_rows_are_listed_and_do_not_fail(results):
+    frame = claims(alone(results, "freeze-bottom"))
+    assert set(frame["claim"]) == {claim.name for claim in CLAIMS}
+    missing = frame[frame["verdict"] == NO_ROWS]
+    assert len(missing) == len(CLAIMS) - 1
+    assert missing["estimate"].isna().all()
+
+
+def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_path):
+    out, source = tmp_path / "claims.parquet", alone(results, "top-layers-can-go")
+    claims(source, out)
+    before = out.stat().st_mtime_ns
+    claims(source, out)
+    assert out.stat().st_mtime_ns == before
+    changes = ({"tolerance": 0.3}, {"families": {"A": "A"}}, {"tuned": "x"}, {"pretrained": "x"},
+               {"metric": "accuracy"})  # fmt: skip
+    for change in changes:
+        with pytest.raises(UserError, match="--overwrite"):
+            claims(source, out, **change)
+    with pytest.raises(UserError, match="--overwrite"):
+        claims(results, out)
+    changed = claims(source, out, tolerance=0.3, overwrite=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(out), changed, check_dtype=False)
+    # All layers but the first are as good as the last at this tolerance.
+    first = changed.set_index("claim").loc["top-layers-can-go"].iloc[0]
+    assert (first["estimate"], first["verdict"]) == (7.0, HOLDS)
+
+
+def test_the_command_prints_verdicts_and_the_claims_without_rows(results, tmp_path, simcore):
+    out = tmp_path / "claims.parquet"
+    code, printed, errors = simcore("claims", results, "--family", "A=A*", "--family", "B=B*",
+                                    "--out", out, "--csv")  # fmt: skip
+    assert (code, errors) == (0, [])
+    lines = printed.splitlines()
+    (freezing,) = (line for line in lines if "bottom:4 minus" in line)
+    cells = re.split(r" {2,}", freezing.strip())
+    quantity = "metric with bottom:4 minus with top:4"
+    assert cells[:5] == ["freeze-bottom", "Wu et al. 2020, appendix D", "rt", quantity, ".10"]
+    assert cells[-2:] == ["3", HOLDS]
+    assert f"{out}: written" in lines
+    code, printed, _ = simcore("claims", alone(results, "freeze-bottom"))
+    assert code == 0
+    (line,) = (line for line in printed.splitlines() if line.startswith("no rows: "))
+    assert len(line.split(",")) == len(CLAIMS) - 1
+
+
+def test_the_command_lists_all_rules(simcore):
+    code, printed, errors = simcore("claims", "--list")
+    assert (code, errors) == (0, [])
+    for claim in CLAIMS:
+        assert all(text in printed for text in (claim.name, claim.text, claim.source, claim.rule))
+    assert "FT[1]-FT[2]" in printed
+    assert "jackknife" in printed
+
+
+def test_mistakes_leave_nothing(results, tmp_path, simcore):
+    before = sorted(tmp_path.rglob("*"))
+    out = tmp_path / "claims.parquet"
+    check_refused(simcore("claims"), "RESULTS", "--list")
+    check_refused(simcore("claims", tmp_path / "none"), "none", "wanted")
+    check_refused(simcore("claims", results, "--out", tmp_path / "x.txt"), "--out", ".parquet")
+    check_refused(simcore("claims", results, "--csv"), "--csv", "--out")
+    check_refused(simcore("claims", results, "--tolerance", -1, "--out", out), "--tolerance")
+    check_refused(simcore("claims", results, "--metric", "f1", "--out", out), "f1", "accuracy")
+    check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=PATTERN")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+# The committed runs.
+
+
+@pytest.fixture(scope="module")
+def published():
+    folder = ROOT / "examples" / "studies" / "results"
+    return claims([folder / f"{name}.csv" for name in PUBLISHED])
+
+
+def test_the_docs_have_the_table_of_the_committed_runs(published):
+    assert claims_markdown(published) in (ROOT / "docs" / "claims.md").read_text()
+
+
+def test_the_committed_runs_say_what_their_rows_say(published):
+    """One estimate is computed here from the rows themselves."""
+    path = ROOT / "examples" / "studies" / "results" / "functional-stsb.csv"
+    rows = pd.read_csv(path)
+    rows = rows[(rows["comparison"] == "freezing") & (rows["measure"] == "spearman")]
+    values = rows.pivot(index="seed_x", columns="model_x", values="value")
+    wanted = np.mean(values["bottom:4"] - values["top:4"])
+    mine = published[(published["claim"] == "freeze-bottom") & (published["task"] == "stsb")]
+    assert mine["estimate"].tolist()[1] == pytest.approx(wanted)
+    assert mine["verdict"].tolist()[1] == HOLDS
+
+
+def test_published_rows_can_be_drawn(tmp_path):
+    files = plot(ROOT / "examples/studies/results/functional-rt.csv", tmp_path, formats=["svg"])
+    assert "rt-truncation.svg" in {file.name for file in files}
+
+
+def test_freezing_rows_are_those_of_the_builder(results):
+    assert len(read_results(alone(results, "freeze-bottom"))) == len(freeze_bottom(HOLDS))

@@ -1,0 +1,46 @@
+"""Every claim on constructed results: it holds, it fails, and it cannot be decided."""
+
+import pytest
+
+from simlab.evidence.blocks import TASKS
+from simlab.evidence.catalogue import CLAIMS
+from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
+from simlab.evidence.judge import judge
+from simlab.store.results import to_frame
+from support.lab.claimrows import BUILDERS, OPTIONS
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+FAMILIES = "families-alike"
+
+
+def findings(name, rows, options=OPTIONS):
+    """Return the findings of one claim in single tasks."""
+    ((_, found),) = judge(to_frame(rows), [BY_NAME[name]], options)
+    return [finding for finding in found if finding.task != TASKS]
+
+
+def test_every_claim_has_constructed_results():
+    assert BUILDERS.keys() == BY_NAME.keys()
+
+
+@pytest.mark.parametrize("case", [HOLDS, FAILS, UNDECIDED])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_claim_gets_the_verdict_of_its_results(name, case):
+    found = findings(name, BUILDERS[name](case))
+    assert found
+    assert {f.quantity: f.verdict for f in found} == {f.quantity: case for f in found}
+
+
+@pytest.mark.parametrize("case", [HOLDS, FAILS])
+@pytest.mark.parametrize("name", [name for name in BUILDERS if name != FAMILIES])
+def test_two_models_are_too_few(name, case):
+    found = findings(name, BUILDERS[name](case, 2))
+    assert {f.verdict for f in found} == {UNDECIDED}
+    assert all(f.interval.models == 2 for f in found)
+
+
+@pytest.mark.parametrize("models", [2, 3, 4])
+def test_families_need_pairs_without_each_model(models):
+    """Without B1, the models A1, A2 and A3 have no pair across families."""
+    found = findings(FAMILIES, BUILDERS[FAMILIES](HOLDS, models))
+    assert [f.verdict for f in found] == {2: [], 3: [], 4: [UNDECIDED]}[models]
