@@ -15,6 +15,8 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
+from simcore.stats.draws import Groups, read_groups
+from simcore.stats.draws import permutations as permuted
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.moments import (
     Invariants,
@@ -111,6 +113,7 @@ def permutation_test(
     measure: Measure = "cka",
     permutations: int = 200,
     method: str = "permutation",
+    groups: Groups | None = None,
     seed: int = 0,
     return_null: bool = False,
     max_memory: int | None = None,
@@ -138,6 +141,13 @@ def permutation_test(
         the permutation distribution, and takes the p-value from the Pearson type III distribution
         with these moments. ``permutations`` and ``seed`` are then unused. Far in the tail this
         p-value is an extrapolation and can be 0.
+    groups : sequence of int, ``[n]``, optional
+        The group of each row, such as the sentence of a word; not with ``moments``. Whole groups
+        of Y change places, each with groups of as many rows, because rows of a group are no
+        independent examples. The test is exact if, under the null hypothesis, groups with the same
+        number of rows are exchangeable. A group whose number of rows no other has stays in place,
+        and so does, on average, one group of each number of rows: `calibrated` and the power of the
+        test are smaller the more of the rows these groups hold. Default: rows are independent.
     seed : int
         Seed of the permutations. Global random states are neither read nor changed.
     return_null : bool
@@ -166,14 +176,16 @@ def permutation_test(
         The measure is neither a name nor a function; it does not have an option; a count is no
         integer; or as `simcore.cka_grid`.
     ValueError
-        An unknown name, a count below 1, an invalid seed, ``moments`` with another measure or with
-        ``return_null``, a `max_memory` below what the Gram matrices of 8 layers take; or as
-        `simcore.cka_grid`.
+        An unknown name, a count below 1, an invalid seed; ``moments`` with another measure, groups
+        or ``return_null``; groups of which no two have the same number of rows; a `max_memory`
+        below what the Gram matrices of 8 layers take; or as `simcore.cka_grid`.
 
     References
     ----------
     p-values: Phipson and Smyth 2010, *Permutation p-values should never be zero*. Moments:
     Kazi-Aoual et al. 1995; Josse, Pages and Husson 2008; derived in `simcore.stats.moments`.
+    `calibrated` has the form of the adjusted Rand index: Hubert and Arabie 1985, *Comparing
+    partitions*.
 
     Examples
     --------
@@ -195,22 +207,18 @@ def permutation_test(
             raise ValueError(
                 "return_null: wanted False for method 'moments', which draws nothing, got True"
             )
+        if groups is not None:
+            raise ValueError("groups: wanted None for method 'moments', got groups")
         return _by_moments(CkaMeasure(X, Y, options, max_memory), progress)
     if measure == "cka":
         cka = CkaMeasure(X, Y, options, max_memory)
-        values = _cka_values(cka, _permutations(rng, cka.n, draws), progress)
+        rows = permuted(rng, cka.n, draws, read_groups(groups, cka.n))
+        values = _cka_values(cka, rows, progress)
         return _summary(values, cka.dtype, return_null, cka.from_numpy)
     grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
-    rows = _permutations(rng, grid.n, draws)
+    rows = permuted(rng, grid.n, draws, read_groups(groups, grid.n))
     values = grid.draws(rows, "permutation_test", progress, paired=False)
     return _summary(values, grid.dtype, return_null, grid.from_numpy)
-
-
-def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
-    """Return row indices ``[1 + draws, n]`` int32: all rows in order, then permutations."""
-    rows = np.tile(np.arange(n, dtype=np.int32), (1 + draws, 1))
-    rng.permuted(rows[1:], axis=1, out=rows[1:])
-    return rows
 
 
 @torch.no_grad()
