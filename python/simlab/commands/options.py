@@ -46,6 +46,7 @@ LearningRate = Annotated[
 ]
 BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
 MaxLength = Annotated[int, typer.Option(min=3, help="Tokens kept per example.")]
+ResamplingSeed = Annotated[int, typer.Option(min=0, help="Seed of --bootstrap and --permutations.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
 ]
