@@ -58,20 +58,45 @@ def permutations(
     if members is None:
         rng.permuted(rows[1:], axis=1, out=rows[1:])
         return rows
-    sizes = np.array([len(group) for group in members])
-    movable = False
-    for size in np.unique(sizes):
-        alike = np.stack([members[i] for i in np.flatnonzero(sizes == size)])  # [groups, size]
-        movable |= len(alike) > 1
-        order = np.tile(np.arange(len(alike)), (count, 1))
-        rng.permuted(order, axis=1, out=order)
-        rows[1:, alike.ravel()] = alike[order].reshape(count, alike.size)
-    if not movable:
+    classes = _classes(members)
+    if all(len(alike) == 1 for alike in classes):
         raise ValueError(
             f"groups: wanted two groups with the same number of rows, because only these change "
             f"places, got {len(members)} groups of different sizes"
         )
+    for alike in classes:
+        order = _orders(rng, count, len(alike))
+        rows[1:, alike.ravel()] = alike[order].reshape(count, alike.size)
     return rows
+
+
+def rotations(
+    rng: np.random.Generator, n: int, count: int, members: list[np.ndarray]
+) -> np.ndarray:
+    """Return permutations ``[count, n]`` int32 in which no group keeps its place.
+
+    The groups of one size, in random order, take the place of the next. Only a group whose number
+    of rows no other has stays where it is.
+    """
+    rows = np.tile(np.arange(n, dtype=np.int32), (count, 1))
+    for alike in _classes(members):
+        order = _orders(rng, count, len(alike))
+        places = alike[order].reshape(count, alike.size)
+        taken = alike[np.roll(order, 1, axis=1)].reshape(count, alike.size)
+        np.put_along_axis(rows, places, taken, axis=1)
+    return rows
+
+
+def _classes(members: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the row numbers ``[groups, size]`` of all groups of each size."""
+    sizes = np.array([len(group) for group in members])
+    return [np.stack([members[i] for i in np.flatnonzero(sizes == s)]) for s in np.unique(sizes)]
+
+
+def _orders(rng: np.random.Generator, count: int, groups: int) -> np.ndarray:
+    order = np.tile(np.arange(groups), (count, 1))
+    rng.permuted(order, axis=1, out=order)
+    return order
 
 
 def resamples(

@@ -9,7 +9,7 @@ import torch
 
 from simcore import cka_grid, stats
 from simcore.reference.stats import permutation_pvalue, resampled_cka
-from simcore.stats.draws import halves, permutations, read_groups, resamples
+from simcore.stats.draws import halves, permutations, read_groups, resamples, rotations
 from simcore.stats.resampled_grid import generator
 from support import tolerance
 from support.cases import Case, exact
@@ -31,10 +31,13 @@ def test_whole_groups_change_places_with_groups_of_their_size(groups):
     rows = permutations(generator(0), len(groups), 50, members)
     assert (np.sort(rows, axis=1) == np.arange(len(groups))).all()
     assert (rows[0] == np.arange(len(groups))).all()
-    for draw in rows:
+    moved = rotations(generator(0), len(groups), 50, members)
+    for draw in (*rows, *moved):
         for group in members:
             (source,) = set(groups[draw[group]])
             assert draw[group].tolist() == np.flatnonzero(groups == source).tolist()
+    alone = np.concatenate([group for group in members if len(group) == 4])
+    assert all(set(np.flatnonzero(draw == rows[0])) == set(alone) for draw in moved)
 
 
 def test_every_permutation_of_groups_is_as_likely():
@@ -94,12 +97,17 @@ def test_draws_of_groups_match_the_plain_loop(kernel, estimator, method):
 def test_the_null_of_groups_matches_the_plain_loop(measure):
     x, y = pair(Case(len(GROUPS)))
     n = len(GROUPS)
-    rows = permutations(generator(3), n, 19, read_groups(GROUPS, n))
+    rng, members = generator(3), read_groups(GROUPS, n)
+    rows = permutations(rng, n, 19, members)
     want = resampled_cka(exact(x), exact(y), [rows[0]] * 20, rows)
+    moved = rotations(rng, n, 19, members)
+    means = resampled_cka(exact(x), exact(y), [rows[0]] * 19, moved).mean(axis=0)
     options = {"groups": GROUPS.tolist(), "permutations": 19, "seed": 3, "return_null": True}
     got = stats.permutation_test(x, y, measure=measure, **options)
     tolerance.assert_close(got.null, want[1:], torch.float64)
     np.testing.assert_array_equal(got.pvalue, permutation_pvalue(want[0], want[1:]))
+    tolerance.assert_close(got.null_mean, means, torch.float64)
+    tolerance.assert_close(got.calibrated, (want[0] - means) / (1 - means), torch.float64)
 
 
 def sentences(rng, sizes, related=0.0):

@@ -10,8 +10,9 @@ of a question are rows that belong together, so whole examples are drawn.
 * `pvalue`: of the test that the rows of the two layers are unrelated: the examples of Y change
   places, `Resampling.permutations` times (`simcore.stats.permutation_test`). Examples of several
   rows change places with examples of as many rows alone, so that rows keep their places in them.
-* `calibrated`: ``(value - chance) / (1 - chance)``, where chance is the mean value of the permuted
-  grids. It is 1 for equal layers, and 0 for layers that are as alike as unrelated rows make them.
+* `calibrated`: ``(value - chance) / (1 - chance)``, where chance is the mean value of permuted
+  grids; examples of several rows are permuted as often again for it, so that none keeps its place.
+  It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
 
 CKA forms its Gram matrices once for all draws, if they fit into memory; every other measure is
 computed anew for each draw.
@@ -199,18 +200,16 @@ def row_groups(call: Call) -> np.ndarray:
 
 
 def _note_places(call: Call) -> None:
-    """Say how many rows keep their places on average, if they are many.
-
-    Of all groups of one size, one keeps its place on average, whatever their number.
-    """
+    """Say how many rows no permutation moves, if they are many."""
     groups = row_groups(call)
     sizes = np.bincount(groups)
-    share = np.unique(sizes[sizes > 0]).sum() / len(groups)
-    if sizes.max() > 1 and share >= _NOTED:
+    found, counts = np.unique(sizes[sizes > 0], return_counts=True)
+    share = found[counts == 1].sum() / len(groups)
+    if share >= _NOTED:
         note(
-            f"{call.where}: --permutations leaves {share:.0%} of the rows in place on average, "
-            "because texts change places with texts of as many rows alone: calibrated values are "
-            f"too low, and the test has less power; {MORE_ROWS}"
+            f"{call.where}: --permutations leaves {share:.0%} of the rows in place, because texts "
+            "change places with texts of as many rows alone: calibrated values are too low, and "
+            f"the test has less power; {MORE_ROWS}"
         )
 
 
