@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -32,8 +32,10 @@ class _Bar:
         sys.stderr.flush()
 
 
-def counted(items: np.ndarray, label: str, enabled: bool) -> Iterator[np.ndarray]:
-    """Yield the items of the first axis, and show on stderr how many are done if ``enabled``."""
+def counted(
+    items: Sequence[np.ndarray] | np.ndarray, label: str, enabled: bool
+) -> Iterator[np.ndarray]:
+    """Yield the items, and show on stderr how many are done if ``enabled``."""
     bar = _Bar(label)
     for done, item in enumerate(items, 1):
         yield item

@@ -40,8 +40,8 @@ def permuted_products(
 def resampled_cka(
     x: Sequence[ArrayLike],
     y: Sequence[ArrayLike],
-    rows_x: ArrayLike,
-    rows_y: ArrayLike,
+    rows_x: Sequence[ArrayLike] | Array,
+    rows_y: Sequence[ArrayLike] | Array,
     *,
     kernel: str = "linear",
     estimator: str = "biased",
@@ -52,8 +52,8 @@ def resampled_cka(
     Parameters
     ----------
     x, y : sequence of array_like ``[n, p]``
-    rows_x, rows_y : array_like, int, ``[draws, m]``
-        Rows of the draws: permutations, or resamples with repetitions.
+    rows_x, rows_y : sequence of array_like, int
+        Rows of each draw: a permutation, a resample with repetitions, or some of the rows.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def resampled_cka(
     grams_y = _grams(y, kernel, estimator, bandwidth)
     hsic = _ESTIMATORS[estimator]
     grids = []
-    for r, s in zip(np.asarray(rows_x), np.asarray(rows_y), strict=True):
+    for r, s in zip(map(np.asarray, rows_x), map(np.asarray, rows_y), strict=True):
         left = [k[np.ix_(r, r)] for k in grams_x]
         right = [k[np.ix_(s, s)] for k in grams_y]
         xy = np.array([[hsic(k, m) for m in right] for k in left])

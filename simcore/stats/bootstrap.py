@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import Array, Layers
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
-from simcore._grid.options import check_count
+from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
+from simcore.stats.draws import Groups, halves, read_groups
+from simcore.stats.draws import resamples as with_replacement
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.resampled_grid import (
     GridMeasure,
@@ -22,6 +24,7 @@ from simcore.stats.resampled_grid import (
     generator,
 )
 
+METHODS = ("bootstrap", "half")
 DRAWS = 16  # resamples whose row sums are held at a time
 SUM_COPIES = 8  # arrays of the size of the row sums [DRAWS, n, layers] that an estimate takes
 ROWS = 64  # rows of the Gram matrices that are summed at a time
@@ -37,15 +40,27 @@ class BootstrapInterval:
         Ends of the confidence interval.
     observed : array
         The value of the measure for the given examples.
+    draws : array ``[resamples, len(X), len(Y)]`` or None
+        The values of the resamples, with ``return_draws=True``.
     """
 
     low: Array
     high: Array
     observed: Array
+    draws: Array | None = None
 
 
-def _empty_interval(like: Tensor, X: Layers, Y: Layers | None = None, **_: Any) -> list[Tensor]:
-    return [grid for _ in range(3) for grid in empty_grid(like, X, Y)]
+def _empty_interval(
+    like: Tensor,
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    resamples: int = 1000,
+    return_draws: bool = False,
+    **_: Any,
+) -> list[Tensor]:
+    grids = [grid for _ in range(3) for grid in empty_grid(like, X, Y)]
+    return [*grids, grids[0].new_empty((resamples, *grids[0].shape))] if return_draws else grids
 
 
 def _as_interval(outputs: list[Tensor], *_: Any, **__: Any) -> BootstrapInterval:
@@ -60,18 +75,27 @@ def bootstrap_ci(
     measure: Measure = "cka",
     confidence: float = 0.95,
     resamples: int = 1000,
+    method: str = "bootstrap",
+    groups: Groups | None = None,
     seed: int = 0,
+    return_draws: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
     **options: Any,
 ) -> BootstrapInterval:
-    """Compute percentile confidence intervals of every layer pair, by resampling the examples.
+    """Compute confidence intervals of every layer pair, by resampling the examples.
 
-    Rows are drawn with replacement, the same rows in all layers of X and Y. A resample holds some
-    examples more than once, and two copies of an example are alike in every layer: values of
-    resamples lie above the observed value on average, most of all where similarity is low. This
-    holds for the unbiased estimator too, which takes the copies for distinct examples. Intervals of
-    small samples share this bias.
+    ``bootstrap`` draws rows with replacement, the same rows in all layers of X and Y, and the ends
+    are percentiles. A resample holds some examples more than once, and two copies of an example are
+    alike in every layer: values of resamples lie above the observed value on average, most of all
+    where similarity is low. This holds for the unbiased estimator too, which takes the copies for
+    distinct examples. Intervals of small samples share this bias.
+
+    ``half`` draws half of the rows without replacement, so that no example is held twice. The
+    values of halves vary about their mean as the value of all rows varies about its expectation
+    (exactly so for a mean of rows). The ends are therefore the observed value plus the percentiles
+    of the halves' differences from their mean. The interval estimates the expected value of the
+    measure for this number of examples: what the measure gives to unrelated layers is part of it.
 
     Parameters
     ----------
@@ -85,8 +109,15 @@ def bootstrap_ci(
         Share of resamples inside the interval, between 0 and 1.
     resamples : int
         Number of resamples.
+    method : {"bootstrap", "half"}
+        As above.
+    groups : sequence of int, ``[n]``, optional
+        The group of each row, such as the sentence of a word. Whole groups are drawn; a resample
+        has as many groups as there are, or half as many. Default: rows are independent examples.
     seed : int
         Seed of the resamples. Global random states are neither read nor changed.
+    return_draws : bool
+        Whether to return the values of the resamples.
     max_memory : int, optional
         As in `permutation_test`.
     progress : bool
@@ -103,11 +134,14 @@ def bootstrap_ci(
     Raises
     ------
     TypeError, ValueError
-        As `permutation_test`; also for a `confidence` that is no number between 0 and 1.
+        As `permutation_test`; also for a `confidence` that is no number between 0 and 1, an unknown
+        method, or halves with fewer rows than the measure takes.
 
     References
     ----------
-    Efron and Tibshirani 1993, *An introduction to the bootstrap*, chapter 13.
+    bootstrap: Efron and Tibshirani 1993, *An introduction to the bootstrap*, chapter 13. half: the
+    delete-d jackknife with d = n / 2, Shao and Wu 1989, *A general theory for jackknife variance
+    estimation*.
 
     Examples
     --------
@@ -122,37 +156,76 @@ def bootstrap_ci(
     real = isinstance(confidence, int | float)
     if not real or not 0 < confidence < 1:
         raise ValueError(f"confidence: wanted a number between 0 and 1, got {confidence!r}")
+    check_choice(method, "method", METHODS)
     count = check_count(resamples, "resamples")
     rng = generator(seed)
+    taken: CkaMeasure | GridMeasure
     if measure == "cka":
-        cka = CkaMeasure(X, Y, options, max_memory)
-        values = _cka_values(cka, _draws(rng, cka.n, count), progress)
-        return _interval(values, confidence, cka.from_numpy)
-    grid = GridMeasure(measure, X, Y, options, max_memory)
-    values = grid.draws(_draws(rng, grid.n, count), "bootstrap_ci", progress, paired=True)
-    return _interval(values, confidence, grid.from_numpy)
+        taken = cka = CkaMeasure(X, Y, options, max_memory)
+        members = read_groups(groups, cka.n)
+        rows = _draws(method, rng, cka.n, count, members, LEAST_ROWS[cka.estimator])
+        values = _cka_values(cka, rows, progress)
+    else:
+        taken = grid = GridMeasure(measure, X, Y, options, max_memory)
+        members = read_groups(groups, grid.n)
+        rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
+        values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
+    ends = _percentiles(values[1:], confidence)
+    if method == "half":
+        ends = _about(values, ends, taken.n if members is None else len(members))
+    undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
+    found = [*(end + undefined for end in ends), values[0]]
+    found += [values[1:]] if return_draws else []
+    return BootstrapInterval(*(as_given(grid, taken.from_numpy) for grid in found))
 
 
-def _draws(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
-    """Return row indices ``[1 + count, n]`` int32: all rows in order, then resamples."""
-    drawn = rng.integers(0, n, size=(count, n), dtype=np.int32)
-    return np.concatenate([np.arange(n, dtype=np.int32)[None], drawn])
+def _draws(
+    method: str,
+    rng: np.random.Generator,
+    n: int,
+    count: int,
+    members: list[np.ndarray] | None,
+    least: int,
+) -> list[np.ndarray]:
+    """Return the row numbers of ``1 + count`` draws, all rows in order first.
+
+    Raises
+    ------
+    ValueError
+        A draw has fewer than ``least`` rows.
+    """
+    draw = halves if method == "half" else with_replacement
+    rows = draw(rng, n, count, members)
+    fewest = min(len(drawn) for drawn in rows)
+    if fewest < least:
+        raise ValueError(
+            f"method: wanted at least {least} rows in each draw of {method!r}, got {fewest} of {n}"
+        )
+    return rows
 
 
-def _interval(values: Tensor, confidence: float, from_numpy: bool) -> BootstrapInterval:
+def _percentiles(values: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
     ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
     # Row by row, because torch's quantile takes at most 2^24 values.
-    low, high = torch.stack(
-        [torch.nanquantile(row, ends, dim=0) for row in values[1:].unbind(1)], 1
-    )
-    undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
-    return BootstrapInterval(
-        *(as_given(grid, from_numpy) for grid in (low + undefined, high + undefined, values[0]))
-    )
+    low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in values.unbind(1)], 1)
+    return low, high
+
+
+def _about(values: Tensor, ends: tuple[Tensor, Tensor], units: int) -> tuple[Tensor, Tensor]:
+    """Move percentiles of halves from the mean of all halves to the observed value.
+
+    The variance of a half of m of N units is (N - m) / m times that of all units: 1 if N is even.
+    """
+    half = units // 2
+    scale = (half / (units - half)) ** 0.5
+    centre = torch.nanmean(values[1:], dim=0)
+    low, high = (scale * (end - centre) for end in ends)
+    # A few draws may lie on one side of their mean: the interval holds the observed value anyway.
+    return values[0] + low.clamp(max=0), values[0] + high.clamp(min=0)
 
 
 @torch.no_grad()
-def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
+def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> Tensor:
     """Return the CKA ``[draws, Lx, Ly]`` of every draw of rows."""
     n, draws = measure.n, len(rows)
     counts = np.stack([np.bincount(row, minlength=n) for row in rows])
@@ -179,7 +252,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 
 
 class Resampled:
-    """HSIC of resamples that hold row i of the data ``w_i`` times.
+    """HSIC of resamples that hold row i of the data ``w_i`` times, ``sum_i w_i`` rows in all.
 
     Sums over examples become weighted sums over rows: ``sum_ij w_i w_j K_ij L_ij`` for the trace
     and ``r_i = sum_j w_j K_ij`` for the row sums. The estimators follow from these sums as usual.
@@ -231,7 +304,8 @@ class Resampled:
         y: tuple[Tensor, Tensor],
         over_totals: str,
     ) -> Tensor:
-        n, weights = float(self.n), self.weights.double()
+        weights = self.weights.double()
+        n = weights.sum(1).view(-1, *(1 for _ in trace.shape[1:]))
         (rows_x, diagonal_x), (rows_y, diagonal_y) = x, y
         if not self.biased:
             trace = trace - torch.einsum(

@@ -21,6 +21,10 @@ FLOAT64_BANDWIDTH = 8.0
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 
+class GramsTooLargeError(ValueError):
+    """The Gram matrices of a few layers do not fit into `max_memory`."""
+
+
 class CkaMeasure:
     """The options of CKA, and the layers of which Gram matrices are formed.
 
@@ -241,7 +245,7 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
     while size > LAYER_MULTIPLE and needed(size) > limit:
         size -= LAYER_MULTIPLE
     if needed(size) > limit:
-        raise ValueError(
+        raise GramsTooLargeError(
             f"max_memory: wanted at least {needed(size)} bytes to hold Gram matrices of n = {n} "
             f"rows, got {limit}; {advice}"
         )

@@ -15,6 +15,8 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
+from simcore.stats.draws import Groups, read_groups, rotations
+from simcore.stats.draws import permutations as permuted
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.moments import (
     Invariants,
@@ -50,7 +52,8 @@ class PermutationTest:
         unrelated.
     null_mean, null_std : array
         Mean and standard deviation of the permutation distribution; the variance of draws divides
-        by their number.
+        by their number. With groups, `null_mean` is the mean over as many further permutations, in
+        which no group keeps its place.
     calibrated : array
         ``(observed - null_mean) / (1 - null_mean)``: 0 for unrelated layers, 1 for equal ones.
     null : array ``[permutations, len(X), len(Y)]`` or None
@@ -111,6 +114,7 @@ def permutation_test(
     measure: Measure = "cka",
     permutations: int = 200,
     method: str = "permutation",
+    groups: Groups | None = None,
     seed: int = 0,
     return_null: bool = False,
     max_memory: int | None = None,
@@ -138,6 +142,14 @@ def permutation_test(
         the permutation distribution, and takes the p-value from the Pearson type III distribution
         with these moments. ``permutations`` and ``seed`` are then unused. Far in the tail this
         p-value is an extrapolation and can be 0.
+    groups : sequence of int, ``[n]``, optional
+        The group of each row, such as the sentence of a word; not with ``moments``. Rows of a group
+        are no independent examples, so that whole groups of Y change places, each with groups of as
+        many rows. The test is exact if, under the null hypothesis, groups with the same number of
+        rows are exchangeable. On average one group of each number of rows keeps its place in a
+        permutation, which costs power; `null_mean`, and so `calibrated`, come from permutations in
+        which none does, except for a group whose number of rows no other has. Default: rows are
+        independent.
     seed : int
         Seed of the permutations. Global random states are neither read nor changed.
     return_null : bool
@@ -166,14 +178,16 @@ def permutation_test(
         The measure is neither a name nor a function; it does not have an option; a count is no
         integer; or as `simcore.cka_grid`.
     ValueError
-        An unknown name, a count below 1, an invalid seed, ``moments`` with another measure or with
-        ``return_null``, a `max_memory` below what the Gram matrices of 8 layers take; or as
-        `simcore.cka_grid`.
+        An unknown name, a count below 1, an invalid seed; ``moments`` with another measure, groups
+        or ``return_null``; groups of which no two have the same number of rows; a `max_memory`
+        below what the Gram matrices of 8 layers take; or as `simcore.cka_grid`.
 
     References
     ----------
     p-values: Phipson and Smyth 2010, *Permutation p-values should never be zero*. Moments:
     Kazi-Aoual et al. 1995; Josse, Pages and Husson 2008; derived in `simcore.stats.moments`.
+    `calibrated` has the form of the adjusted Rand index: Hubert and Arabie 1985, *Comparing
+    partitions*.
 
     Examples
     --------
@@ -195,22 +209,26 @@ def permutation_test(
             raise ValueError(
                 "return_null: wanted False for method 'moments', which draws nothing, got True"
             )
+        if groups is not None:
+            raise ValueError("groups: wanted None for method 'moments', got groups")
         return _by_moments(CkaMeasure(X, Y, options, max_memory), progress)
     if measure == "cka":
         cka = CkaMeasure(X, Y, options, max_memory)
-        values = _cka_values(cka, _permutations(rng, cka.n, draws), progress)
-        return _summary(values, cka.dtype, return_null, cka.from_numpy)
+        values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
+        return _summary(values, draws, cka.dtype, return_null, cka.from_numpy)
     grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
-    rows = _permutations(rng, grid.n, draws)
+    rows = _draws(rng, grid.n, draws, groups)
     values = grid.draws(rows, "permutation_test", progress, paired=False)
-    return _summary(values, grid.dtype, return_null, grid.from_numpy)
+    return _summary(values, draws, grid.dtype, return_null, grid.from_numpy)
 
 
-def _permutations(rng: np.random.Generator, n: int, draws: int) -> np.ndarray:
-    """Return row indices ``[1 + draws, n]`` int32: all rows in order, then permutations."""
-    rows = np.tile(np.arange(n, dtype=np.int32), (1 + draws, 1))
-    rng.permuted(rows[1:], axis=1, out=rows[1:])
-    return rows
+def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) -> np.ndarray:
+    """Return all rows in order, permutations, and with groups as many that leave none in place."""
+    members = read_groups(groups, n)
+    rows = permuted(rng, n, count, members)
+    if members is None:
+        return rows
+    return np.concatenate([rows, rotations(rng, n, count, members)])
 
 
 @torch.no_grad()
@@ -237,10 +255,11 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 
 
 def _summary(
-    values: Tensor, dtype: torch.dtype, return_null: bool, from_numpy: bool
+    values: Tensor, permutations: int, dtype: torch.dtype, return_null: bool, from_numpy: bool
 ) -> PermutationTest:
-    """Summarise the observed grid ``values[0]`` and the null values ``values[1:]``."""
-    observed, null = values[0], values[1:]
+    """Summarise the observed grid ``values[0]``, and the values of the draws of `_draws`."""
+    observed, null = values[0], values[1 : 1 + permutations]
+    moved = values[1 + permutations :] if len(values) > 1 + permutations else null
     ties = _rounding(observed, dtype)
     reached = (null >= observed - ties).sum(0)
     pvalue = (1 + reached.double()) / (1 + len(null))
@@ -249,7 +268,7 @@ def _summary(
         from_numpy,
         observed=observed,
         pvalue=pvalue,
-        null_mean=null.mean(0),
+        null_mean=moved.mean(0),
         null_std=null.std(0, correction=0),
         null=null if return_null else None,
     )

@@ -146,7 +146,9 @@ class GridMeasure:
             raise ValueError(f"measure: wanted a grid {wanted}, got shape {tuple(grid.shape)}")
         return grid
 
-    def draws(self, rows: np.ndarray, label: str, progress: bool, *, paired: bool) -> Tensor:
+    def draws(
+        self, rows: Sequence[np.ndarray] | np.ndarray, label: str, progress: bool, *, paired: bool
+    ) -> Tensor:
         """Return the grids ``[draws, Lx, Ly]`` of all draws of rows of Y, and of X if ``paired``.
 
         Only the first draw may warn, because a measure would give the same warnings for every draw.

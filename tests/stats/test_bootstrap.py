@@ -7,7 +7,7 @@ import torch
 
 from simcore import cka_grid, stats
 from simcore.reference.stats import resampled_cka
-from simcore.stats.bootstrap import _draws
+from simcore.stats.draws import resamples
 from simcore.stats.resampled_grid import generator
 from support import tolerance
 from support.cases import DTYPES, Case, exact
@@ -20,7 +20,7 @@ from support.draws import MEASURED, pair
 def test_bootstrap_matches_the_plain_loop(same, dtype, kernel, estimator):
     x, y = pair(Case(65, offset=10.0), dtype)
     options = {"kernel": kernel, "estimator": estimator}
-    rows = _draws(generator(4), 65, 70)
+    rows = resamples(generator(4), 65, 70, None)
     want = resampled_cka(exact(x), exact(x if same else y), rows, rows, **options)
     got = stats.bootstrap_ci(
         x, None if same else y, confidence=0.8, resamples=70, seed=4, **options

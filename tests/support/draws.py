@@ -2,7 +2,7 @@
 
 import torch
 
-from simcore.stats.permutation import _permutations
+from simcore.stats.draws import permutations
 from simcore.stats.resampled_grid import generator
 from support.cases import ESTIMATORS, KERNELS, Case, layers
 
@@ -11,7 +11,7 @@ MEASURED = [(kernel, estimator) for kernel in KERNELS for estimator in ESTIMATOR
 
 def drawn(seed, n, count):
     """Return the permutations that a seed gives, the identity first."""
-    return _permutations(generator(seed), n, count)
+    return permutations(generator(seed), n, count, None)
 
 
 def pair(case, dtype=torch.float64):

@@ -227,6 +227,7 @@ def _table() -> dict[str, list[Row]]:
         "stats.bootstrap_ci": [
             _result(stats.bootstrap_ci, resamples=9, confidence=0.9),
             _result(stats.bootstrap_ci, resamples=9, measure="rsa"),
+            _result(stats.bootstrap_ci, resamples=9, method="half", return_draws=True),
         ],
         **_modules(),
         **_aligners(),

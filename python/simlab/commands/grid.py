@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, Paper, duration, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, ResamplingSeed, duration, explain_interrupt
 from simlab.similarity.catalogue import help_lines
 
 
@@ -60,6 +60,24 @@ def grid(
     causal: Annotated[
         bool, typer.Option("--causal", help="For attention: use the lower triangle only.")
     ] = False,
+    bootstrap: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Halves of the examples to draw for 95 % intervals, such as 200; whole texts are "
+            "drawn where rows are words. CKA re-uses its Gram matrices; any other measure computes "
+            "the grid anew for each.",
+        ),
+    ] = 0,
+    permutations: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Permutations of the examples for p-values, and for values calibrated to 0 at "
+            "chance; the cost is as for --bootstrap.",
+        ),
+    ] = 0,
+    resampling_seed: ResamplingSeed = 0,
     paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -73,6 +91,9 @@ def grid(
 
     Example: `simcore grid runs/reps/words-* --joint --measure neuronsim --top-k 50
     --out runs/results/top-50.parquet`
+
+    Example: `simcore grid runs/reps/ft-1 runs/reps/orig --bootstrap 200 --permutations 200
+    --out runs/results/ft-orig.parquet`
     """
     from simlab.similarity import grids
     from simlab.store import console
@@ -96,6 +117,9 @@ def grid(
             measure=measure,
             comparison=comparison,
             joint=joint,
+            bootstrap=bootstrap,
+            permutations=permutations,
+            resampling_seed=resampling_seed,
             overwrite=overwrite,
             **given,
         )

@@ -66,6 +66,7 @@ MaxLength = Annotated[
         min=3, help="Tokens kept per example; default: as in the fine-tuning of the model, else 64."
     ),
 ]
+ResamplingSeed = Annotated[int, typer.Option(min=0, help="Seed of --bootstrap and --permutations.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
 ]

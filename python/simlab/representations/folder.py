@@ -57,6 +57,15 @@ class Representations:
         return self.manifest["kind"] == ATTENTION
 
     @property
+    def examples(self) -> np.ndarray:
+        """Return the number of the example of each row id, int64 [ids].
+
+        Rows of tokens and words are called ``example:number:text``, and choices of an example
+        ``example:number``.
+        """
+        return np.unique([row.partition(":")[0] for row in self.ids], return_inverse=True)[1]
+
+    @property
     def first_layer(self) -> int:
         """Return the number of the first stored layer."""
         return KINDS[self.manifest["kind"]].first_layer

@@ -24,6 +24,7 @@ from simlab.similarity.catalogue import (
     settings,
     stored,
 )
+from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
@@ -43,6 +44,9 @@ def grid(
     measure: str = "cka",
     comparison: str | None = None,
     joint: bool = False,
+    bootstrap: int = 0,
+    permutations: int = 0,
+    resampling_seed: int = 0,
     overwrite: bool = False,
     **options: Any,
 ) -> Outcome:
@@ -62,6 +66,14 @@ def grid(
         The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
     joint
         Compare all layers of all folders with each other, in one grid.
+    bootstrap
+        Number of halves of the examples from which `low` and `high` are computed, the 95 %
+        interval of each value; 0 computes none.
+    permutations
+        Number of permutations of the examples from which `pvalue` and `calibrated` are computed; 0
+        computes none. `simlab.similarity.resampling` describes the four columns.
+    resampling_seed
+        Seed of both.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
@@ -73,8 +85,9 @@ def grid(
     Raises
     ------
     UserError
-        A folder has no representations, the examples differ, the measure or an option is unknown,
-        the measure does not take the input, or `out` has other content and `overwrite` is False.
+        A folder has no representations, the examples differ or are too few, the measure or an
+        option is unknown, the measure does not take the input, or `out` has other content and
+        `overwrite` is False.
 
     Examples
     --------
@@ -87,6 +100,8 @@ def grid(
     """
     folders, path = as_paths(folders), Path(out)
     chosen = settings(measure, options)
+    resampling = Resampling(bootstrap, permutations, resampling_seed)
+    resampling.check()
     if not (joint or 1 <= len(folders) <= 2):
         raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
     loaded = [load_representations(folder) for folder in folders]
@@ -105,10 +120,11 @@ def grid(
         "measure": measure,
         "joint": joint,
         **stored(measure, chosen),
+        **resampling.inputs,
     }
 
     def make() -> Iterator[ResultRow]:
-        return grid_rows(measure, chosen, xs, ys, comparison)
+        return grid_rows(measure, chosen, xs, ys, comparison, resampling)
 
     return ensure_results(path, inputs, make, replace=overwrite)
 
@@ -119,6 +135,7 @@ def grid_rows(
     xs: Sequence[Representations],
     ys: Sequence[Representations],
     comparison: str,
+    resampling: Resampling = NONE,
 ) -> Iterator[ResultRow]:
     """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
 
@@ -128,6 +145,8 @@ def grid_rows(
     ----------
     chosen
         All options of the measure (`catalogue.settings`).
+    resampling
+        The draws for intervals, p-values and calibrated values.
 
     Raises
     ------
@@ -142,14 +161,14 @@ def grid_rows(
     same = [x.folder for x in xs] == [y.folder for y in ys]
     x_layers = _layers(measure, chosen, xs)
     y_layers = None if same else _layers(measure, chosen, ys)
+    where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
         _require_enough(xs[0], variant)
-        where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
-        values = _call(measure, variant, x_layers, y_layers, where)
-        yield from _rows(name, variant, xs, ys, comparison, values)
+        call = Call(measure, variant, x_layers, y_layers, xs[0], where)
+        yield from _rows(name, call, xs, ys, comparison, resampling)
         if not (measure.symmetric or same):
-            values = _call(measure, variant, y_layers, x_layers, where)
-            yield from _rows(name, variant, ys, xs, comparison, values)
+            call = Call(measure, variant, y_layers, x_layers, xs[0], where)
+            yield from _rows(name, call, ys, xs, comparison, resampling)
 
 
 def _variants(chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -204,26 +223,20 @@ def _layers(
     return layers
 
 
-def _call(
-    measure: Measure,
-    variant: Mapping[str, Any],
-    x_layers: list[Any],
-    y_layers: list[Any] | None,
-    where: str,
-) -> np.ndarray:
+def compute(call: Call) -> np.ndarray:
+    """Return the grid of a call, [x layers, y layers]; warnings of the measure become notes."""
     import simcore
     from simcore._grid.inputs import LEAST_ROWS
 
-    options = {**measure.fixed, **variant}
-    if measure.takes_representations:
-        options.pop("causal", None)  # `_layers` has used this option
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            grid = getattr(simcore, measure.function)(x_layers, y_layers, **options)
+            function = getattr(simcore, call.measure.function)
+            grid = function(call.x_layers, call.y_layers, **call.options)
         except ValueError as error:  # NaN in a file, or too little memory
-            few = len(x_layers[0]) < LEAST_ROWS["unbiased"]
-            raise UserError(f"{where}: {error}" + (f"; {MORE_ROWS}" if few else "")) from None
+            few = len(call.x_layers[0]) < LEAST_ROWS["unbiased"]
+            more = f"; {MORE_ROWS}" if few else ""
+            raise UserError(f"{call.where}: {error}{more}") from None
     _note_warnings(caught)
     return grid
 
@@ -241,12 +254,14 @@ def _note_warnings(caught: list[warnings.WarningMessage]) -> None:
 
 def _rows(
     name: str,
-    variant: Mapping[str, Any],
+    call: Call,
     xs: Sequence[Representations],
     ys: Sequence[Representations],
     comparison: str,
-    values: np.ndarray,
+    resampling: Resampling,
 ) -> Iterator[ResultRow]:
+    values, variant = compute(call), call.chosen
+    found: Grids = statistics(call, values, resampling)
     unused = () if xs[0].is_attention else ("causal",)
     own = {k: v for k, v in stored(name, variant).items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
@@ -267,6 +282,8 @@ def _rows(
                 layer_x=layer_x,
                 layer_y=layer_y,
                 value=float(values[i, j]),
+                **{column: float(grid[i, j]) for column, grid in found.items()},
+                resampling=resampling.record,
                 n=x.manifest["n"],
                 task=x.manifest["task"],
             )

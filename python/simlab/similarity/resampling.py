@@ -1,0 +1,248 @@
+"""Intervals, p-values and calibrated values of a grid, by resampling whole examples.
+
+An *example* is a text of the task. Words and tokens of a text, pairs of its words, and the choices
+of a question are rows that belong together, so whole examples are drawn.
+
+* `low`, `high`: the 95 % interval of the expected value of the measure for this number of examples,
+  from `Resampling.bootstrap` halves of the examples, drawn without replacement
+  (``method="half"`` of `simcore.stats.bootstrap_ci`). Draws with replacement would hold some
+  examples twice, which raises low similarities beyond the interval.
+* `pvalue`: of the test that the rows of the two layers are unrelated: the examples of Y change
+  places, `Resampling.permutations` times (`simcore.stats.permutation_test`). Examples of several
+  rows change places with examples of as many rows alone, so that rows keep their places in them.
+* `calibrated`: ``(value - chance) / (1 - chance)``, where chance is the mean value of permuted
+  grids; examples of several rows are permuted as often again for it, so that none keeps its place.
+  It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
+
+CKA forms its Gram matrices once for all draws, if they fit into memory; every other measure is
+computed anew for each draw.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.representations.folder import MORE_ROWS, Representations
+from simlab.store.console import err, note
+
+if TYPE_CHECKING:
+    import torch
+
+    from simlab.similarity.catalogue import Measure
+
+Grids = Mapping[str, np.ndarray]
+_NOTED = 0.05  # share of the rows from which on a note says that they keep their places
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """The numbers of draws; 0 draws nothing.
+
+    Attributes
+    ----------
+    bootstrap
+        Halves of the examples, for intervals.
+    permutations
+        Permutations of the examples, for p-values and calibrated values.
+    seed
+        Seed of both.
+    """
+
+    bootstrap: int = 0
+    permutations: int = 0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise UserError for a number below 0."""
+        names = {"bootstrap": "bootstrap", "permutations": "permutations"}
+        for name, option in {**names, "seed": "resampling-seed"}.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UserError(f"--{option}: wanted a whole number from 0, found {value!r}")
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """Return what a results file depends on: nothing if nothing is drawn."""
+        return asdict(self) if self.bootstrap or self.permutations else {}
+
+    @property
+    def record(self) -> str | None:
+        """Return the value of column `resampling`."""
+        return json.dumps(self.inputs, sort_keys=True) if self.inputs else None
+
+
+NONE = Resampling()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a grid function: all that a draw repeats with other rows.
+
+    Attributes
+    ----------
+    measure, chosen
+        The measure, and all its options (`catalogue.settings`), one estimator of CKA.
+    x_layers, y_layers
+        The layers; `y_layers` is None if layers are compared with themselves.
+    side
+        Representations whose rows are those of all layers.
+    where
+        The folders, for messages.
+    """
+
+    measure: Measure
+    chosen: Mapping[str, Any]
+    x_layers: list[Any]
+    y_layers: list[Any] | None
+    side: Representations
+    where: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of the function."""
+        options = {**self.measure.fixed, **self.chosen}
+        if self.measure.takes_representations:
+            options.pop("causal", None)  # `simcore.distributed_attention` has used this option
+        return options
+
+
+def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
+    """Return the grids of the columns `STATISTICS` that `resampling` wants, [x layers, y layers].
+
+    Parameters
+    ----------
+    values
+        The grid of the measure.
+
+    Raises
+    ------
+    UserError
+        There are too few examples, or no two examples could change places.
+    """
+    found: dict[str, np.ndarray] = {}
+    if resampling.bootstrap:
+        interval = halves(call, resampling)
+        found["low"] = values + (interval.low - interval.observed)
+        # The greatest value of every measure is 1.
+        found["high"] = np.minimum(values + (interval.high - interval.observed), 1.0)
+    if resampling.permutations:
+        test = _run(
+            call,
+            "permutation_test",
+            "--permutations",
+            permutations=resampling.permutations,
+            seed=resampling.seed,
+        )
+        _note_places(call)
+        found["pvalue"] = test.pvalue
+        found["calibrated"] = (values - test.null_mean) / (1 - test.null_mean)
+    return found
+
+
+def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) -> Any:
+    """Return the `simcore.stats.BootstrapInterval` of halves of the examples."""
+    return _run(
+        call,
+        "bootstrap_ci",
+        "--bootstrap",
+        resamples=resampling.bootstrap,
+        seed=resampling.seed,
+        method="half",
+        return_draws=return_draws,
+    )
+
+
+def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
+    from simcore import stats
+    from simcore.stats.grams import GramsTooLargeError
+
+    run = getattr(stats, statistic)
+    how = {**how, "groups": row_groups(call), "progress": err.is_terminal}
+    layers: tuple[Any, Any] = (call.x_layers, call.y_layers)
+    options = call.options
+    measure: str | Callable[..., Any] = call.measure.function.removesuffix("_grid")
+    if not call.measure.takes_representations:
+        measure, layers, options = _of_sentences(call), _sentence_rows(call), {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the grid itself has given the same warnings
+        try:
+            try:
+                return run(*layers, measure=measure, **how, **options)
+            except GramsTooLargeError:
+                import simcore
+
+                return run(*layers, measure=simcore.cka_grid, **how, **options)
+        except ValueError as error:
+            raise UserError(f"{call.where}: {option}: {error}; {MORE_ROWS}") from None
+
+
+def row_groups(call: Call) -> np.ndarray:
+    """Return the number of the example of every row, int64 [n].
+
+    A text is an example where rows are pairs of words. Where sentences are the rows of an attention
+    measure, the rows here are their words (`_sentence_rows`).
+    """
+    side = call.side
+    if not side.is_attention:
+        return side.examples
+    lengths = np.array(side.manifest["lengths"])
+    sizes = lengths
+    if call.measure.takes_representations:
+        sizes = lengths * (lengths + 1) // 2 if call.chosen["causal"] else lengths**2
+    return np.repeat(np.arange(len(lengths)), sizes)
+
+
+def _note_places(call: Call) -> None:
+    """Say how many rows no permutation moves, if they are many."""
+    groups = row_groups(call)
+    sizes = np.bincount(groups)
+    found, counts = np.unique(sizes[sizes > 0], return_counts=True)
+    share = found[counts == 1].sum() / len(groups)
+    if share >= _NOTED:
+        note(
+            f"{call.where}: --permutations leaves {share:.0%} of the rows in place, because texts "
+            "change places with texts of as many rows alone: calibrated values are too low, and "
+            f"the test has less power; {MORE_ROWS}"
+        )
+
+
+def _sentence_rows(call: Call) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+    """Return layers whose rows are the numbers of words, for resampling in whole sentences."""
+    words = np.arange(sum(call.side.manifest["lengths"]), dtype=np.float32)[:, None]
+    y = None if call.y_layers is None else [words] * len(call.y_layers)
+    return [words] * len(call.x_layers), y
+
+
+def _of_sentences(call: Call) -> Callable[..., Any]:
+    """Return the attention measure as a function of the numbers of words."""
+    import simcore
+
+    lengths = call.side.manifest["lengths"]
+    sentences = np.repeat(np.arange(len(lengths)), lengths)
+    function = getattr(simcore, call.measure.function)
+
+    def taken(words: torch.Tensor) -> np.ndarray:
+        """Return the sentences of these words, which stand together, in order."""
+        found = sentences[words[:, 0].long().numpy()]
+        return found[np.flatnonzero(np.diff(found, prepend=-1))]
+
+    def measure(x: Sequence[torch.Tensor], y: Sequence[torch.Tensor]) -> Any:
+        of_x, of_y = taken(x[0]), taken(y[0])
+        rows = _reordered(call.x_layers, of_x)
+        if call.y_layers is None and np.array_equal(of_x, of_y):
+            return function(rows, **call.options)
+        columns = call.x_layers if call.y_layers is None else call.y_layers
+        return function(rows, _reordered(columns, of_y), **call.options)
+
+    return measure
+
+
+def _reordered(layers: list[list[np.ndarray]], sentences: np.ndarray) -> list[list[np.ndarray]]:
+    return [[layer[sentence] for sentence in sentences] for layer in layers]
