@@ -33,6 +33,7 @@ MEASURES = tuple(GRIDS)
 # among them that take bases of Y alone.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
 TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
+STANDARDIZED = ("svcca", "pwcca")
 EXPLAINED = ("linreg", "mixedsim")
 Measure = str | Callable[..., Any]
 
@@ -122,7 +123,7 @@ class GridMeasure:
             if isinstance(cut_x, list):
                 cut_x, cut_y = cut_x[: len(x)], cut_x[len(x) :]
             self.options["truncation"] = None
-        if name == "svcca":
+        if name in STANDARDIZED:
             basis_options["standardize"] = self.options.pop("standardize", False)
         explaining = bases(y or x, truncation=cut_y, max_memory=bound, **basis_options)
         self.y = explaining

@@ -39,29 +39,32 @@ def test_a_function_gets_its_options_and_permuted_rows_of_y_only():
         assert torch.equal(layer, y[0][torch.from_numpy(rows).long()])
 
 
-NAMED = {
-    "cca": {"reduction": "r2"},
-    "svcca": {"truncation": 0.9, "standardize": True},
-    "pwcca": {"truncation": [3, 4, 5, 6, 2]},
-    "linreg": {},
-    "procrustes": {},
-    "rsa": {"correlation": "spearman"},
-    "neuronsim": {},
-    "mixedsim": {},
-}
+NAMED = [
+    ("cca", {"reduction": "r2"}),
+    ("svcca", {"truncation": 0.9, "standardize": True}),
+    ("svcca", {"top_k": 3}),
+    ("pwcca", {"truncation": [3, 4, 5, 6, 2]}),
+    ("pwcca", {"truncation": 0.9, "standardize": True, "top_k": 0.5}),
+    ("linreg", {}),
+    ("procrustes", {}),
+    ("rsa", {"correlation": "spearman"}),
+    ("neuronsim", {}),
+    ("mixedsim", {}),
+    ("mixedsim", {"top_k": 3}),
+]
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_name_is_measured_like_its_function(name):
+@pytest.mark.parametrize(("name", "own"), NAMED)
+def test_a_name_is_measured_like_its_function(name, own):
     """Layers that are decomposed once give what layers permuted before do; options go along."""
     x, y = pair(Case(65, widths=(7, 20, 33)))
-    options = {"permutations": 4, "seed": 1, "return_null": True, **NAMED[name]}
+    options = {"permutations": 4, "seed": 1, "return_null": True, **own}
     function = getattr(simcore, f"{name}_grid")
     got = stats.permutation_test(x, y, measure=name, **options)
     want = stats.permutation_test(x, y, measure=function, **options)
     tolerance.assert_same(got.null, want.null, torch.float32)
-    tolerance.assert_same(got.observed, function(x, y, **NAMED[name]), torch.float32)
-    interval = stats.bootstrap_ci(x, y, measure=name, resamples=3, **NAMED[name])
+    tolerance.assert_same(got.observed, function(x, y, **own), torch.float32)
+    interval = stats.bootstrap_ci(x, y, measure=name, resamples=3, **own)
     tolerance.assert_same(interval.observed, want.observed, torch.float64)
 
 
