@@ -195,9 +195,9 @@ def _figures_of_tasks(panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[P
 
 
 def is_dense(panels: Sequence[Panel]) -> bool:
-    """Return whether the panels of several tasks fill half a matrix of models and tasks or more."""
+    """Return whether the panels of several tasks fill most of a matrix of models and tasks."""
     tasks = {panel.task for panel in panels}
-    return len(tasks) > 1 and 2 * len(panels) >= len(tasks) * len(set(line_names(panels)))
+    return len(tasks) > 1 and 3 * len(panels) >= 2 * len(tasks) * len(set(line_names(panels)))
 
 
 def line_names(panels: Sequence[Panel]) -> list[str]:

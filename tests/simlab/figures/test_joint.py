@@ -11,6 +11,7 @@ from simlab.figures.table import complete, with_calibrated
 from simlab.store.results import joint_table, to_frame
 from support.lab.result_rows import joint_grid
 
+CROWD = [f"M{number}" for number in range(100)]
 MANY = [f"M{number}" for number in sorted(range(1, 26), key=str)]  # M1, M10, M11, ...
 LONG = [f"bert-base-multilingual-uncased-seed-{number}" for number in range(3)]
 
@@ -44,7 +45,8 @@ def boxes(labels):
 
 
 @pytest.mark.parametrize(
-    ("models", "layers", "turned"), [(MANY, 7, False), (MANY, 1, True), (LONG, 4, True)]
+    ("models", "layers", "turned"),
+    [(MANY, 7, False), (MANY, 1, True), (LONG, 4, True), (CROWD, 1, True)],
 )
 def test_no_label_lies_over_another_and_lines_leave_the_cells_visible(models, layers, turned):
     (grid,) = grids(joint_grid(models, layers=layers))

@@ -15,6 +15,8 @@ from support.lab.result_rows import curve
         (("orig", "M1", "M10", "M2"), ["orig", "M1", "M2", "M10"]),  # orig M*
         (("FT[1]", "FT[10]", "FT[2]"), ["FT[1]", "FT[2]", "FT[10]"]),
         (("ORIG", "FT[2]", "FT[1]"), ["ORIG", "FT[2]", "FT[1]"]),
+        (("FT[10]", "FT[1]", "FT[2]"), ["FT[1]", "FT[2]", "FT[10]"]),
+        (("M10-a", "M2-b"), ["M2-b", "M10-a"]),
         (("roberta", "albert", "roberta"), ["roberta", "albert"]),
         (("a-10-1", "a-10-2", "a-9-1"), ["a-9-1", "a-10-1", "a-10-2"]),
     ],
