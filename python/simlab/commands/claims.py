@@ -36,10 +36,14 @@ def claims(
         list[str] | None,
         typer.Option(help="NAME=PATTERN of the labels of a family of models, repeatable."),
     ] = None,
-    tuned: Annotated[str, typer.Option(help="Pattern of the labels of fine-tuned models.")] = "FT*",
+    tuned: Annotated[
+        str | None,
+        typer.Option(help="Pattern of the labels of fine-tuned models; default: the word FT."),
+    ] = None,
     pretrained: Annotated[
-        str, typer.Option(help="Pattern of the labels of pretrained models.")
-    ] = "ORIG*",
+        str | None,
+        typer.Option(help="Pattern of the labels of pretrained models; default: the word ORIG."),
+    ] = None,
     csv: Annotated[
         bool, typer.Option("--csv", help="Write the table also as csv, beside --out.")
     ] = False,

@@ -6,7 +6,8 @@
 * `options`: the metric, the tolerance, and which models are which.
 * `judge`: from rows to findings, with errors over models and examples.
 * `intervals`: the jackknife over models, and verdicts.
-* `rows`: the rows of one task as claims read them; which models are fine-tuned.
+* `labels`: what labels say: which models are fine-tuned, and from which base model.
+* `rows`: the rows of one task as claims read them.
 * `blocks`, `phang`, `wu`, `ren`: the evidence for each claim, by paper (`blocks`: of `phang`).
 * `wording`: numbers and sentences that claims share.
 """

@@ -19,7 +19,8 @@ from simlab.evidence.intervals import (
     above,
     unit,
 )
-from simlab.evidence.rows import TUNED, TaskRows, first_variant, layer_table, unordered
+from simlab.evidence.labels import TUNED
+from simlab.evidence.rows import TaskRows, first_variant, layer_table, unordered
 from simlab.evidence.wording import number
 from simlab.similarity.blocks import LOWEST_SCORE, find_blocks
 
@@ -84,6 +85,7 @@ def count_tasks(findings: Sequence[Finding]) -> Finding:
     verdict = HOLDS if bounds.low > 0.5 else FAILS if bounds.high < 0.5 else UNDECIDED
     return Finding(
         TASKS,
+        findings[0].base,
         "share of tasks with block diagonal grids",
         share,
         verdict,

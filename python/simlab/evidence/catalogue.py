@@ -83,6 +83,7 @@ CLAIMS = (
         "Estimates Spearman's correlation of depth with the localization score; mean over models, "
         f"apart for pretrained and fine-tuned models. {DECIDED_ABOVE}",
         wu.localization_grows,
+        across=True,
     ),
     Claim(
         "tuning-delocalizes",
@@ -100,6 +101,7 @@ CLAIMS = (
         "that is nearest in relative depth, minus the mean over its other layers; mean over "
         f"layers and pairs of models. {DECIDED_ABOVE}",
         wu.equal_depth,
+        across=True,
     ),
     Claim(
         "families-alike",
@@ -109,6 +111,7 @@ CLAIMS = (
         "models, pairs within a family minus pairs across families. Undecided also if one model "
         f"is in all pairs within families. {DECIDED_ABOVE}",
         wu.families_alike,
+        across=True,
     ),
     Claim(
         "freeze-bottom",
@@ -158,9 +161,11 @@ INTERVALS = (
 )
 
 ROLES = (
-    "A model is fine-tuned if its label matches `--tuned` (default FT*), and pretrained if it "
-    "matches `--pretrained` (default ORIG*). Other labels get their role from grids named as in "
-    "Phang et al. 2021, figure 1: FT-FT, FT-ORIG, ORIG-ORIG, FT[1]-FT[2]. Models of truncation, "
-    "skipping and freezing are always fine-tuned. Untrained models, whose labels begin with "
-    "RANDOM, are left out."
+    "A model is fine-tuned if its label has the word FT (FT[1], ft-1, roberta-rte FT[2]), and "
+    "pretrained if it has the word ORIG; `--tuned` and `--pretrained` name patterns of other "
+    "labels. Labels without these words get their role from grids named as in Phang et al. 2021, "
+    "figure 1: FT-FT, FT-ORIG, ORIG-ORIG, FT[1]-FT[2]. Models of truncation, skipping and freezing "
+    "are always fine-tuned; untrained models, whose labels begin with RANDOM, are left out. The "
+    "rest of a label, without the task, names its base model (roberta). Base models, or the "
+    "families that `--family` names, are judged apart, except for claims that compare them."
 )

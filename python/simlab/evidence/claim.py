@@ -39,9 +39,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of the table of claims: a verdict on one quantity in one task."""
+    """A row of the table of claims: a verdict on one quantity in one task, for one base model."""
 
     task: str
+    base: str
     quantity: str
     interval: Interval
     verdict: str
@@ -66,6 +67,9 @@ class Claim:
         Function that yields the evidence in the results of one task.
     summarise
         Function that makes one more finding of the findings in all tasks; None makes none.
+    across
+        Whether the claim compares models of different base models, and gets all rows of a task. If
+        not, base models are judged apart.
     """
 
     name: str
@@ -74,3 +78,4 @@ class Claim:
     rule: str
     judge: Callable[[TaskRows], Iterator[Evidence]]
     summarise: Callable[[Sequence[Finding]], Finding] | None = None
+    across: bool = False

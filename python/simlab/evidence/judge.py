@@ -33,10 +33,14 @@ def judge(
     """
     _require_metric(frame, options)
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
+    whole = [("", rows) for rows in tasks]
+    apart = [part for rows in tasks for part in rows.by_base()]
     for claim in claims:
-        found = [finding for rows in tasks for finding in _in_task(claim, rows)]
-        if claim.summarise and found:
-            found.append(claim.summarise(found))
+        parts = whole if claim.across else apart
+        found = [finding for base, rows in parts for finding in _in_task(claim, base, rows)]
+        if claim.summarise:
+            for base in dict.fromkeys(finding.base for finding in found):
+                found.append(claim.summarise([one for one in found if one.base == base]))
         yield claim, found
 
 
@@ -49,7 +53,7 @@ def _require_metric(frame: pd.DataFrame, options: ClaimOptions) -> None:
         )
 
 
-def _in_task(claim: Claim, rows: TaskRows) -> Iterator[Finding]:
+def _in_task(claim: Claim, base: str, rows: TaskRows) -> Iterator[Finding]:
     rows = rows.with_values(rows.frame["value"].to_numpy(float))
     evidence = list(claim.judge(rows))
     spreads = _spreads_over_examples(claim, rows, evidence)
@@ -58,7 +62,7 @@ def _in_task(claim: Claim, rows: TaskRows) -> Iterator[Finding]:
         found = interval(piece.units, piece.statistic, spread)
         verdict = UNDECIDED if math.isnan(found.low) else piece.decide(found)
         notes = [note for note in (piece.note, _EXAMPLES if spread else "") if note]
-        yield Finding(rows.task, piece.quantity, found, verdict, "; ".join(notes))
+        yield Finding(rows.task, base, piece.quantity, found, verdict, "; ".join(notes))
 
 
 def _spreads_over_examples(

@@ -21,14 +21,15 @@ class ClaimOptions:
     families
         Name of each family, and a pattern of its models' labels, such as ``{"BERT": "BERT*"}``.
     tuned, pretrained
-        Patterns of the labels of fine-tuned and pretrained models.
+        Patterns of the labels of fine-tuned and pretrained models; None goes by the words FT and
+        ORIG in labels (`simlab.evidence.labels`).
     """
 
     metric: str | None = None
     tolerance: float = 0.01
     families: Mapping[str, str] = field(default_factory=dict)
-    tuned: str = "FT*"
-    pretrained: str = "ORIG*"
+    tuned: str | None = None
+    pretrained: str | None = None
 
     def family(self, model: str) -> str | None:
         """Return the first family whose pattern `model` matches."""

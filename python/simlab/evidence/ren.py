@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from simlab.evidence.claim import Evidence
 from simlab.evidence.intervals import Unit, above, below
-from simlab.evidence.rows import PRETRAINED, TUNED, TaskRows, depth_trend, unordered
+from simlab.evidence.labels import PRETRAINED, TUNED
+from simlab.evidence.rows import TaskRows, depth_trend, unordered
 from simlab.evidence.wording import number
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import HELDOUT, MSE, RELATIVE, TRAIN

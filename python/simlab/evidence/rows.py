@@ -1,10 +1,7 @@
 """The rows of one task as claims read them: curves, grids and alignment errors by model.
 
-The label of a model says whether the model is fine-tuned: by default a label that begins with FT is
-that of a fine-tuned model, and a label that begins with ORIG is that of a pretrained model. Other
-labels get their role from grids with the names of Phang et al. 2021, figure 1: in a grid FT-ORIG,
-x is fine-tuned and y is pretrained. Models of truncation, skipping and freezing are always
-fine-tuned. Untrained models, whose labels begin with RANDOM, are left out.
+`simlab.evidence.labels` says which models are fine-tuned and which are pretrained. Models of
+truncation, skipping and freezing are always fine-tuned. Untrained models are left out.
 
 If a measure was computed in several ways (estimator, kernel, options, kind of rows), the first way
 in the results counts. The embedding output (layer 0) is left out wherever depth matters.
@@ -13,15 +10,14 @@ in the results counts. The embedding output (layer 0) is left out wherever depth
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from copy import copy
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.evidence.labels import UNTRAINED, base_of, roles_of
 from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
     ALIGNMENT,
@@ -33,12 +29,8 @@ from simlab.tasks.metrics import METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
-TUNED, PRETRAINED = "fine-tuned", "pretrained"
-UNTRAINED = "RANDOM"
-_LABELS = ("model_x", "model_y")
+_SIDES = ("x", "y")
 _MAP = ("method", "rows")  # options of an alignment
-_FIGURE_1 = re.compile(r"(FT|ORIG)(?:\[[^\]]*\])?-(FT|ORIG)(?:\[[^\]]*\])?")
-_ROLES = {"FT": TUNED, "ORIG": PRETRAINED}
 # Rows of a grid that differ in one of these columns were computed in different ways.
 _VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
 
@@ -50,8 +42,9 @@ class TaskRows:
     ----------
     task : str
     frame : DataFrame
-        The rows, with the names of the models in columns ``x`` and ``y``, and their roles (`TUNED`,
-        `PRETRAINED` or "") in columns ``role_x`` and ``role_y``.
+        The rows, with the names of the models in columns ``x`` and ``y``, their roles (`TUNED`,
+        `PRETRAINED` or "") in columns ``role_x`` and ``role_y``, and their base models in columns
+        ``base_x`` and ``base_y``.
     options : ClaimOptions
     read : ndarray of bool
         Which rows have been given to a claim.
@@ -59,19 +52,28 @@ class TaskRows:
 
     def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
         self.task, self.options = task, options
-        untrained = [frame[side].str.startswith(UNTRAINED, na=False) for side in _LABELS]
+        labels = [frame[f"model_{side}"] for side in _SIDES]
+        untrained = [label.str.startswith(UNTRAINED, na=False) for label in labels]
         frame = frame[~(untrained[0] | untrained[1])].drop_duplicates()
         frame = frame.reset_index(drop=True)
-        roles = _roles(frame, options)
-        by_side = {f"role_{side}": frame[f"model_{side}"].map(roles).fillna("") for side in "xy"}
-        self.frame = frame.assign(**_names(frame), **by_side)
+        self.frame = frame.assign(**_names(frame), **_said_by_labels(task, frame, options))
         self.read = np.zeros(len(frame), bool)
+
+    def by_base(self) -> Iterator[tuple[str, TaskRows]]:
+        """Yield each base model, and the rows of models of this base alone."""
+        base_x, base_y = self.frame["base_x"], self.frame["base_y"]
+        for base in dict.fromkeys(base_x):
+            alone = (base_x == base) & ((base_y == base) | self.frame["y"].isna())
+            if alone.any():
+                yield base, self._changed(self.frame[alone].reset_index(drop=True))
 
     def with_values(self, values: np.ndarray) -> TaskRows:
         """Return the same rows with other values, none of them read yet."""
+        return self._changed(self.frame.assign(value=values))
+
+    def _changed(self, frame: pd.DataFrame) -> TaskRows:
         changed = copy(self)
-        changed.frame = self.frame.assign(value=values)
-        changed.read = np.zeros(len(values), bool)
+        changed.frame, changed.read = frame, np.zeros(len(frame), bool)
         return changed
 
     def _mark(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -182,7 +184,7 @@ def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> 
 def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the names of the models: labels, with the seed where a label has several seeds."""
     named = {}
-    for side in ("x", "y"):
+    for side in _SIDES:
         label, seed = frame[f"model_{side}"], frame[f"seed_{side}"]
         several = seed.groupby(label).transform("nunique") > 1
         with_seed = label + " (seed " + seed.astype("string") + ")"
@@ -190,20 +192,13 @@ def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
     return named
 
 
-def _roles(frame: pd.DataFrame, options: ClaimOptions) -> dict[str, str]:
-    """Return the role of each label, by its pattern or by the names of grids."""
-    pairs = frame[["comparison", "model_x", "model_y"]].drop_duplicates()
-    labels = dict.fromkeys([*pairs["model_x"], *pairs["model_y"].dropna()])
-    roles = {label: _role_by_pattern(label, options) for label in labels}
-    for comparison, *names in pairs.dropna().itertuples(index=False):
-        found = _FIGURE_1.fullmatch(comparison)
-        # A grid in the other direction follows under the same name: the first role counts.
-        for label, word in zip(names, found.groups() if found else (), strict=False):
-            roles[label] = roles[label] or _ROLES[word]
-    return roles
-
-
-def _role_by_pattern(label: str, options: ClaimOptions) -> str:
-    if fnmatchcase(label, options.tuned):
-        return TUNED
-    return PRETRAINED if fnmatchcase(label, options.pretrained) else ""
+def _said_by_labels(task: str, frame: pd.DataFrame, options: ClaimOptions) -> dict[str, pd.Series]:
+    """Return the columns with roles and base models."""
+    pairs = frame[["comparison", "model_x", "model_y"]].drop_duplicates().astype(object)
+    roles = roles_of(pairs.where(pairs.notna(), None).itertuples(index=False, name=None), options)
+    bases = {label: base_of(label, task, options) for label in roles}
+    return {
+        f"{name}_{side}": frame[f"model_{side}"].map(found).fillna("")
+        for side in _SIDES
+        for name, found in (("role", roles), ("base", bases))
+    }

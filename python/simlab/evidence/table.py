@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CONTENTS = "claims"
 _TYPES = {
-    **dict.fromkeys(("claim", "text", "source", "task", "quantity"), "string"),
+    **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity"), "string"),
     **dict.fromkeys(("estimate", "low", "high"), "float64"),
     "models": "int64",
     **dict.fromkeys(("verdict", "rule", "note"), "string"),
@@ -37,8 +37,8 @@ def claims(
     metric: str | None = None,
     tolerance: float = 0.01,
     families: Mapping[str, str] | None = None,
-    tuned: str = "FT*",
-    pretrained: str = "ORIG*",
+    tuned: str | None = None,
+    pretrained: str | None = None,
     csv: bool = False,
     markdown: bool = False,
     overwrite: bool = False,
@@ -57,9 +57,10 @@ def claims(
         Loss of the metric that is tolerated when top layers go.
     families
         Name of each family of models, and a pattern of the labels of its models, such as
-        ``{"BERT": "BERT*"}``.
+        ``{"BERT": "BERT*"}``. Families are judged apart, except for claims that compare them.
     tuned, pretrained
-        Patterns of the labels of fine-tuned and pretrained models.
+        Patterns of the labels of fine-tuned and pretrained models. None goes by the words FT and
+        ORIG in labels, as in FT[1], ft-1 and roberta-rte FT[2].
     csv, markdown
         Write the table also as csv and as Markdown, beside `out`.
     overwrite
@@ -68,10 +69,10 @@ def claims(
     Returns
     -------
     DataFrame
-        A row for each claim, task and quantity, with columns ``claim``, ``text``, ``source``,
-        ``task``, ``quantity``, ``estimate``, ``low``, ``high``, ``models``, ``verdict`` (holds,
-        fails, undecided; or no rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the
-        rules.
+        A row for each claim, task, base model and quantity, with columns ``claim``, ``text``,
+        ``source``, ``task``, ``base`` (empty where labels do not name one), ``quantity``,
+        ``estimate``, ``low``, ``high``, ``models``, ``verdict`` (holds, fails, undecided; or no
+        rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the rules.
 
     Raises
     ------
@@ -131,6 +132,7 @@ def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
             {
                 **about,
                 "task": finding.task,
+                "base": finding.base or None,
                 "quantity": finding.quantity,
                 **dataclasses.asdict(finding.interval),
                 "verdict": finding.verdict,
@@ -156,7 +158,7 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
         (
             row.claim,
             row.source,
-            row.task,
+            row.task if pd.isna(row.base) else f"{row.task}, {row.base}",
             row.quantity,
             number(row.estimate),
             bounds(row),

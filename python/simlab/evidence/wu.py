@@ -12,9 +12,8 @@ import numpy as np
 
 from simlab.evidence.claim import Evidence
 from simlab.evidence.intervals import Unit, above, below, difference_of_groups, mean_value, unit
+from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import (
-    PRETRAINED,
-    TUNED,
     TaskRows,
     by_measure,
     depth_trend,

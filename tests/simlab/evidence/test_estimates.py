@@ -14,8 +14,9 @@ from simlab.evidence.blocks import TASKS, adjusted_rand, rand_index, shuffle_pva
 from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import judge
+from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import PRETRAINED, TUNED, TaskRows, layer_table
+from simlab.evidence.rows import TaskRows, layer_table
 from simlab.similarity.blocks import find_blocks
 from simlab.store.results import FREEZING, SECONDS, SKIPPING, TRAINED, TRUNCATIONS, to_frame
 from support.lab.claimrows import (
@@ -158,19 +159,50 @@ def test_tasks_are_counted(blocky, tasks, verdict):
     ("comparison", "x", "y", "changes", "roles"),
     [
         ("any", "FT[1]", "ORIG", {}, (TUNED, PRETRAINED)),
-        ("any", "tuned-1", "plain", {"tuned": "tuned-*", "pretrained": "plain"},
-         (TUNED, PRETRAINED)),
+        ("any", "roberta-rte FT[2]", "roberta-orig", {}, (TUNED, PRETRAINED)),
+        ("any", "ft-1", "SHIFT[1]", {}, (TUNED, "")),
+        ("any", "FT-a", "x", {"tuned": "x", "pretrained": "FT*"}, (PRETRAINED, TUNED)),
         ("FT-ORIG", "one", "two", {}, (TUNED, PRETRAINED)),
         ("FT[1]-FT[2]", "one", "two", {}, (TUNED, TUNED)),
         ("ORIG-ORIG", "one", "one", {}, (PRETRAINED, PRETRAINED)),
         ("one-two", "one", "two", {}, ("", "")),
     ],
-)  # fmt: skip
+)
 def test_labels_and_names_of_grids_say_what_is_fine_tuned(comparison, x, y, changes, roles):
     frame = to_frame(grid(comparison, band(3), x, y) + grid(comparison, band(3), y, x, "pwcca"))
     found = TaskRows("rt", frame, ClaimOptions(**changes)).frame
     assert (found["role_x"].iloc[0], found["role_y"].iloc[0]) == roles
     assert (found["role_x"].iloc[-1], found["role_y"].iloc[-1]) == roles[::-1]
+
+
+@pytest.mark.parametrize(
+    ("label", "base"),
+    [
+        *(("FT[1]", ""), ("ft-1", ""), ("ORIG", ""), ("GPT-base", ""), ("gift", "")),
+        *(("roberta-rte FT[2]", "roberta"), ("roberta orig", "roberta")),
+        *(("FT[3] of albert-large", "of-albert-large"), ("A1", "A")),
+    ],
+)
+def test_the_rest_of_a_label_names_the_base_model(label, base):
+    assert base_of(label, "rte", OPTIONS) == base
+
+
+def test_base_models_are_judged_apart():
+    rows = []
+    for base, case in (("roberta", HOLDS), ("electra", FAILS)):
+        rows += [
+            dataclasses.replace(
+                r,
+                model_x=f"{base}-rt {r.model_x}",
+                model_y=r.model_y and f"{base}-rt {r.model_y}",
+            )
+            for r in [*top_layers_can_go(case), *block_diagonal(case), *top_layers_change(case)]
+        ]
+    for name in ("top-layers-can-go", "block-diagonal", "top-layers-change"):
+        found = judged(name, to_frame(rows), ClaimOptions())
+        verdicts = {(f.base, f.verdict) for f in found if f.task != TASKS}
+        assert verdicts == {("roberta", HOLDS), ("electra", FAILS)}
+    assert [f.base for f in judged("block-diagonal", to_frame(rows))[-2:]] == ["roberta", "electra"]
 
 
 def test_untrained_models_are_left_out():

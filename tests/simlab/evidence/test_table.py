@@ -38,8 +38,8 @@ def test_the_table_survives_its_file(results, tmp_path):
     frame = claims(alone(results, "freeze-bottom"), out, csv=True, markdown=True)
     stored = pd.read_parquet(out)
     assert stored.columns.tolist() == [
-        *("claim", "text", "source", "task", "quantity", "estimate", "low", "high", "models"),
-        *("verdict", "rule", "note"),
+        *("claim", "text", "source", "task", "base", "quantity", "estimate", "low", "high"),
+        *("models", "verdict", "rule", "note"),
     ]
     pd.testing.assert_frame_equal(stored, frame, check_dtype=False)
     pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
