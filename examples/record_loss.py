@@ -33,7 +33,7 @@ def main() -> None:
             student(x), teacher(x)
         cka = cka_grid([ours.layers()["3"]], [theirs.layers()["3"]]).squeeze()
         if step % (STEPS // 5) == 0:
-            print(f"step {step}: CKA {float(cka):.3f}")
+            print(f"step {step}: CKA {float(cka.detach()):.3f}")
         optimizer.zero_grad()
         (1 - cka).backward()
         optimizer.step()

@@ -41,7 +41,7 @@ MEASURES: dict[str, Callable[..., Any]] = {
     "neuronsim": neuronsim_grid,
     "mixedsim": mixedsim_grid,
 }
-LABEL = 10  # columns of a printed number or name
+LABEL = 14  # the most letters of a printed name of a column
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,12 @@ class Comparison:
     n: int
 
     def __str__(self) -> str:
-        width = max(map(len, self.rows))
-        short = [name if len(name) <= LABEL else f"…{name[1 - LABEL :]}" for name in self.columns]
+        labels = _short(self.columns)
+        first, width = max(map(len, self.rows)), max(6, *map(len, labels))
         lines = [f"{self.measure}, n = {self.n}"]
-        lines.append(" ".join([" " * width, *(f"{name:>{LABEL}}" for name in short)]))
+        lines.append(" ".join([" " * first, *(f"{label:>{width}}" for label in labels)]))
         for name, values in zip(self.rows, self.values.tolist(), strict=True):
-            lines.append(" ".join([f"{name:{width}}", *(f"{v:{LABEL}.3f}" for v in values)]))
+            lines.append(" ".join([f"{name:{first}}", *(f"{v:{width}.3f}" for v in values)]))
         return "\n".join(lines)
 
     def to_pandas(self) -> Any:
@@ -80,6 +80,16 @@ class Comparison:
         import pandas  # type: ignore[import-untyped]
 
         return pandas.DataFrame(self.values.numpy(), list(self.rows), list(self.columns))
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """Return names without the parts that all begin with, cut at the left to `LABEL` letters."""
+    parts = [name.split(".") for name in names]
+    shared = 0
+    while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):
+        shared += 1
+    labels = [".".join(part[shared:]) for part in parts]
+    return [label if len(label) <= LABEL else f"…{label[1 - LABEL :]}" for label in labels]
 
 
 def compare(

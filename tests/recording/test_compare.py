@@ -1,5 +1,7 @@
 """`compare`: every batch once to both models, and a grid with names."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 import pytest
@@ -224,7 +226,13 @@ def test_how_a_result_looks(nets):
     lines = str(result).splitlines()
     assert lines[0] == "cka, n = 15"
     assert lines[1].split() == ["stem", "layer1.0", "layer1", "layer2"]
+    assert len({len(line) for line in lines[1:]}) == 1
     assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]
+    names = tuple(f"model.encoder.layer.{i}.intermediate_dense" for i in (0, 1))
+    header = str(replace(result, columns=names)).splitlines()[1]
+    assert header.split() == ["…mediate_dense"] * 2
+    names = tuple(f"model.encoder.layer.{i}.norm" for i in (0, 1))
+    assert str(replace(result, columns=names)).splitlines()[1].split() == ["0.norm", "1.norm"]
     frame = result.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame.loc["layer1.0", "layer2"] == result.values[1, 3]

@@ -1,5 +1,7 @@
 """Where the mask comes from, and when it is missing."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -70,6 +72,13 @@ def test_the_halves_of_an_encoder_decoder_have_masks_of_their_own():
     assert torch.equal(last(model, STATES, module="decoder", **masks), wanted)
     with pytest.raises(ValueError, match="called without decoder_attention_mask"):
         last(model, STATES, module="decoder", attention_mask=MASK)
+
+
+def test_an_encoder_within_a_decoder_belongs_to_the_decoder():
+    model = model_with("attention_mask=None, decoder_attention_mask")
+    model.decoder = nn.Sequential(OrderedDict(encoder=nn.Identity())).eval()
+    masks = {"attention_mask": MASK.flip(0), "decoder_attention_mask": MASK}
+    assert torch.equal(last(model, STATES, module="decoder.encoder", **masks), LAST)
 
 
 def test_masks_of_several_choices():
