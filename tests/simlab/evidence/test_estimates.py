@@ -16,7 +16,7 @@ from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import PRETRAINED, TUNED, TaskRows, layer_table
-from simlab.similarity.blocks import find_blocks
+from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import FREEZING, SECONDS, SKIPPING, TRAINED, TRUNCATIONS, to_frame
 from support.lab.claimrows import (
     OPTIONS,
