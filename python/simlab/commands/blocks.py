@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, explain_interrupt
+from simlab.commands.options import Overwrite, ResamplingSeed, explain_interrupt
 
 if TYPE_CHECKING:
-    from simlab.similarity.blocks import Blocks
+    from simlab.similarity.block_scores import Blocks
+    from simlab.store.results import ResultRow
 
 
 def register(app: typer.Typer) -> None:
@@ -21,51 +23,107 @@ def register(app: typer.Typer) -> None:
 
 def blocks(
     results: Annotated[
-        list[Path], typer.Argument(help="Results files with grids, or folders of such files.")
+        list[Path],
+        typer.Argument(
+            help="Results files with grids, or folders of such files; with --bootstrap also the "
+            "representation folders of the grids."
+        ),
     ],
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="Number of clusters; default: the best number.")
+        int | None,
+        typer.Option(
+            min=2,
+            help="Number of clusters of the first score, by default 2; the second score is that "
+            "of the best number.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Results file (.parquet) for the clusters; `plot` outlines them."),
+        typer.Option(help="Results file (.parquet) for the clusters; `plot` outlines the best."),
     ] = None,
+    bootstrap: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Halves of the examples to draw for 95 % intervals of the scores, such as 200.",
+        ),
+    ] = 0,
+    permutations: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Grids to draw for chance, by default 200: the same similarities at each "
+            "distance, in any order.",
+        ),
+    ] = None,
+    resampling_seed: ResamplingSeed = 0,
     overwrite: Overwrite = False,
 ) -> None:
     """Split the layers of every grid of a model with itself (FT-FT) into clusters; score the split.
 
-    The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. The score of a
-    single cluster is 0.
+    The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. Every grid has
+    two rows: at --clusters clusters, and at the best number, whose score lies the furthest above
+    chance. Scores of different numbers of clusters are compared by `calibrated`. Grids of errors of
+    maps (`align-study --within`) count as grids of the similarity 1 - error.
 
     Example: `simcore blocks runs/results --out runs/results/blocks.parquet`
+
+    Example: `simcore blocks runs/results runs/reps/ft-1 runs/reps/ft-2 --bootstrap 200
+    --out runs/results/blocks.parquet`
     """
-    from rich.markup import escape
     from rich.table import Table
 
     from simlab.similarity import blocks as step
     from simlab.store import console
 
+    clusters, permutations = clusters or step.CLUSTERS, permutations or step.PERMUTATIONS
     with explain_interrupt(out):
-        found = step.blocks(results, out, clusters, overwrite=overwrite)
+        found = step.blocks(
+            results,
+            out,
+            clusters,
+            bootstrap=bootstrap,
+            permutations=permutations,
+            resampling_seed=resampling_seed,
+            overwrite=overwrite,
+        )
     table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
-    for name in ("score", "within", "between"):
+    for name in ("score", *(["95 %"] if bootstrap else []), "calibrated", "p", "within", "between"):
         table.add_column(name, justify="right")
-    if any(len(layers.clusters) == 1 for layers, _ in found):
-        table.caption = (
-            "A single cluster scores 0, and no pairs of layers are between clusters (–)."
-        )
+    table.caption = (
+        f"First row of each grid: {clusters} clusters; second row: the number whose score lies the "
+        "furthest above chance. Calibrated: 0 at chance, which grows with the number."
+    )
     for layers, rows in found:
-        first = rows[0]
-        parts = (first.measure, first.kernel, first.estimator, first.kind, first.options)
-        measure = " ".join(part for part in parts if part)
-        numbers = map(_number, (layers.score, layers.within, layers.between))
-        names = (first.task, first.model_x, measure, _spans(layers))
-        table.add_row(*map(escape, names), *numbers)
+        table.add_row(*_cells(layers, rows, bool(bootstrap)))
     console.print_table(table)
     if out is not None:
         console.out.print(f"{out}: written")
+
+
+def _cells(layers: Blocks, rows: list[ResultRow], intervals: bool) -> list[str]:
+    from rich.markup import escape
+
+    first = rows[0]
+    options = json.loads(first.options) if first.options else {}
+    options.pop("clusters", None)  # the column of clusters shows their number
+    shown = json.dumps(options) if options else None
+    parts = (first.measure, first.kernel, first.estimator, first.kind, shown)
+    measure = " ".join(part for part in parts if part)
+    model = first.model_x + (f" → {first.model_y}" if first.model_y else "")
+    names = (first.task, model, measure, _spans(layers))
+    bounds = f"{_number(layers.low)} to {_number(layers.high)}"
+    return [
+        *map(escape, names),
+        _number(layers.score),
+        *([bounds if not math.isnan(layers.low) else "–"] if intervals else []),
+        _number(layers.calibrated),
+        f"{layers.pvalue:.3f}",
+        _number(layers.within),
+        _number(layers.between),
+    ]
 
 
 def _number(value: float) -> str:

@@ -22,14 +22,15 @@ from simlab.evidence.intervals import (
 from simlab.evidence.labels import TUNED
 from simlab.evidence.rows import TaskRows, first_variant, layer_table, unordered
 from simlab.evidence.wording import number
-from simlab.similarity.blocks import LOWEST_SCORE, find_blocks
+from simlab.similarity.block_scores import find_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MEASURE = "cka"
 TASKS = "all"  # in place of the name of a task
-SHUFFLES, SHUFFLE_SEED = 199, 0
+LOWEST_SCORE = 0.1  # of a grid that may count as block diagonal
+SHUFFLES = 199
 
 
 def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
@@ -60,19 +61,7 @@ def shuffle_pvalue(table: pd.DataFrame) -> float:
 
     By chance, the similarities of all pairs of layers at one distance change places.
     """
-    kept = table.notna().any(axis=1)
-    values = table.loc[kept, kept.to_numpy()].to_numpy(float)
-    values = (values + values.T) / 2
-    draw = np.random.default_rng(SHUFFLE_SEED)
-    found, reached = find_blocks(values, 2).score, 0
-    for _ in range(SHUFFLES):
-        shuffled = values.copy()
-        for distance in range(1, len(values)):
-            first = np.arange(len(values) - distance)
-            band = draw.permutation(values[first, first + distance])
-            shuffled[first, first + distance] = shuffled[first + distance, first] = band
-        reached += find_blocks(shuffled, 2).score >= found
-    return (1 + reached) / (1 + SHUFFLES)
+    return find_blocks(table, 2, permutations=SHUFFLES).pvalue
 
 
 def count_tasks(findings: Sequence[Finding]) -> Finding:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from simlab.evidence import blocks, phang, ren, wu
+from simlab.evidence.blocks import LOWEST_SCORE
 from simlab.evidence.claim import Claim
 from simlab.evidence.intervals import LEAST_MODELS
 from simlab.evidence.wording import DECIDED_ABOVE, DECIDED_BELOW, TOO_FEW
-from simlab.similarity.blocks import LOWEST_SCORE
 
 PHANG, WU, REN = "Phang et al. 2021", "Wu et al. 2020", "Ren et al. 2023"
 

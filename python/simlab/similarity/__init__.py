@@ -4,5 +4,6 @@
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
 * `resampling`: intervals, p-values and calibrated values of grids.
 * `localization`: `simlab.localize`, scores from joint grids of neuronsim and SVCCA.
-* `blocks`: `simlab.blocks`, which scores how block diagonal a grid of layers is.
+* `block_scores`: how block diagonal a grid of layers is, beside chance.
+* `blocks`: `simlab.blocks`, the scores of stored grids, as rows of the results table.
 """

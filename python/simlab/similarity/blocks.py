@@ -1,45 +1,40 @@
-"""Score how block diagonal a grid of layers is (Phang et al. 2021, sections 3 and 4).
+"""Blocks of layers in stored grids: clusters and scores, as rows of the results table.
 
-Layers of a fine-tuned model often form clusters of consecutive layers that are similar within a
-cluster and dissimilar between clusters. But neighbouring layers are always more alike than distant
-layers, so the similarity within clusters is compared with the mean similarity at the same distance.
+Every grid of the layers of a model with themselves is scored twice, at a fixed number of clusters
+and at the best number; `simlab.similarity.block_scores` defines score, chance and best. A grid of
+errors of maps between layers (`align-study`) is scored too, with 1 - relative error on held-out
+rows as its similarity: its score is the share of the mean error at the same distance that maps
+within clusters do without.
 
-Let S be the L x L similarities of the layers of one model, and m(d) the mean of S(i, j) over all
-pairs with |i - j| = d. A split of the layers into clusters of consecutive layers has
-
-    excess = sum over pairs i < j in the same cluster of S(i, j) - m(j - i)
-    score  = excess / sum over the same pairs of 1 - m(j - i)
-
-For every number of clusters k, dynamic programming over the start of the last cluster finds the
-split with the largest excess exactly: O(L^2) sums and O(k L^2) steps. If S is 1 within planted
-blocks and 0 between them, no other split has so large an excess, whatever the sizes of the blocks.
-
-The score is 1 for such perfect blocks, and 0 if similarity depends on distance alone, as in a
-constant matrix and in any band matrix. The score of a single cluster is exactly 0: over all pairs
-the excess cancels. The score is the share of the way from m(d) to 1 that the similarity of pairs
-within clusters has gone. The score does not depend on the number of layers or on the scale of
-dissimilarity, so models and tasks can be compared.
-
-The number of clusters is the smallest k whose largest excess is at least `ENOUGH` times the largest
-excess for any k. If the score of this split is below `LOWEST_SCORE`, there is one cluster.
+The interval of a score needs representations: halves of the examples are drawn
+(`simlab.similarity.resampling`), the grid is computed for each, and its score at the same number of
+clusters. The score plus the percentiles of the differences of these scores from their mean are the
+bounds.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.store.files import hash_file
+from simlab.representations.folder import MANIFEST, Representations, load_representations
+from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.grids import layers_of
+from simlab.similarity.resampling import Call, Resampling, halves, row_groups
+from simlab.store.files import as_paths, hash_file
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRID_COLUMNS,
+    HELDOUT,
+    RELATIVE,
     ResultRow,
     ensure_results,
     is_alignment,
@@ -50,80 +45,20 @@ from simlab.store.tables import require_table_file
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import ArrayLike
 
-ENOUGH = 0.9
-LOWEST_SCORE = 0.1
-_ROUNDING = 1e-12  # an excess of at most this much per pair of layers is rounding
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """The best split of the layers of one model.
-
-    Attributes
-    ----------
-    clusters
-        For each cluster, the numbers of its layers in rising order (rows of the matrix).
-    score
-        How block diagonal the matrix is, from 0 to 1; 0 for a single cluster.
-    within, between
-        Mean similarity of pairs of layers in the same cluster and in different clusters; nan if
-        there are no such pairs.
-    undefined
-        Layers that are in no cluster, because their similarities are nan.
-    excess_by_count
-        The largest excess of a split into 1, 2, ... clusters.
-    """
-
-    clusters: tuple[tuple[int, ...], ...]
-    score: float
-    within: float
-    between: float
-    undefined: tuple[int, ...]
-    excess_by_count: tuple[float, ...]
-
-
-def find_blocks(similarity: ArrayLike, clusters: int | None = None) -> Blocks:
-    """Split the layers of `similarity` into the best clusters of consecutive layers.
-
-    Parameters
-    ----------
-    similarity
-        [L, L], the layers of one model with themselves. The diagonal is not used. For an
-        asymmetric measure, the mean of both directions is used. A layer whose whole row is nan is
-        left out (CLS at the embedding output never varies).
-    clusters
-        Number of clusters; None lets the criterion in the docstring of this module decide.
-
-    Raises
-    ------
-    ValueError
-        The matrix is not square, all its rows are nan, it has infinite values or nan in part of a
-        row, or there are fewer layers than `clusters`.
-    """
-    matrix = np.asarray(similarity, np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"similarity: wanted a square matrix [L, L], found shape {matrix.shape}")
-    kept = np.flatnonzero(~np.isnan(matrix).all(axis=1))
-    if not kept.size:
-        raise ValueError("similarity: wanted a row with values, found only nan")
-    values = matrix[np.ix_(kept, kept)]
-    values = (values + values.T) / 2
-    if not np.isfinite(values).all():
-        raise ValueError(
-            "similarity: wanted finite values, or nan in whole rows, found nan or infinity in a row"
-        )
-    if clusters is not None and not 1 <= clusters <= len(kept):
-        raise ValueError(f"clusters: wanted 1 to {len(kept)}, found {clusters}")
-    return _best_blocks(values, kept, clusters, len(matrix))
+CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
+# A stored grid and the grid of its representations differ by less than this, on any machine.
+_ROUNDING = 1e-3
 
 
 def blocks(
     results: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
-    clusters: int | None = None,
+    clusters: int = CLUSTERS,
     *,
+    bootstrap: int = 0,
+    permutations: int = PERMUTATIONS,
+    resampling_seed: int = 0,
     overwrite: bool = False,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
     """Split the layers of every grid of a model with itself into clusters, and score the split.
@@ -131,25 +66,34 @@ def blocks(
     Parameters
     ----------
     results
-        Results files with grids, or folders of results files.
+        Results files with grids, or folders of results files; with `bootstrap`, also the
+        representation folders of the grids.
     out
-        Results file (.parquet) for clusters and scores; `plot` outlines the clusters. None writes
-        no file.
+        Results file (.parquet) for clusters and scores; `plot` outlines the best clusters. None
+        writes no file.
     clusters
-        Number of clusters; None lets the criterion in the docstring of this module decide.
+        The fixed number of clusters of the first score of each grid.
+    bootstrap
+        Number of halves of the examples from which the intervals of the scores are computed, for
+        the grids whose representations are given; 0 computes none.
+    permutations
+        Number of permuted grids that chance, p-values and the best number of clusters come from.
+    resampling_seed
+        Seed of both.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------
     list of (Blocks, list of ResultRow)
-        For each grid, its clusters and the rows for the results table (`block_rows`).
+        For each grid, the fixed number of clusters and then the best number, with the rows for the
+        results table (`block_rows`).
 
     Raises
     ------
     UserError
-        `results` have no such grid, a grid has fewer layers than `clusters`, or `out` has other
-        content and `overwrite` is False.
+        `results` have no such grid, a grid has fewer layers than `clusters`, representations are
+        missing or belong to no grid, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -157,67 +101,202 @@ def blocks(
     >>> few = TaskOptions(train_size=64, heldout_size=32)
     >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
     >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
-    >>> ((found, rows),) = blocks("runs/results/orig.parquet", clusters=2)
-    >>> len(found.clusters)
-    2
+    >>> (two, _), (best, _) = blocks("runs/results/orig.parquet")
+    >>> len(two.clusters), two.score <= 1
+    (2, True)
     """
     path = None if out is None else Path(out)
     if path is not None:
         require_table_file(path)
-    files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
-    found = list(block_rows(read_results(files), clusters))
+    resampling = Resampling(bootstrap, permutations, resampling_seed)
+    resampling.check()
+    if not permutations:
+        raise UserError("--permutations: wanted 1 or more, found 0")
+    given = as_paths(results)
+    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
+    files = [
+        file
+        for file in results_files([p for p in given if p not in folders])
+        if path is None or file.resolve() != path.resolve()
+    ]
+    stored = _stored(folders, resampling)
+    found = list(block_rows(read_results(files), clusters, resampling, stored))
     if path is not None:
-        hashes = [hash_file(file) for file in files]
-        inputs = {"step": BLOCKS, "results": hashes, "clusters": clusters}
-        inputs |= {"enough": ENOUGH, "lowest_score": LOWEST_SCORE}
+        inputs = {
+            "step": BLOCKS,
+            "scores": "largest",  # version of the definition
+            "results": [hash_file(file) for file in files],
+            "clusters": clusters,
+            "representations": [part.manifest["data_sha256"] for part in stored],
+            **resampling.inputs,
+        }
         rows = [row for _, of_grid in found for row in of_grid]
         ensure_results(path, inputs, lambda: rows, replace=overwrite)
     return found
 
 
+def _stored(folders: Sequence[Path], resampling: Resampling) -> list[Representations]:
+    if bool(folders) != bool(resampling.bootstrap):
+        wanted = "representation folders (`simcore extract`) beside the results"
+        if folders:
+            raise UserError(f"--bootstrap: wanted 1 or more with {folders[0]}, found 0")
+        raise UserError(f"--bootstrap {resampling.bootstrap}: wanted {wanted}, found none")
+    return [load_representations(folder) for folder in folders]
+
+
 def block_rows(
-    frame: pd.DataFrame, clusters: int | None = None
+    frame: pd.DataFrame,
+    clusters: int = CLUSTERS,
+    resampling: Resampling | None = None,
+    stored: Sequence[Representations] = (),
 ) -> Iterator[tuple[Blocks, list[ResultRow]]]:
-    """Find the blocks of every grid of a model with itself in a results table.
+    """Score every grid of a model with itself in a results table, and every square grid of errors.
 
     Yields
     ------
     blocks, rows
-        The blocks, with layers numbered as in the table, and rows for the results table: a row for
-        each layer, whose value is the number of its cluster, from 1 (nan if the layer is
-        undefined), and a row without a layer, whose value is the score.
+        For each grid, its blocks at `clusters` clusters, and its best blocks, with layers numbered
+        as in the table, and rows for the results table: a row without a layer, whose value is the
+        score, and a row for each layer, whose value is the number of its cluster, from 1 (nan if
+        the layer is undefined). The rows of the best blocks have the `options` of the grid; those
+        of the others have "clusters" besides.
 
     Raises
     ------
     UserError
-        There is no such grid, or a grid has fewer defined layers than `clusters`.
+        There is no such grid, a grid has fewer defined layers than `clusters`, or representations
+        are those of no grid, or of another one.
     """
-    own = (frame["model_x"] == frame["model_y"]) & frame["layer_y"].notna() & ~is_alignment(frame)
-    # Two models without a seed are the same model if they have the same name.
-    own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
-    grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
-    if grids.empty:
-        found = ", ".join(dict.fromkeys(frame["comparison"])) or "an empty table"
-        raise UserError(f"results: wanted a grid of a model with itself (FT-FT), found {found}")
-    for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False):
+    resampling = resampling or Resampling(permutations=PERMUTATIONS)
+    used: set[Path] = set()
+    for rows in _grids(frame):
         table = rows.pivot(index="layer_x", columns="layer_y", values="value")
         table = table.sort_index().sort_index(axis=1)
         first = rows.iloc[0]
+        values = table.to_numpy()
+        if first["measure"] == RELATIVE:
+            values = 1 - values
+        of_grid = [part for part in stored if _belongs(part, first)]
+        used |= {part.folder for part in of_grid}
         try:
-            blocks = find_blocks(table.to_numpy(), clusters)
+            scores = GridScores(values, permutations=resampling.permutations, seed=resampling.seed)
+            both = [scores.at(clusters), scores.best()]
         except ValueError as error:
             raise UserError(f"results, grid of {first['model_x']}: {error}") from None
-        yield _renumbered(blocks, [int(layer) for layer in table.index], first)
+        if of_grid:
+            both = _with_intervals(both, scores, first, values, of_grid[0], resampling)
+        layers = [int(layer) for layer in table.index]
+        for fixed, found in zip((True, False), both, strict=True):
+            yield _renumbered(found, layers, first, fixed, resampling)
+    for part in stored:
+        if part.folder not in used:
+            raise UserError(
+                f"{part.folder}: wanted representations of a grid in the results, found "
+                f"{part.manifest['label']} ({part.manifest['kind']}, n = {part.manifest['n']})"
+            )
+
+
+def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the rows of every grid of a model with itself, and of every square grid of errors."""
+    aligned = is_alignment(frame)
+    # Two models without a seed are the same model if they have the same name.
+    own = frame["model_x"] == frame["model_y"]
+    own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
+    own &= frame["layer_y"].notna() & ~aligned
+    grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
+    found = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
+    errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]
+    errors = errors[errors["options"].map(_is_judged).astype(bool)]
+    names = ["comparison", *GRID_COLUMNS, "model_y", "seed_y"]
+    pairs = [rows for _, rows in errors.groupby(names, dropna=False, sort=False)]
+    found += [rows for rows in pairs if _is_square(rows)]
+    if not found:
+        names = ", ".join(dict.fromkeys(frame["comparison"])) or "an empty table"
+        raise UserError(f"results: wanted a grid of a model with itself (FT-FT), found {names}")
+    yield from found
+
+
+def _is_judged(options: str) -> bool:
+    """Return whether errors are those of whole layers on held-out rows."""
+    stored = json.loads(options)
+    return stored.get("rows") == HELDOUT and "head_x" not in stored
+
+
+def _is_square(rows: pd.DataFrame) -> bool:
+    """Return whether `rows` have every layer with every layer, once."""
+    layers = set(rows["layer_x"])
+    pairs = set(zip(rows["layer_x"], rows["layer_y"], strict=True))
+    return len(rows) == len(pairs) == len(layers) ** 2 and set(rows["layer_y"]) == layers
+
+
+def _belongs(part: Representations, first: pd.Series) -> bool:
+    """Return whether a grid, of which `first` is a row, is one of the layers in `part`."""
+    import pandas as pd
+
+    names = {"model_x": "label", "kind": "kind", "task": "task", "n": "n"}
+    same = all(first[column] == part.manifest[name] for column, name in names.items())
+    seed = None if pd.isna(first["seed_x"]) else first["seed_x"]
+    return first["measure"] in MEASURES and same and seed == part.manifest["seed"]
+
+
+def _with_intervals(
+    both: list[Blocks],
+    scores: GridScores,
+    first: pd.Series,
+    values: np.ndarray,
+    part: Representations,
+    resampling: Resampling,
+) -> list[Blocks]:
+    """Return the blocks of a grid with the intervals of their scores."""
+    measure, chosen = MEASURES[first["measure"]], _chosen(first)
+    layers = layers_of(measure, chosen, [part])
+    call = Call(measure, chosen, layers, None, part, str(part.folder))
+    interval = halves(call, resampling, return_draws=True)
+    if not np.allclose(interval.observed, values, rtol=0, atol=_ROUNDING, equal_nan=True):
+        raise UserError(
+            f"{part.folder}: wanted the representations of the grid of {first['model_x']} in the "
+            "results, found others with the same label"
+        )
+    groups = len(np.unique(row_groups(call)))
+    return [_with_interval(found, scores, interval.draws, groups) for found in both]
+
+
+def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, groups: int) -> Blocks:
+    drawn = scores.of_grids(draws, len(found.clusters))
+    # As in `simcore.stats.bootstrap_ci`: the variance of halves of an odd number is larger.
+    half = groups // 2
+    scale = np.sqrt(half / (groups - half))
+    low, high = scale * (np.quantile(drawn, [0.025, 0.975]) - drawn.mean())
+    bounds = {"low": found.score + min(low, 0), "high": min(found.score + max(high, 0), 1.0)}
+    return dataclasses.replace(found, **bounds)
+
+
+def _chosen(first: pd.Series) -> dict[str, Any]:
+    """Return all options of the measure of a grid, of which `first` is a row."""
+    import pandas as pd
+
+    options = MEASURES[first["measure"]].options
+    stored = json.loads(first["options"]) if isinstance(first["options"], str) else {}
+    columns = {name: first[name] for name in ("estimator", "kernel", "bandwidth")}
+    given = {name: value for name, value in columns.items() if not pd.isna(value)}
+    return {**options, **stored, **given}
 
 
 def _renumbered(
-    blocks: Blocks, layers: Sequence[int], first: pd.Series
+    blocks: Blocks,
+    layers: Sequence[int],
+    first: pd.Series,
+    fixed: bool,
+    resampling: Resampling,
 ) -> tuple[Blocks, list[ResultRow]]:
     import pandas as pd
 
-    common: dict[str, Any] = {
-        name: None if pd.isna(first[name]) else first[name] for name in GRID_COLUMNS
-    }
+    other = first["model_x"] != first["model_y"]
+    names = (*GRID_COLUMNS, *(("model_y", "seed_y") if other else ()))
+    common: dict[str, Any] = {name: None if pd.isna(first[name]) else first[name] for name in names}
+    if fixed:
+        options = json.loads(common["options"]) if common["options"] else {}
+        common["options"] = json.dumps({**options, "clusters": len(blocks.clusters)})
     named = dataclasses.replace(
         blocks,
         clusters=tuple(tuple(layers[row] for row in cluster) for cluster in blocks.clusters),
@@ -226,106 +305,18 @@ def _renumbered(
     numbers = {layer: float("nan") for layer in named.undefined}
     for number, cluster in enumerate(named.clusters, 1):
         numbers |= dict.fromkeys(cluster, float(number))
-    rows = [ResultRow(comparison=BLOCK_SCORE, value=blocks.score, **common)]
-    rows += [
+    score = ResultRow(
+        comparison=BLOCK_SCORE,
+        value=named.score,
+        low=named.low,
+        high=named.high,
+        pvalue=named.pvalue,
+        calibrated=named.calibrated,
+        resampling=resampling.record,
+        **common,
+    )
+    of_layers = [
         ResultRow(comparison=BLOCKS, layer_x=layer, value=numbers[layer], **common)
         for layer in layers
     ]
-    return named, rows
-
-
-def excess(similarity: np.ndarray) -> np.ndarray:
-    """Return S(i, j) - m(|i - j|), [L, L]: similarity beyond the mean at the same distance."""
-    return similarity - _band(similarity)
-
-
-def _band(values: np.ndarray) -> np.ndarray:
-    """Return m(|i - j|), [L, L]: the mean of every diagonal, at the places of that diagonal."""
-    count = len(values)
-    means = np.array([np.diagonal(values, distance).mean() for distance in range(count)])
-    rows = np.arange(count)
-    return means[np.abs(rows[:, None] - rows)]
-
-
-def _best_blocks(values: np.ndarray, kept: np.ndarray, clusters: int | None, every: int) -> Blocks:
-    found, starts = _best_splits(_cluster_sums(excess(values)))
-    room = _cluster_sums(1 - _band(values))
-    options = [_edges(starts, count) for count in range(1, len(kept) + 1)]
-    scores = [  # the excess of a single cluster is 0, except for rounding
-        0.0 if len(edges) == 1 else _score(best, sum(room[a, b] for a, b in edges))
-        for best, edges in zip(found, options, strict=True)
-    ]
-    chosen = clusters if clusters is not None else _choose_count(found, scores)
-    edges = options[chosen - 1]
-    same = np.zeros(values.shape, bool)
-    for a, b in edges:
-        same[a:b, a:b] = True
-    pairs = np.triu(np.ones(values.shape, bool), 1)
-    return Blocks(
-        clusters=tuple(tuple(kept[a:b].tolist()) for a, b in edges),
-        score=scores[chosen - 1],
-        within=_mean(values[pairs & same]),
-        between=_mean(values[pairs & ~same]),
-        undefined=tuple(sorted(set(range(every)) - set(kept.tolist()))),
-        excess_by_count=tuple(found.tolist()),
-    )
-
-
-def _cluster_sums(values: np.ndarray) -> np.ndarray:
-    """Return the sums over pairs i < j of layers a, ..., b - 1, for all a and b: [L + 1, L + 1]."""
-    count = len(values)
-    upper = np.triu(values, 1)
-    columns = np.vstack([np.zeros(count), np.cumsum(upper, axis=0)])  # [a, j]: sum of rows before a
-    sums = np.zeros((count + 1, count + 1))
-    for a in range(count):
-        # Layer j adds its pairs with layers a, ..., j - 1: rows a, ..., j - 1 of column j.
-        sums[a, a + 1 :] = np.cumsum(columns[count, a:] - columns[a, a:])
-    return sums
-
-
-def _best_splits(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the split into k clusters with the largest sum of `gain`, for every k.
-
-    Returns
-    -------
-    best, starts
-        The largest sums, [L], for k = 1, ..., L; and the first layer of the last cluster,
-        [L, L + 1], in column b for a split of the first b layers.
-    """
-    count = len(gain) - 1
-    value = np.full((count, count + 1), -np.inf)
-    starts = np.zeros((count, count + 1), np.int64)
-    value[0, 1:] = gain[0, 1:]
-    for k in range(1, count):
-        for b in range(k + 1, count + 1):
-            totals = value[k - 1, k:b] + gain[k:b, b]
-            starts[k, b] = k + int(np.argmax(totals))
-            value[k, b] = totals.max()
-    return value[:, count], starts
-
-
-def _edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """Return the first layer and the end (exclusive) of each of `count` clusters."""
-    edges, end = [], starts.shape[1] - 1
-    for k in range(count - 1, -1, -1):
-        start = int(starts[k, end])
-        edges.append((start, end))
-        end = start
-    return edges[::-1]
-
-
-def _score(best: float, room: float) -> float:
-    return max(0.0, float(best / room)) if room > 0 else 0.0
-
-
-def _choose_count(found: np.ndarray, scores: list[float]) -> int:
-    """Return the number of clusters, by the criterion in the docstring of this module."""
-    largest = found.max()
-    if largest <= _ROUNDING * len(found) ** 2:
-        return 1
-    count = int(np.argmax(found >= ENOUGH * largest)) + 1
-    return count if scores[count - 1] >= LOWEST_SCORE else 1
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if values.size else float("nan")
+    return named, [score, *of_layers]

@@ -159,8 +159,8 @@ def grid_rows(
         require_same_examples(xs[0], other)
     _require_input(name, measure, chosen, [*xs, *ys])
     same = [x.folder for x in xs] == [y.folder for y in ys]
-    x_layers = _layers(measure, chosen, xs)
-    y_layers = None if same else _layers(measure, chosen, ys)
+    x_layers = layers_of(measure, chosen, xs)
+    y_layers = None if same else layers_of(measure, chosen, ys)
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
         _require_enough(xs[0], variant)
@@ -211,9 +211,10 @@ def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
         )
 
 
-def _layers(
+def layers_of(
     measure: Measure, chosen: Mapping[str, Any], sides: Sequence[Representations]
 ) -> list[Any]:
+    """Return the layers of all `sides` in the form that the measure takes."""
     import simcore
 
     layers = [layer for side in sides for layer in side.layers]

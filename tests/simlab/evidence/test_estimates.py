@@ -17,7 +17,7 @@ from simlab.evidence.judge import judge
 from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows, layer_table
-from simlab.similarity.blocks import find_blocks
+from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import FREEZING, SECONDS, SKIPPING, TRAINED, TRUNCATIONS, to_frame
 from support.lab.claimrows import (
     OPTIONS,

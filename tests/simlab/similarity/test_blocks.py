@@ -1,30 +1,32 @@
-"""Blocks: the best split is the best of all splits, and the score means what it says."""
+"""Blocks in tables: rows, intervals, the command, and outlines."""
 
-from itertools import combinations, pairwise
+import dataclasses
+import json
 
 import numpy as np
 import pytest
 
+from simcore import stats
 from simlab.errors import UserError
+from simlab.experiments.align_study import align_study
 from simlab.figures.grids import plot_grids
-from simlab.similarity.blocks import LOWEST_SCORE, block_rows, excess, find_blocks
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.similarity.block_scores import GridScores, find_blocks
+from simlab.similarity.blocks import block_rows, blocks
+from simlab.similarity.grids import grid as compute_grid
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRID_COLUMNS,
+    RELATIVE,
     ResultRow,
     read_results,
     to_frame,
     write_results,
 )
 from support.lab.commandline import check_refused
-from support.tolerance import FLOAT64_RELATIVE
-
-LAYERS = 24
-
-
-def distances(count=LAYERS):
-    return np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
+from support.tolerance import FLOAT32_MEASURE
 
 
 def planted(sizes, within=1.0, between=0.0):
@@ -33,130 +35,7 @@ def planted(sizes, within=1.0, between=0.0):
     return np.where(np.equal.outer(block, block), within, between)
 
 
-def noise(count, seed):
-    drawn = np.random.default_rng(seed).uniform(size=(count, count))
-    return (drawn + drawn.T) / 2
-
-
-def sizes_of(blocks):
-    return [len(cluster) for cluster in blocks.clusters]
-
-
-def splits(count, clusters):
-    """Return all splits of `count` layers into contiguous clusters."""
-    for inner in combinations(range(1, count), clusters - 1):
-        edges = (0, *inner, count)
-        yield [range(a, b) for a, b in pairwise(edges)]
-
-
-def total(values, split):
-    return sum(values[i, j] for cluster in split for i, j in combinations(cluster, 2))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("seed", range(3))
-def test_no_contiguous_split_is_better(count, seed):
-    similarity = noise(count, seed)
-    band = np.array([similarity[distances(count) == d].mean() for d in range(count)])
-    expected = band[distances(count)]
-    best = [
-        max(total(similarity - expected, split) for split in splits(count, clusters))
-        for clusters in range(1, count + 1)
-    ]
-    found = find_blocks(similarity)
-    np.testing.assert_allclose(found.excess_by_count, best, atol=FLOAT64_RELATIVE)
-    np.testing.assert_allclose(excess(similarity), similarity - expected, atol=FLOAT64_RELATIVE)
-    for clusters in range(1, count + 1):
-        split = find_blocks(similarity, clusters).clusters
-        assert len(split) == clusters
-        assert [layer for cluster in split for layer in cluster] == list(range(count))
-        reached = total(similarity - expected, split)
-        assert reached == pytest.approx(best[clusters - 1], abs=FLOAT64_RELATIVE)
-
-
-def test_score_within_and_between_are_what_they_are_defined_as():
-    similarity = noise(6, 4)
-    found = find_blocks(similarity, 2)
-    band = similarity - excess(similarity)
-    pairs = [pair for cluster in found.clusters for pair in combinations(cluster, 2)]
-    others = [pair for pair in combinations(range(6), 2) if pair not in pairs]
-    gained = sum(similarity[p] - band[p] for p in pairs)
-    assert found.score == pytest.approx(gained / sum(1 - band[p] for p in pairs))
-    assert found.within == pytest.approx(np.mean([similarity[p] for p in pairs]))
-    assert found.between == pytest.approx(np.mean([similarity[p] for p in others]))
-
-
-@pytest.mark.parametrize("sizes", [(10, 14), (2, 5, 6), (1, 12), (4, 4, 4, 4), (3, 1, 5)])
-def test_planted_blocks_are_found_with_score_1(sizes):
-    found = find_blocks(planted(sizes))
-    assert sizes_of(found) == list(sizes)
-    assert found.score == pytest.approx(1.0)
-    assert (found.within, found.between) == (1.0, 0.0)
-
-
-def test_planted_blocks_are_found_under_noise_and_a_weaker_contrast_scores_less():
-    jitter = (noise(LAYERS, 0) - 0.5) / 10
-    strong = find_blocks(planted((10, 14), 0.95, 0.1) + jitter)
-    weak = find_blocks(planted((10, 14), 0.8, 0.5) + jitter)
-    assert sizes_of(strong) == sizes_of(weak) == [10, 14]
-    assert LOWEST_SCORE < weak.score < strong.score < 1
-
-
-@pytest.mark.parametrize(
-    "similarity",
-    [
-        np.full((LAYERS, LAYERS), 0.5),
-        np.ones((LAYERS, LAYERS)),
-        np.exp(-distances() / 5),
-        1 - distances() / LAYERS,
-        0.5 + (noise(LAYERS, 1) - 0.5) / 50,
-    ],
-    ids=["constant", "ones", "band", "drift", "constant with noise"],
-)
-def test_what_has_no_blocks_is_one_cluster_with_score_0(similarity):
-    found = find_blocks(similarity)
-    assert sizes_of(found) == [LAYERS]
-    assert found.score == pytest.approx(0.0, abs=FLOAT64_RELATIVE)
-    assert np.isnan(found.between)
-
-
-def test_a_shuffled_order_of_layers_has_no_blocks_left():
-    similarity = planted((12, 12))
-    order = np.random.default_rng(0).permutation(LAYERS)
-    shuffled = find_blocks(similarity[np.ix_(order, order)])
-    assert shuffled.score < find_blocks(similarity).score / 2
-
-
-def test_undefined_layers_are_left_out_and_named():
-    similarity = np.full((7, 7), np.nan)
-    similarity[1:, 1:] = planted((2, 4))
-    found = find_blocks(similarity)
-    assert found.clusters == ((1, 2), (3, 4, 5, 6))
-    assert found.undefined == (0,)
-    assert found.score == pytest.approx(1.0)
-
-
-def test_both_directions_of_an_asymmetric_measure_count():
-    similarity = planted((3, 4))
-    leaning = np.tril(similarity) + np.triu(similarity, 1) * 0.5
-    assert find_blocks(leaning) == find_blocks((leaning + leaning.T) / 2)
-
-
-@pytest.mark.parametrize(
-    ("similarity", "clusters", "message"),
-    [
-        (np.ones((2, 3)), None, r"square matrix \[L, L\], found shape \(2, 3\)"),
-        (np.full((3, 3), np.nan), None, "found only nan"),
-        (np.array([[1, np.nan], [0.5, 1]]), None, "nan in whole rows"),
-        (np.ones((3, 3)), 4, "clusters: wanted 1 to 3, found 4"),
-    ],
-)
-def test_wrong_matrices_are_refused(similarity, clusters, message):
-    with pytest.raises(ValueError, match=message):
-        find_blocks(similarity, clusters)
-
-
-def grid(similarity, x="FT[1]", y="FT[1]", comparison="FT-FT"):
+def rows_of(similarity, x="FT[1]", y="FT[1]", comparison="FT-FT"):
     """Rows of a grid whose layers are numbered from 1."""
     return [
         ResultRow(
@@ -182,15 +61,15 @@ def grid(similarity, x="FT[1]", y="FT[1]", comparison="FT-FT"):
 @pytest.fixture
 def results(tmp_path):
     """A results file with an FT-FT grid of two blocks and a grid of two models."""
-    rows = grid(planted((2, 3))) + grid(planted((2, 3)), y="ORIG", comparison="FT-ORIG")
+    rows = rows_of(planted((2, 3))) + rows_of(planted((2, 3)), y="ORIG", comparison="FT-ORIG")
     path = tmp_path / "grids.parquet"
     write_results(to_frame(rows), path)
     return path
 
 
 def test_rows_number_the_clusters_of_grids_of_a_model_with_itself(results):
-    ((found, rows),) = block_rows(read_results(results))
-    assert found.clusters == ((1, 2), (3, 4, 5))
+    (two, fixed), (best, rows) = block_rows(read_results(results))
+    assert two.clusters == best.clusters == ((1, 2), (3, 4, 5))
     frame = to_frame(rows)
     assert frame["comparison"].tolist() == [BLOCK_SCORE, *[BLOCKS] * 5]
     assert frame["value"].tolist() == pytest.approx([1.0, 1, 1, 2, 2, 2])
@@ -198,68 +77,133 @@ def test_rows_number_the_clusters_of_grids_of_a_model_with_itself(results):
     original = read_results(results).iloc[0]
     for name in set(GRID_COLUMNS) - {"bandwidth", "options"}:
         assert set(frame[name]) == {original[name]}
+    assert frame["options"].isna().all()
+    assert {json.loads(row.options)["clusters"] for row in fixed} == {2}
+    score = rows[0]
+    assert (score.pvalue, score.calibrated) == (best.pvalue, best.calibrated)
+    assert np.isnan([score.low, score.high]).all()
+    assert json.loads(score.resampling) == {"bootstrap": 0, "permutations": 200, "seed": 0}
 
 
-def test_the_command_prints_writes_and_leads_to_outlines(results, simcore, tmp_path):
-    out = tmp_path / "blocks.parquet"
-    code, printed, errors = simcore("blocks", results, "--out", out)
-    assert (code, errors) == (0, [])
-    assert "1–2 | 3–5" in printed
-    assert "1.00" in printed
-    frame = read_results([results, out])
-    grids = frame[frame["layer_y"].notna()]
-    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
-    figure = plot_grids(grids.assign(comparison=grids["comparison"].astype("category")), blocks)
-    drawn = {
-        axis.get_title(): [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
-        for axis in figure.axes[:2]
-    }
-    assert drawn == {
-        "FT–FT · blocks 1.0": [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3)],
-        "FT–ORIG": [],
-    }
-
-
-@pytest.mark.parametrize(
-    ("count", "within"), [(5, "0.50"), (1, "–")], ids=["many layers", "one layer"]
-)
-def test_a_single_cluster_scores_zero_and_says_so(tmp_path, simcore, count, within):
-    similarity = np.linspace(0, 1, count**2).reshape(count, count)
-    found = find_blocks(similarity, 1)
-    assert (found.score, sizes_of(found)) == (0.0, [count])  # exactly, with no rounding
-    assert np.isnan(found.between)
+def test_the_command_prints_writes_and_leads_to_outlines_of_the_best(tmp_path, simcore):
+    """Three blocks, of which the fixed number of two clusters joins two."""
     path, out = tmp_path / "grid.parquet", tmp_path / "blocks.parquet"
-    write_results(to_frame(grid(similarity)), path)
-    code, printed, errors = simcore("blocks", path, "--clusters", 1, "--out", out)
+    write_results(to_frame(rows_of(planted((2, 3, 3), 1.0, 0.2))), path)
+    code, printed, errors = simcore("blocks", path, "--out", out)
     assert (code, errors) == (0, [])
-    (row,) = [line for line in printed.splitlines() if "FT[1]" in line]
-    assert row.replace("│", " ").split()[-3:] == ["0.00", within, "–"]
-    assert "A single cluster scores 0" in printed
+    lines = [line for line in printed.splitlines() if "FT[1]" in line]
+    assert len(lines) == 2
+    assert "1–2 | 3–5 | 6–8" in lines[1]
+    assert "1.00" in lines[1]
+    assert "clusters" not in lines[0]
+    frame = read_results([path, out])
+    grids = frame[frame["layer_y"].notna()]
+    found = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    figure = plot_grids(grids.assign(comparison=grids["comparison"].astype("category")), found)
+    (axis, *_) = figure.axes
+    drawn = [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
+    assert drawn == [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3), ((4.5, 4.5), 3, 3)]
+    assert "blocks 1.0" in axis.get_title()
+
+
+def test_the_draws_belong_to_the_key(results, tmp_path):
+    out = tmp_path / "blocks.parquet"
+    blocks(results, out)
+    blocks(results, out)
+    for changed in ({"clusters": 3}, {"permutations": 20}, {"resampling_seed": 1}):
+        with pytest.raises(UserError, match="--overwrite"):
+            blocks(results, out, **changed)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory, tiny_bert, review_task):
+    """A folder with the representations of the words of ten texts, and a grid of them."""
+    folder = tmp_path_factory.mktemp("stored")
+    options = ExtractOptions(kind="word-last", limit=10)
+    extract(tiny_bert, review_task, folder / "reps", options, label="A", seed=2)
+    compute_grid(folder / "reps", folder / "grid.parquet")
+    return folder
+
+
+def test_intervals_are_those_of_halves_of_the_texts(stored, tmp_path, simcore):
+    out, files = tmp_path / "blocks.parquet", (stored / "grid.parquet", stored / "reps")
+    code, printed, _ = simcore("blocks", *files, "--bootstrap", 12, "--out", out)
+    assert code == 0
+    assert "95 %" in printed
     frame = read_results(out)
-    assert frame.loc[frame["comparison"] == BLOCK_SCORE, "value"].tolist() == [0.0]
+    scores = frame[frame["comparison"] == BLOCK_SCORE]
+    assert len(scores) == 4
+    assert (scores["low"] < scores["value"]).all()
+    assert (scores["value"] < scores["high"]).all()
+    part = load_representations(stored / "reps")
+    texts = [int(row.split(":")[0].split("-")[-1]) for row in part.ids]
+    drawn = stats.bootstrap_ci(
+        part.layers, method="half", groups=texts, resamples=12, return_draws=True
+    )
+    values = GridScores(drawn.observed).of_grids(drawn.draws, 2)
+    row = scores[(scores["estimator"] == "biased") & scores["options"].notna()].iloc[0]
+    below = np.quantile(values, 0.025) - values.mean()
+    assert row["low"] - row["value"] == pytest.approx(below, abs=FLOAT32_MEASURE)
 
 
-def test_several_clusters_have_no_word_of_a_single_one(results, simcore):
-    assert "A single cluster" not in simcore("blocks", results)[1]
+def test_representations_that_belong_to_no_grid_are_refused(stored, tmp_path, results, simcore):
+    folder, table = stored / "reps", read_results(stored / "grid.parquet")
+    check_refused(simcore("blocks", results, folder), "--bootstrap: wanted 1 or more with")
+    check_refused(simcore("blocks", results, "--bootstrap", 9), "wanted representation folders")
+    outcome = simcore("blocks", results, folder, "--bootstrap", 9)
+    check_refused(outcome, "wanted representations of a grid in the results, found A (word-last")
+    other = tmp_path / "other.parquet"
+    write_results(table.assign(value=table["value"] - 0.1), other)
+    outcome = simcore("blocks", other, folder, "--bootstrap", 9)
+    check_refused(outcome, "found others with the same label")
 
 
-@pytest.mark.parametrize("comparison", ["alignment within: FT", "injection"])
-def test_errors_of_aligned_layers_are_no_grid(comparison):
-    errors = grid(1 - planted((2, 3)), comparison=comparison)
-    ((found, _),) = block_rows(to_frame(errors + grid(planted((1, 4)))))
-    assert found.clusters == ((1,), (2, 3, 4, 5))
-    with pytest.raises(UserError, match=f"found {comparison}"):
-        list(block_rows(to_frame(errors)))
+def errors_of(similarity, comparison="alignment within: FT", part="heldout"):
+    """Rows of a grid of errors of maps."""
+    options = json.dumps({"method": "linear", "rows": part})
+    return [
+        dataclasses.replace(row, measure=RELATIVE, options=options, estimator=None, kernel=None)
+        for row in rows_of(1 - similarity, comparison=comparison)
+    ]
+
+
+def test_errors_of_maps_are_a_grid_of_their_complement():
+    similarity = 0.3 + 0.4 * planted((2, 3))
+    table = [*errors_of(similarity), *errors_of(similarity, part="train")]
+    (two, rows), (best, _) = block_rows(to_frame(table))
+    assert best.clusters == two.clusters == ((1, 2), (3, 4, 5))
+    assert two.score == pytest.approx(find_blocks(similarity, 2).score)
+    assert two.within == pytest.approx(0.7)
+    assert rows[0].measure == RELATIVE
+
+
+def test_maps_from_each_layer_to_the_same_layer_are_no_grid():
+    some = [row for row in errors_of(planted((2, 3))) if row.layer_x == row.layer_y]
+    with pytest.raises(UserError, match="found alignment: FT"):
+        list(block_rows(to_frame(dataclasses.replace(r, comparison="alignment: FT") for r in some)))
+
+
+def test_a_study_of_real_maps_has_blocks(stored, tmp_path):
+    study = {"methods": ("linear",), "within": True, "heldout_share": 0.3}
+    align_study([stored / "reps"], tmp_path / "study", **study)
+    (two, rows), _ = blocks(tmp_path / "study")
+    assert len(two.clusters) == 2
+    assert rows[0].measure == RELATIVE
 
 
 def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):
     path = tmp_path / "grids.parquet"
-    write_results(to_frame(grid(planted((2, 3)), y="ORIG", comparison="FT-ORIG")), path)
+    write_results(to_frame(rows_of(planted((2, 3)), y="ORIG", comparison="FT-ORIG")), path)
     code, _, errors = simcore("blocks", path)
     assert (code, len(errors)) == (2, 1)
     assert "wanted a grid of a model with itself (FT-FT), found FT-ORIG" in errors[0]
     with pytest.raises(UserError):
         list(block_rows(read_results(path)))
+
+
+def test_more_clusters_than_layers_are_refused(results, simcore):
+    outcome = simcore("blocks", results, "--clusters", 6)
+    check_refused(outcome, "grid of FT[1]: clusters: wanted 2 to 5 defined layers, found 6")
 
 
 def test_a_folder_is_not_overwritten(results, simcore, tmp_path):
