@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDE = (4.6, 4.0)  # inches of a heatmap of heads
-_MAGNITUDES = (
-    30.0  # ratio of the largest to the smallest bar, from which on the axis is logarithmic
-)
+_MAGNITUDES = 30.0  # bars that differ by a larger factor have a logarithmic axis
 
 
 def plot_boxes(rows: pd.DataFrame) -> Figure:
