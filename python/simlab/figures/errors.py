@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDE = (4.6, 4.0)  # inches of a heatmap of heads
-_MAGNITUDES = (
-    30.0  # ratio of the largest to the smallest bar, from which on the axis is logarithmic
-)
+_MAGNITUDES = 30.0  # bars that differ by a larger factor have a logarithmic axis
 
 
 def plot_boxes(rows: pd.DataFrame) -> Figure:
@@ -72,7 +70,9 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
         if len(held) and held.max() > _MAGNITUDES * held.min():
             axis.set_yscale("log")
         finish(axis, f"{name} ({_count(some)})", "", _label(rows).partition(",")[0])
-    axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False
+    )
     title = "Alignment by method, mean over layers; mean and standard deviation over pairs"
     return titled(figure, rows, title)
 
@@ -106,7 +106,9 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
     """Draw errors of maps from each head of one model to each head of another.
 
     Heads are ordered by layer, with a line between layers. A panel is a protocol, and a value the
-    mean over the pairs of models.
+    mean over the pairs of models. Maps that fail would hide all other differences: colours end at
+    a relative error of 1, the error of the constant mean, and at the 90th percentile of mean
+    squared errors.
     """
     groups = list(_by_protocol(rows))
     figure, axes = panels(len(groups), _WIDE)
@@ -114,13 +116,14 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
         sides = (["layer_x", "head_x"], ["layer_y", "head_y"])
         table = some.groupby([*sides[0], *sides[1]])["value"].mean().unstack(sides[1])
         values = table.sort_index().sort_index(axis=1)
-        image = axis.imshow(
-            values.to_numpy(float), origin="lower", cmap=heat_colours().reversed(), vmin=0.0
-        )
+        errors = values.to_numpy(float)
+        top = np.nanpercentile(errors, 90) if rows.iloc[0]["measure"] == MSE else 1.0
+        colours = heat_colours().reversed()
+        image = axis.imshow(errors, origin="lower", cmap=colours, vmin=0.0, vmax=top)
         layers = [values.index.get_level_values(0), values.columns.get_level_values(0)]
         _mark_layers(axis, layers[0].to_numpy(int), layers[1].to_numpy(int))
         axis.set_title(f"{name} ({_count(some)})", fontweight="bold")
-        bar = figure.colorbar(image, ax=axis, shrink=0.75, label=_label(rows))
+        bar = figure.colorbar(image, ax=axis, shrink=0.75, label=_label(rows), extend="max")
         bar.outline.set_visible(False)
     method = rows.iloc[0]["method"]
     return titled(figure, rows, f"Heads of two models, by {method}; mean over pairs")
@@ -163,9 +166,9 @@ def _draw_layers(figure: Figure, axis: Axes, rows: pd.DataFrame, name: str, labe
 
 
 def _number(value: float) -> str:
-    """Return a value in few characters; small ones, as mean squared errors, with two digits."""
+    """Return a value in few characters; small mean squared errors keep their magnitude."""
     if 0 < value < 0.05:
-        return f"{value:.1e}".replace("e-0", "e-") if value < 0.001 else f"{value:.2g}"[1:]
+        return f"{value:.0e}".replace("e-0", "e-") if value < 0.001 else f"{value:.2g}"[1:]
     return short(value)
 
 
