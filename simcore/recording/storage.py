@@ -160,8 +160,21 @@ class FileStore(Store):
         self._widths: dict[str, int] = {}
         self._dtypes: dict[str, torch.dtype] = {}
         self._layers: dict[str, Tensor] | None = None
+        self._failed = False
 
     def _append(self, rows: dict[str, Tensor]) -> None:
+        self._check_whole()
+        try:
+            self._write(rows)
+        except BaseException:  # some layers have rows that others lack
+            self._failed = True
+            raise
+
+    def _check_whole(self) -> None:
+        if self._failed:
+            raise RuntimeError(f"out: wanted {str(self.out)!r} to be writable, got an error before")
+
+    def _write(self, rows: dict[str, Tensor]) -> None:
         if self._folder is None:
             name = f".{self.out.name}."
             self._folder = Path(tempfile.mkdtemp(prefix=name, dir=self.out.parent))
@@ -174,6 +187,7 @@ class FileStore(Store):
 
     def finish(self) -> None:
         """Join the layers in the file, and map it into memory."""
+        self._check_whole()
         if self._folder is None:
             return
         # Wide entries first, so that all are aligned; the header keeps the order of execution.
@@ -222,8 +236,8 @@ class FileStore(Store):
         """Return the layers, mapped from the file."""
         if self._layers is None:
             raise RuntimeError(
-                f"layers: wanted a tape that is closed, because {str(self.out)!r} is written when "
-                "it closes, got one that records"
+                f"layers: wanted {str(self.out)!r} to be complete, which it is when the block has "
+                "ended without an error"
             )
         return dict(self._layers)
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from simcore import record
+from support.lab.disks import file_limit
 from support.nets import ConvNet, Encoder, images, seeded, taped, token_batches
 
 WIDTH, ROWS = 6, 10
@@ -132,10 +133,29 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert os.listdir(tmp_path) == []
     with record(MODEL, "*", out=out) as tape:
         MODEL(batches(1)[0])
-        with pytest.raises(RuntimeError, match="layers: wanted a tape that is closed"):
+        with pytest.raises(RuntimeError, match=r"layers: wanted .*rows' to be complete"):
             tape.layers()
         with pytest.raises(RuntimeError, match="clear: wanted a tape in memory"):
             tape.clear()
+
+
+def test_a_full_disk(tmp_path):
+    """The loop may go on after the error: what is left is no recording."""
+    model, out = nn.Sequential(nn.Linear(4, 100), nn.Identity()).eval(), tmp_path / "rows"
+    tape, refused = record(model, "*", out=out), []
+
+    def run():
+        with tape:
+            for batch in batches(8):
+                try:
+                    model(batch)
+                except (OSError, RuntimeError) as error:
+                    refused.append(error)
+
+    with file_limit(20_000), pytest.raises(RuntimeError, match="to be writable, got an error"):
+        run()
+    assert [type(error) for error in refused] == [OSError] + [RuntimeError] * 2
+    assert os.listdir(tmp_path) == []
 
 
 def test_sampled_rows_are_the_same_in_every_layer_and_model():
