@@ -22,6 +22,7 @@ from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
     ALIGNMENT,
     LOCALIZATION,
+    PROTOCOL,
     is_alignment,
 )
 from simlab.tasks.metrics import METRICS
@@ -125,11 +126,16 @@ class TaskRows:
     def alignment(self) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
+        Of several protocols, the one with the fewest choices that are not the default is read.
         Columns ``method`` and ``rows`` are added.
         """
         frame = self.frame
         work = frame["comparison"].str.split(":").str[0]
         rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
+        options = [json.loads(text) for text in rows["options"]]
+        protocols = [tuple(found.get(name) for name in PROTOCOL) for found in options]
+        plain = max(protocols, key=lambda choices: choices.count(None), default=())
+        rows = rows[np.array([choices == plain for choices in protocols], bool)]
         options = [json.loads(text) for text in rows["options"]]
         rows = rows.assign(**{key: [found.get(key) for found in options] for key in _MAP})
         rows = rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])

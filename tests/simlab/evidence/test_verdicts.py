@@ -1,5 +1,8 @@
 """Every claim on constructed results: it holds, it fails, and it cannot be decided."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from simlab.evidence.blocks import TASKS
@@ -37,6 +40,18 @@ def test_two_models_are_too_few(name, case):
     found = findings(name, BUILDERS[name](case, 2))
     assert {f.verdict for f in found} == {UNDECIDED}
     assert all(f.interval.models == 2 for f in found)
+
+
+def test_maps_of_another_protocol_are_not_read_beside_the_default():
+    name = "inn-beats-linear"
+    shared = []
+    for row in BUILDERS[name](FAILS):
+        options = json.loads(row.options)
+        for choices in ({"map": "shared"}, {"training": "ren2023"}):
+            shared.append(replace(row, options=json.dumps(options | choices)))
+    default = findings(name, BUILDERS[name](HOLDS))
+    assert findings(name, [*shared, *BUILDERS[name](HOLDS)]) == default
+    assert {f.verdict for f in findings(name, shared[::2])} == {FAILS}
 
 
 @pytest.mark.parametrize("models", [2, 3, 4])
