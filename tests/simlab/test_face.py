@@ -13,7 +13,7 @@ import pytest
 import simlab
 from simlab.cli import app
 from simlab.experiments.align_study import StudyOptions
-from simlab.experiments.inject import InjectOptions
+from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import TruncationOptions
 from simlab.models.head_recipe import HeadRecipe
 from simlab.representations.extract import ExtractOptions

@@ -7,6 +7,7 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
 * `inject`: `simlab.inject`, a model that continues from the hidden states of another.
+* `injection_options`, `injection_pair`: its options, and the two models with their maps.
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
 * `align_options`, `align_rows`, `align_part`: its options, the rows that maps are fitted on and
   judged on, and the maps between two models.

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
+from simlab.experiments.inject import inject
+from simlab.experiments.injection_options import TABLE_5, InjectOptions
+from simlab.experiments.injection_pair import InjectionPair
 from simlab.figures.draw import plot
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
