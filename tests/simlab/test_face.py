@@ -47,8 +47,11 @@ RENAMED = {
     ("plot", "comparison"): "comparisons",
     ("claims", "family"): "families",
 }
-# Options that are another call in Python: a loop over seeds, `shorten`, and a table of its own.
-OTHER_CALLS = {("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")}
+# Options that are another call in Python: a loop over seeds, `shorten`, a table, `inject_pairs`.
+OTHER_CALLS = {
+    *(("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")),
+    *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "label")),
+}
 
 
 def keywords(command):

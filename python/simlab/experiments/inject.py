@@ -3,26 +3,56 @@
 At layer l, ``g(hidden states of A)`` replaces the hidden states of model B, at the classifier token
 or at all tokens. The rest of B runs unchanged, and its predictions are scored on the held-out
 examples. The maps g are fitted on training examples only.
+
+The results of several pairs are a folder with a file for each pair, so an interrupted call
+continues where it was.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from simlab.errors import UserError
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
-from simlab.models.sources import ModelSource, resolve
+from simlab.experiments.injection_states import chosen_layer
+from simlab.experiments.study_files import file_name
+from simlab.experiments.truncate import original_of
+from simlab.models.evaluate import read_evaluation
+from simlab.models.sources import ModelSource, expand_names, resolve
+from simlab.store.console import note
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
-from simlab.store.results import INJECTION, ResultRow, ensure_results
+from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, ensure_results
 from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_task_of
+from simlab.tasks.trained_splits import EVALUATION, load_task_of
 
 if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A model of a pair: where it is, its label and seed in results, and what it was made of."""
+
+    source: ModelSource
+    label: str
+    seed: int | None
+    fingerprint: str
+
+    @classmethod
+    def of(cls, model: str | Path | ModelSource, label: str | None = None) -> _Member:
+        source = resolve(model)
+        file = source.path / EVALUATION
+        recipe = read_evaluation(source.path).get("recipe", {}) if file.is_file() else {}
+        return cls(source, label or source.name, recipe.get("seed"), source.fingerprint)
 
 
 def inject(
@@ -91,23 +121,183 @@ def inject(
     """
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
-    source_a, source_b = resolve(a), resolve(b)
-    folders = [source_b.path, source_a.path]
+    pair = (_Member.of(a, label_a), _Member.of(b, label_b))
+    folders = [pair[1].source.path, pair[0].source.path]
     task = load_task_of(folders, task, task_options)
     options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
-    names = (label_a or source_a.name, label_b or source_b.name)
+    return _ensure(pair, task, Path(out), options, overwrite)
+
+
+def inject_pairs(
+    models: Sequence[str | Path],
+    task: str | Path | Task,
+    out: str | Path,
+    options: InjectOptions | None = None,
+    *,
+    into: Sequence[str | Path] | None = None,
+    pairs: int | None = None,
+    pair_seed: int = 0,
+    labels: Sequence[str] | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> list[Outcome]:
+    """Do what `inject` does for several pairs of models, with the same held-out rows for all.
+
+    Parameters
+    ----------
+    models
+        Folders that `finetune` made; ``{1..3}`` in a name stands for three models.
+    task
+        As for `inject`.
+    out
+        The folder for the results files, one for each pair.
+    options, **changes
+        As for `inject`.
+    into
+        Models B: each of `models` is injected into each of them. None is every model into every
+        other.
+    pairs
+        Number of pairs to draw at random, no two of the same models; None takes every pair in both
+        directions.
+    pair_seed
+        Seed of this draw.
+    labels
+        Names of the models in results and figures: of `models`, and then of those in `into` that
+        are not among `models`.
+    task_options
+        Columns and split of the task; the default split is that of the first fine-tuning that has
+        one. No model may have been trained on the held-out rows.
+    overwrite
+        Replace results files that were made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    list of Outcome
+        Paths of the results files, and whether they were there before; `read_results` reads them.
+
+    Raises
+    ------
+    UserError
+        As `inject`; or two models have the same label, the number of labels is wrong, or there are
+        fewer pairs than `pairs`.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, finetune, inject_pairs, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> for seed in (1, 2):
+    ...     place = f"runs/ft-{seed}"
+    ...     step = finetune("minilm", "rt", place, seed=seed, max_steps=2, task_options=few)
+    >>> out = "runs/results/pairs"
+    >>> steps = inject_pairs(["runs/ft-{1..2}"], "rt", out, methods=("itself", "identity"))
+    >>> sorted(read_results(out)["seed_x"].unique())
+    [1, 2]
+    """
+    options = dataclasses.replace(options or InjectOptions(), **changes)
+    options.check()
+    out = Path(out)
+    if out.suffix == ".parquet" or out.is_file():
+        raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
+    names = expand_names([str(model) for model in models])
+    targets = names if into is None else expand_names([str(model) for model in into])
+    members = _members(list(dict.fromkeys([*names, *targets])), labels)
+    chosen = _drawn(_all_pairs(names, targets), pairs, pair_seed)
+    folders = [members[name].source.path for name in dict.fromkeys([*targets, *names])]
+    task = load_task_of(folders, task, task_options)
+    options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
+    outcomes = []
+    for a, b in chosen:
+        pair = members[a], members[b]
+        layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
+        mine = dataclasses.replace(options, layer=layer)
+        file = out / _file_name(pair, task, mine)
+        outcomes.append(_ensure(pair, task, file, mine, overwrite))
+    return outcomes
+
+
+def _ensure(
+    pair: tuple[_Member, _Member], task: Task, out: Path, options: InjectOptions, overwrite: bool
+) -> Outcome:
+    """Write the rows of one pair to results file `out`, unless this has been done before."""
+    a, b = pair
+    original = _find_original(b.source, options)
+    seeds = (a.seed, b.seed)
     inputs = {
         "step": INJECTION,
-        "models": [source_a.fingerprint, source_b.fingerprint],
+        "models": [a.fingerprint, b.fingerprint],
+        "original": original.fingerprint if original else None,
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
-        "labels": names,
+        "labels": [a.label, b.label],
+        "seeds": seeds,
         "options": hash_json(asdict(options)),
         **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
-        pair = InjectionPair(source_a, source_b, task, options)
-        return pair.rows(*names)
+        models = InjectionPair(a.source, b.source, task, options, original)
+        return models.rows(a.label, b.label, seeds)
 
-    return ensure_results(Path(out), inputs, make, replace=overwrite)
+    return ensure_results(out, inputs, make, replace=overwrite)
+
+
+def _find_original(source: ModelSource, options: InjectOptions) -> ModelSource | None:
+    """Return the model before all fine-tuning of `source`, or None if no method needs it.
+
+    If `options` name no methods, a model that cannot be found is a note and None.
+    """
+    if options.methods is not None and RANDOM_CLASSIFIER not in options.methods:
+        return None
+    if options.original is not None:
+        return resolve(options.original)
+    try:
+        found = resolve(original_of(source.path))
+        while (found.path / EVALUATION).is_file():  # a model that was fine-tuned twice
+            found = resolve(original_of(found.path))
+        return found
+    except UserError as error:
+        if options.methods is not None:
+            raise
+        note(f"{RANDOM_CLASSIFIER} is left out: {error}")
+        return None
+
+
+def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Member]:
+    """Return the models by name."""
+    if labels is not None and len(labels) != len(names):
+        raise UserError(
+            f"--label: wanted {len(names)} labels, one for each of {', '.join(names)}, found "
+            f"{len(labels)}"
+        )
+    called = list(labels or names)
+    if len(set(called)) < len(called):
+        raise UserError(f"--label: wanted another label for each model, found {', '.join(called)}")
+    return {name: _Member.of(name, label) for name, label in zip(names, called, strict=True)}
+
+
+def _all_pairs(names: list[str], targets: list[str]) -> list[tuple[str, str]]:
+    """Return every pair of one of `names` and another one of `targets`."""
+    found = [pair for pair in dict.fromkeys(product(names, targets)) if pair[0] != pair[1]]
+    if not found:
+        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
+    return found
+
+
+def _drawn(found: list[tuple[str, str]], count: int | None, seed: int) -> list[tuple[str, str]]:
+    """Return `count` pairs of different models in their order, or all pairs if `count` is None."""
+    if count is None:
+        return found
+    order = np.random.default_rng(seed).permutation(len(found)).tolist()
+    # Of the two directions of a pair, the one that the draw met first.
+    first = {frozenset(found[i]): i for i in reversed(order)}
+    if not 1 <= count <= len(first):
+        raise UserError(f"--pairs {count}: wanted 1 to {len(first)}, the pairs of these models")
+    kept = sorted(first.values(), key=order.index)[:count]
+    return [found[i] for i in sorted(kept)]
+
+
+def _file_name(pair: tuple[_Member, _Member], task: Task, options: InjectOptions) -> str:
+    where = f"{task.name}-layer-{options.layer}"
+    protocol = f"{options.fit_on}-{options.continue_with}"
+    return file_name(INJECTION, where, protocol, options.tokens, [m.label for m in pair])

@@ -5,14 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simlab.errors import UserError
-from simlab.experiments.options import check_counts, check_methods
-from simlab.store.results import IDENTITY, METHODS
+from simlab.experiments.options import OURS, check_counts, check_methods, check_training
+from simlab.store.results import (
+    IDENTITY,
+    ITSELF,
+    METHODS,
+    RANDOM_CLASSIFIER,
+    RANDOM_EMBEDDINGS,
+    RANDOM_LABELS,
+)
 
 # The methods of table 5 of Ren et al. 2023, which are the default.
-TABLE_5 = tuple(name for name in METHODS if name not in ("svcca", "linear-gd"))
+TABLE_5 = (
+    *(ITSELF, IDENTITY, "linear", "cca", "pwcca", "mlp", "inn"),
+    *(RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RANDOM_LABELS),
+)
 SAME_WIDTH = (IDENTITY, "inn")
 CLASSIFIER, ALL = "cls", "all"
 TOKENS = (CLASSIFIER, ALL)
+INJECTED, MEAN, MEAN_ALL = FIT_ON = ("tokens", "mean", "mean-all")
+WHOLE_MODEL, ONLY_CLASSIFIER = CONTINUE_WITH = ("model", "classifier")
+PROTOCOL = ("fit_on", "continue_with", "training")  # are in the `options` of every row
 FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
 
@@ -26,30 +39,57 @@ class InjectOptions:
         Number of the layer; 0 is the embedding output, None the last layer.
     methods
         Names in `METHODS`. None is `TABLE_5`, without the two methods in `SAME_WIDTH` if the models
-        have different widths.
+        have different widths, and without ``random-classifier`` if the model before the
+        fine-tuning of B cannot be found.
     tokens
         The tokens to replace: ``cls``, the classifier token, or ``all``.
+    fit_on
+        The rows that maps are fitted on: ``tokens``, the tokens of the training texts that would
+        be replaced; ``mean``, the mean over the tokens of each text; or ``mean-all``, the mean over
+        all `max_length` positions, special tokens and padding included, as in the code of Ren et
+        al. 2023. The maps are applied to single tokens in any case.
+    continue_with
+        The part of B that continues from the mapped states: ``model``, all of B after the layer; or
+        ``classifier``, the last layer of weights in B's head, which takes the place of A's in A, as
+        in the code of Ren et al. 2023.
     fit_size
         Number of training examples that the maps are fitted on.
     max_length
         Tokens kept per example; None is the length of B's fine-tuning.
     epochs
         Passes over the rows for maps that are trained; None is the default of the aligners.
+    training
+        How maps that learn by gradient descent are trained: ``ours``, by the defaults of the
+        aligners, or ``ren2023``, as in the code of Ren et al. 2023 (`simcore.align.REN2023`).
     seed
-        Seed of maps that are trained, and of random states and labels.
+        Seed of maps that are trained, and of random heads, states and labels.
+    original
+        The model before the fine-tuning of B, for ``random-classifier``; None is the model that the
+        checkpoint names.
     """
 
     layer: int | None = None
     methods: tuple[str, ...] | None = None
     tokens: str = CLASSIFIER
+    fit_on: str = INJECTED
+    continue_with: str = WHOLE_MODEL
     fit_size: int = FIT_SIZE
     max_length: int | None = None
     epochs: int | None = None
+    training: str = OURS
     seed: int = 0
+    original: str | None = None
 
     def check(self) -> None:
-        """Raise UserError if a method or the tokens are unknown, or a number is out of range."""
+        """Raise UserError if a name is unknown, or a number is out of range."""
         check_methods(self.methods or (), METHODS)
-        if self.tokens not in TOKENS:
-            raise UserError(f"--tokens {self.tokens}: wanted {' or '.join(TOKENS)}")
+        for name, known in (
+            ("tokens", TOKENS),
+            ("fit_on", FIT_ON),
+            ("continue_with", CONTINUE_WITH),
+        ):
+            if (given := getattr(self, name)) not in known:
+                wanted = f"{', '.join(known[:-1])} or {known[-1]}"
+                raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")
+        check_training(self.training)
         check_counts(self, "fit_size", "epochs")

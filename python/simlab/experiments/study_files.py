@@ -42,9 +42,12 @@ def file_name(
     Parameters
     ----------
     kind
-        `results.ALIGNMENT`, `WITHIN`, `ACROSS` or `COMPLEXITY`.
+        `results.ALIGNMENT`, `WITHIN`, `ACROSS`, `COMPLEXITY` or `INJECTION`.
+    study, method
+        The name of the study and the method of its maps; for an injection, the task and layer, and
+        no method.
     rows
-        The kind of representation, such as ``cls``.
+        The kind of representation, such as ``cls``, or the tokens of an injection.
     labels
         Labels of the models: two labels (from, to), or the label of the only model.
     protocol
