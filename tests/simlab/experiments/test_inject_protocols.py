@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -94,9 +95,10 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     options = InjectOptions(methods=("random-classifier",))
     outcome = inject(a, b, review_task, tmp_path / "b.parquet", options)
     row = read_results(outcome.path).iloc[0]
-    seed = InjectionPair(a, b, review_task, options).draw_seed
-    fresh = load_classifier(tiny_bert, review_task, seed=seed)
+    pair = InjectionPair(a, b, review_task, options, tiny_bert)
+    fresh = load_classifier(tiny_bert, review_task, seed=pair.draw_seed)
     logits = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
+    assert np.array_equal(pair._fresh_logits(), logits)
     assert row["value"] == review_task.score(
         predictions_of(logits, review_task), review_task.heldout.labels
     )
