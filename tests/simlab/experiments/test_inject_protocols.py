@@ -16,7 +16,9 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import layer_states
 from simlab.store.results import read_results
+from simlab.tasks import Examples, Task
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
+from support.tolerance import assert_same_forward
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +43,29 @@ def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
                 of_text = layer_states(model, batch)[2][0]
             wanted.append(of_text.mean(0) if padding else of_text[1:-1].mean(0))
         # Rows come in the order of the batches, the longest texts first.
-        distances = torch.cdist(torch.stack(wanted), found)
-        assert sorted(distances.argmin(1).tolist()) == list(range(9))
-        assert distances.amin(1).max() < 1e-5 < distances.fill_diagonal_(1).median()
+        order = torch.cdist(torch.stack(wanted), found).argmin(0)
+        assert sorted(order.tolist()) == list(range(9))
+        assert_same_forward(found, torch.stack(wanted)[order])
     # Noise has the spread of the tokens that are replaced, not of the means.
     count = 9 if tokens == "cls" else sum(len(ids) for ids in tokenizer(few.texts)["input_ids"])
     assert rows.injected.shape == (count, 24)
+
+
+def test_in_multiple_choice_every_choice_has_a_mean(tmp_path):
+    texts, answers = ("the film is", "a plot"), (("dull", "bright and fresh"), ("flat", "funny"))
+    examples = Examples(("a", "b"), texts, None, np.array([0, 1]), answers)
+    task = Task("choices", examples, examples, ("0", "1"))
+    source = save_tiny_classifier(tmp_path / "choices", "bert", task)
+    states = PairStates(source, source, task, InjectOptions(2, fit_on="mean"))
+    rows, tokenizer, wanted = states.fit_rows(examples), load_tokenizer(source), []
+    for text, answer in zip(texts, answers, strict=True):
+        for choice in answer:
+            encoded = tokenizer(text, choice, return_tensors="pt")
+            in_text = torch.tensor([one is not None for one in encoded.sequence_ids(0)])
+            with torch.no_grad():
+                wanted.append(layer_states(states.a, encoded)[2][0, in_text].mean(0))
+    assert_same_forward(rows.x, torch.stack(wanted))
+    assert_same_forward(rows.y, torch.stack(wanted))
 
 
 def test_only_the_classifier_of_b_continues(pair_of_models, review_task):
