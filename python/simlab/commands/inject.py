@@ -62,9 +62,9 @@ def inject(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="Method: `itself`, `identity`, `linear`, `linear-gd`, `cca`, `svcca`, `pwcca`, `mlp`, "
-            "`inn`, `random-classifier`, `random-embeddings` or `random-labels`, repeatable; "
-            "default: all except svcca and linear-gd."
+            help="Method: `itself`, `identity`, `linear`, `linear-gd`, `cca`, `svcca`, `pwcca`, "
+            "`mlp`, `inn`, `random-classifier`, `random-embeddings` or `random-labels`, "
+            "repeatable; default: all except svcca and linear-gd."
         ),
     ] = None,
     tokens: Annotated[
