@@ -108,22 +108,27 @@ class PairStates:
         return self.a.config.hidden_size, self.b.config.hidden_size
 
     def fit_rows(self, examples: Examples) -> FitRows:
-        """Return the rows of `examples` that maps are fitted on."""
+        """Return the rows of `examples` that maps are fitted on, in the order of the examples."""
         import torch
 
         texts = [self._texts(tokenizer, examples) for tokenizer in self.tokenizers]
-        found: tuple[list[torch.Tensor], ...] = ([], [], [])
+        found: tuple[list[torch.Tensor], ...] = ([], [], [], [])
         with torch.no_grad():
             for rows, *both in self._batches(examples, "collecting states", self._whole_lengths()):
                 states = [self._states(m, b) for m, b in zip((self.a, self.b), both, strict=True)]
-                injected = states[1][self.places(self.b, both[1])]
+                places = self.places(self.b, both[1])
+                injected = states[1][places]
+                order = torch.as_tensor(rows).repeat_interleave(len(states[1]) // len(rows))
                 if self.options.fit_on == INJECTED:
                     x, y = states[0][self.places(self.a, both[0])], injected
+                    order = order.to(places[0])[places[0]]
                 else:
                     x, y = map(self._means, states, both, (_of(t, rows) for t in texts))
-                for kept, part in zip(found, (x, y, injected), strict=True):
+                for kept, part in zip(found, (x, y, injected, order.to(x.device)), strict=True):
                     kept.append(part)
-        return FitRows(*map(torch.cat, found))
+        x, y, injected, order = map(torch.cat, found)
+        stored = order.argsort(stable=True)  # batches are of texts of similar length
+        return FitRows(x[stored], y[stored], injected)
 
     def mapped(self, examples: Examples) -> Iterator[tuple[np.ndarray, Batch, Batch, torch.Tensor]]:
         """Yield row numbers, the batches for the receiver and for B, and states of A to map."""
