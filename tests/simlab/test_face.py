@@ -50,7 +50,7 @@ RENAMED = {
 # Options that are another call in Python: a loop over seeds, `shorten`, a table, `inject_pairs`.
 OTHER_CALLS = {
     *(("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")),
-    *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "label")),
+    *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "directions", "label")),
 }
 
 

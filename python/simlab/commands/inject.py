@@ -53,9 +53,15 @@ def inject(
     ] = None,
     pairs: Annotated[
         int | None,
-        typer.Option(help="Number of pairs to draw, no two of the same models; default: all."),
+        typer.Option(help="Pairs of models to draw; default: all."),
     ] = None,
-    pair_seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of --pairs.")] = 0,
+    pair_seed: Annotated[int, typer.Option(min=0, help="Seed of the drawn pairs.")] = 0,
+    directions: Annotated[
+        str,
+        typer.Option(
+            help="Several pairs in `both` directions, or in `one`: from the model given first."
+        ),
+    ] = "both",
     layer: Annotated[
         int | None, typer.Option(help="Layer; 0 is the embedding output; default: the last layer.")
     ] = None,
@@ -89,6 +95,9 @@ def inject(
         int, typer.Option(help="Training examples that the maps are fitted on.")
     ] = 1600,
     epochs: MapEpochs = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Batches that maps learn from, in place of --epochs.")
+    ] = None,
     training: Annotated[
         str,
         typer.Option(
@@ -153,6 +162,7 @@ def inject(
         "fit_size": fit_size,
         "max_length": max_length,
         "epochs": epochs,
+        "steps": steps,
         "training": training,
         "seed": seed,
         "original": original,
@@ -163,7 +173,8 @@ def inject(
     _check_labels(several, label_a, label_b, label)
     with explain_interrupt(out):
         if several:
-            chosen = {"into": into, "pairs": pairs, "pair_seed": pair_seed, "labels": label}
+            chosen = {"into": into, "pairs": pairs, "pair_seed": pair_seed}
+            chosen |= {"directions": directions, "labels": label}
             outcomes = step.inject_pairs(models, task, out, **chosen, **common)
         else:
             names = {"label_a": label_a, "label_b": label_b}

@@ -17,12 +17,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simlab.errors import UserError
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
+from simlab.experiments.options import BOTH, drawn_pairs
 from simlab.experiments.study_files import file_name
 from simlab.experiments.truncate import original_of
 from simlab.models.evaluate import read_evaluation
@@ -137,6 +136,7 @@ def inject_pairs(
     into: Sequence[str | Path] | None = None,
     pairs: int | None = None,
     pair_seed: int = 0,
+    directions: str = BOTH,
     labels: Sequence[str] | None = None,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
@@ -155,13 +155,14 @@ def inject_pairs(
     options, **changes
         As for `inject`.
     into
-        Models B: each of `models` is injected into each of them. None is every model into every
+        Models B: each of `models` is injected into each of them. None pairs the models with each
         other.
     pairs
-        Number of pairs to draw at random, no two of the same models; None takes every pair in both
-        directions.
+        Number of pairs of models to draw; None is all.
     pair_seed
-        Seed of this draw.
+        Seed of the drawn pairs, which are those that `align_study` draws of as many models.
+    directions
+        ``both``, or ``one``: from the model that is given first into the other.
     labels
         Names of the models in results and figures: of `models`, and then of those in `into` that
         are not among `models`.
@@ -179,8 +180,8 @@ def inject_pairs(
     Raises
     ------
     UserError
-        As `inject`; or two models have the same label, the number of labels is wrong, or there are
-        fewer pairs than `pairs`.
+        As `inject`; or two models have the same label, the number of labels is wrong, there are
+        fewer pairs than `pairs`, or `into` comes with `pairs` or one direction.
 
     Examples
     --------
@@ -200,9 +201,17 @@ def inject_pairs(
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
     names = expand_names([str(model) for model in models])
-    targets = names if into is None else expand_names([str(model) for model in into])
+    targets = expand_names([str(model) for model in into or ()])
+    if targets and (pairs is not None or directions != BOTH):
+        raise UserError("--into: wanted neither --pairs nor --directions beside it, found one")
+    chosen = (
+        [pair for pair in product(names, targets) if pair[0] != pair[1]]
+        if targets
+        else drawn_pairs(names, pairs, pair_seed, directions)
+    )
+    if not chosen:
+        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)
-    chosen = _drawn(_all_pairs(names, targets), pairs, pair_seed)
     folders = [members[name].source.path for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(folders, task, task_options)
     options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
@@ -276,28 +285,7 @@ def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Membe
     return {name: _Member.of(name, label) for name, label in zip(names, called, strict=True)}
 
 
-def _all_pairs(names: list[str], targets: list[str]) -> list[tuple[str, str]]:
-    """Return every pair of one of `names` and another one of `targets`."""
-    found = [pair for pair in dict.fromkeys(product(names, targets)) if pair[0] != pair[1]]
-    if not found:
-        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
-    return found
-
-
-def _drawn(found: list[tuple[str, str]], count: int | None, seed: int) -> list[tuple[str, str]]:
-    """Return `count` pairs of different models in their order, or all pairs if `count` is None."""
-    if count is None:
-        return found
-    order = np.random.default_rng(seed).permutation(len(found)).tolist()
-    # Of the two directions of a pair, the one that the draw met first.
-    first = {frozenset(found[i]): i for i in reversed(order)}
-    if not 1 <= count <= len(first):
-        raise UserError(f"--pairs {count}: wanted 1 to {len(first)}, the pairs of these models")
-    kept = sorted(first.values(), key=order.index)[:count]
-    return [found[i] for i in sorted(kept)]
-
-
 def _file_name(pair: tuple[_Member, _Member], task: Task, options: InjectOptions) -> str:
     where = f"{task.name}-layer-{options.layer}"
-    protocol = f"{options.fit_on}-{options.continue_with}"
+    protocol = "-".join(options.protocol().values())
     return file_name(INJECTION, where, protocol, options.tokens, [m.label for m in pair])

@@ -9,6 +9,7 @@ from simlab.experiments.options import OURS, check_counts, check_methods, check_
 from simlab.store.results import (
     IDENTITY,
     ITSELF,
+    LEARNT,
     METHODS,
     RANDOM_CLASSIFIER,
     RANDOM_EMBEDDINGS,
@@ -25,7 +26,6 @@ CLASSIFIER, ALL = "cls", "all"
 TOKENS = (CLASSIFIER, ALL)
 INJECTED, MEAN, MEAN_ALL = FIT_ON = ("tokens", "mean", "mean-all")
 WHOLE_MODEL, ONLY_CLASSIFIER = CONTINUE_WITH = ("model", "classifier")
-PROTOCOL = ("fit_on", "continue_with", "training")  # are in the `options` of every row
 FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
 
@@ -57,10 +57,12 @@ class InjectOptions:
     max_length
         Tokens kept per example; None is the length of B's fine-tuning.
     epochs
-        Passes over the rows for maps that are trained; None is the default of the aligners.
+        Passes over the rows for maps that are trained; None is the default of `training`.
+    steps
+        Batches that maps learn from, in place of `epochs`.
     training
-        How maps that learn by gradient descent are trained: ``ours``, by the defaults of the
-        aligners, or ``ren2023``, as in the code of Ren et al. 2023 (`simcore.align.REN2023`).
+        How the maps that learn by gradient descent are trained, and ``pwcca`` cut: ``ours``, or
+        ``ren2023`` as in `simcore.align.REN2023`.
     seed
         Seed of maps that are trained, and of random heads, states and labels.
     original
@@ -76,6 +78,7 @@ class InjectOptions:
     fit_size: int = FIT_SIZE
     max_length: int | None = None
     epochs: int | None = None
+    steps: int | None = None
     training: str = OURS
     seed: int = 0
     original: str | None = None
@@ -92,4 +95,17 @@ class InjectOptions:
                 wanted = f"{', '.join(known[:-1])} or {known[-1]}"
                 raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")
         check_training(self.training)
-        check_counts(self, "fit_size", "epochs")
+        if self.epochs is not None and self.steps is not None:
+            raise UserError("--epochs, --steps: wanted one of them, found both")
+        check_counts(self, "fit_size", "epochs", "steps")
+
+    def protocol(self, method: str | None = None) -> dict[str, str]:
+        """Return the choices that results name; those of all methods if `method` is None.
+
+        Rows of one method with the same protocol can be averaged; files of another protocol have
+        other names.
+        """
+        chosen = {"fit_on": self.fit_on, "continue_with": self.continue_with}
+        if self.training != OURS and (method is None or method in (*LEARNT, "pwcca")):
+            chosen["training"] = self.training
+        return chosen

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.experiments.injection_options import PROTOCOL, SAME_WIDTH, TABLE_5, InjectOptions
+from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import Batch, PairStates
 from simlab.experiments.options import map_params
 from simlab.models.evaluate import predict_logits, predictions_of
@@ -101,7 +101,7 @@ class InjectionPair:
         return int(hash_json([self.options.seed, *models])[:8], 16)
 
     def _options(self, method: str) -> str:
-        how = {name: getattr(self.options, name) for name in PROTOCOL}
+        how = self.options.protocol(method)
         reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
         return json.dumps({"method": method, **how, **reason})
 
@@ -148,8 +148,8 @@ class InjectionPair:
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        how = self.options
-        params = map_params(method, training=how.training, epochs=how.epochs, seed=how.seed)
+        how = {name: getattr(self.options, name) for name in ("training", "epochs", "steps")}
+        params = map_params(method, **how, seed=self.options.seed)
         if method in LEARNT:
             params["progress"] = err.is_terminal
         return ALIGNERS[method](**params)

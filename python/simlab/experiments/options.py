@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations, permutations
 from typing import Any
+
+import numpy as np
 
 from simlab.errors import UserError
 from simlab.store.results import LEARNT
@@ -12,6 +15,7 @@ from simlab.store.results import LEARNT
 # the code that Ren et al. 2023 published (`simcore.align.REN2023`).
 OURS, REN2023 = "ours", "ren2023"
 TRAININGS = (OURS, REN2023)
+BOTH, ONE = DIRECTIONS = ("both", "one")
 
 
 def map_params(
@@ -66,3 +70,40 @@ def check_counts(options: object, *names: str) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')}: wanted at least 1, found {value}")
+
+
+def drawn_pairs(
+    names: Sequence[str], count: int | None, seed: int, directions: str
+) -> list[tuple[str, str]]:
+    """Return the ordered pairs of models.
+
+    Parameters
+    ----------
+    names
+        The models.
+    count
+        Number of pairs to draw, without regard to direction; None is all.
+    seed
+        Seed of the draw.
+    directions
+        ``both``, or ``one``: from the model that is given first to the other.
+
+    Raises
+    ------
+    UserError
+        There are fewer pairs than wanted, or `directions` is unknown.
+    """
+    if directions not in DIRECTIONS:
+        raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
+    every = list(combinations(range(len(names)), 2))
+    chosen = set(every)
+    if count is not None:
+        if not 1 <= count <= len(every):
+            raise UserError(
+                f"--pairs {count}: wanted 1 to {len(every)}, the pairs of {len(names)} models"
+            )
+        draw = np.random.default_rng(seed)
+        chosen = {every[k] for k in draw.choice(len(every), count, replace=False)}
+    ordered = combinations if directions == ONE else permutations
+    numbers = ordered(range(len(names)), 2)
+    return [(names[i], names[j]) for i, j in numbers if (min(i, j), max(i, j)) in chosen]
