@@ -14,6 +14,7 @@ from simlab.commands.options import (
     MapEpochs,
     MaxLength,
     Overwrite,
+    Paper,
     SplitSeed,
     TaskArgument,
     TextColumn,
@@ -59,7 +60,8 @@ def inject(
     directions: Annotated[
         str,
         typer.Option(
-            help="Several pairs in `both` directions, or in `one`: from the model given first."
+            help="More than two models in `both` directions, or in `one`: from the model that is "
+            "given first."
         ),
     ] = "both",
     layer: Annotated[
@@ -133,6 +135,7 @@ def inject(
     heldout_size: HeldoutSize = None,
     split_seed: SplitSeed = None,
     max_length: MaxLength = None,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
@@ -169,7 +172,7 @@ def inject(
         "task_options": task_options,
         "overwrite": overwrite,
     }
-    several = len(models) != 2 or bool(into) or pairs is not None
+    several = len(models) != 2 or bool(into) or pairs not in (None, 1)
     _check_labels(several, label_a, label_b, label)
     with explain_interrupt(out):
         if several:

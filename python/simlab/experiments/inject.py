@@ -21,7 +21,7 @@ from simlab.errors import UserError
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
-from simlab.experiments.options import BOTH, drawn_pairs
+from simlab.experiments.options import BOTH, drawn_pairs, some_of
 from simlab.experiments.study_files import file_name
 from simlab.experiments.truncate import original_of
 from simlab.models.evaluate import read_evaluation
@@ -160,9 +160,9 @@ def inject_pairs(
     pairs
         Number of pairs of models to draw; None is all.
     pair_seed
-        Seed of the drawn pairs, which are those that `align_study` draws of as many models.
+        Seed of the drawn pairs. Without `into`, they are those that `align_study` draws.
     directions
-        ``both``, or ``one``: from the model that is given first into the other.
+        Without `into`: ``both``, or ``one``, from the model that is given first into the other.
     labels
         Names of the models in results and figures: of `models`, and then of those in `into` that
         are not among `models`.
@@ -180,8 +180,8 @@ def inject_pairs(
     Raises
     ------
     UserError
-        As `inject`; or two models have the same label, the number of labels is wrong, there are
-        fewer pairs than `pairs`, or `into` comes with `pairs` or one direction.
+        As `inject`; or two models have the same label, the number of labels is wrong, or there are
+        fewer pairs than `pairs`.
 
     Examples
     --------
@@ -198,19 +198,15 @@ def inject_pairs(
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
     out = Path(out)
-    if out.suffix == ".parquet" or out.is_file():
-        raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
     names = expand_names([str(model) for model in models])
     targets = expand_names([str(model) for model in into or ()])
-    if targets and (pairs is not None or directions != BOTH):
-        raise UserError("--into: wanted neither --pairs nor --directions beside it, found one")
     chosen = (
-        [pair for pair in product(names, targets) if pair[0] != pair[1]]
+        some_of([pair for pair in product(names, targets) if pair[0] != pair[1]], pairs, pair_seed)
         if targets
         else drawn_pairs(names, pairs, pair_seed, directions)
     )
-    if not chosen:
-        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
+    if out.suffix == ".parquet" or out.is_file():
+        raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)
     folders = [members[name].source.path for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(folders, task, task_options)

@@ -75,7 +75,7 @@ def check_counts(options: object, *names: str) -> None:
 def drawn_pairs(
     names: Sequence[str], count: int | None, seed: int, directions: str
 ) -> list[tuple[str, str]]:
-    """Return the ordered pairs of models.
+    """Return ordered pairs of models.
 
     Parameters
     ----------
@@ -95,15 +95,26 @@ def drawn_pairs(
     """
     if directions not in DIRECTIONS:
         raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
-    every = list(combinations(range(len(names)), 2))
-    chosen = set(every)
-    if count is not None:
-        if not 1 <= count <= len(every):
-            raise UserError(
-                f"--pairs {count}: wanted 1 to {len(every)}, the pairs of {len(names)} models"
-            )
-        draw = np.random.default_rng(seed)
-        chosen = {every[k] for k in draw.choice(len(every), count, replace=False)}
+    kept = {frozenset(pair) for pair in some_of(list(combinations(names, 2)), count, seed)}
     ordered = combinations if directions == ONE else permutations
-    numbers = ordered(range(len(names)), 2)
-    return [(names[i], names[j]) for i, j in numbers if (min(i, j), max(i, j)) in chosen]
+    return [(a, b) for a, b in ordered(names, 2) if frozenset((a, b)) in kept]
+
+
+def some_of(
+    pairs: Sequence[tuple[str, str]], count: int | None, seed: int
+) -> list[tuple[str, str]]:
+    """Return `count` of `pairs`, drawn with `seed`, in their order; all of them for None.
+
+    Raises
+    ------
+    UserError
+        There are no pairs, or fewer than wanted.
+    """
+    if not pairs:
+        raise UserError("--pairs: wanted two models or more, found no pair of models")
+    if count is None:
+        return list(pairs)
+    if not 1 <= count <= len(pairs):
+        raise UserError(f"--pairs {count}: wanted 1 to {len(pairs)}, the pairs of these models")
+    drawn = np.random.default_rng(seed).choice(len(pairs), count, replace=False)
+    return [pairs[k] for k in sorted(drawn)]

@@ -188,6 +188,7 @@ def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
 
     assert made(into=[three_models / "m3"]) == [("m1", "m3"), ("m2", "m3")]
     assert made(into=[three_models / "m3"], labels=["m9", "m8", "m7"])[0] == ("m8", "m7")
+    assert len(made(into=[three_models / "m3"], pairs=1)) == 1
     assert made(directions="one") == [("m1", "m2"), ("m1", "m3"), ("m2", "m3")]
     first = made(pairs=1)
     assert [pair[::-1] for pair in reversed(first)] == first
@@ -207,10 +208,13 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
         assert text in errors[0]
         assert not (tmp_path / out).exists()
 
-    refused("inject: wanted two models or more, found", models[0])
-    refused("--pairs 4: wanted 1 to 3, the pairs of 3 models", *models, "--pairs", 4)
+    refused("--pairs: wanted two models or more, found no pair of models", models[0])
+    refused("--pairs 4: wanted 1 to 3, the pairs of these models", *models, "--pairs", 4)
+    refused(
+        "--pairs 8: wanted 1 to 1, the pairs of these", *models[:2], "--pairs", 8, out="x.parquet"
+    )
     refused("--directions x: wanted both or one", *models, "--directions", "x")
-    refused("--into: wanted neither --pairs nor", *models, "--into", models[0], "--pairs", 1)
+    refused("--pairs 3: wanted 1 to 2", *models, "--into", models[0], "--pairs", 3)
     refused("wanted a folder for the results of several pairs", *models, out="x.parquet")
     refused("--label: wanted 3 labels, one for each of", *models, "--label", "A")
     refused("--label: wanted another label for each model", *models, *(("--label", "A") * 3))
