@@ -7,13 +7,14 @@ import numpy as np
 from simlab.figures.alignment import alignment_figures
 from simlab.store.results import INJECTION, ResultRow, to_frame
 
+# Not in the order of figures.
 METHODS = (
     "random-labels",
     "identity",
     "linear",
     "linear-gd",
     "itself",
-)  # not in the order of figures
+)
 VALUES = {"itself": 0.9, "identity": 0.7, "linear": 0.8, "linear-gd": 0.5, "random-labels": 0.5}
 
 
