@@ -24,14 +24,13 @@ from simlab.experiments.injection_states import chosen_layer
 from simlab.experiments.options import BOTH, drawn_pairs, some_of
 from simlab.experiments.study_files import file_name
 from simlab.experiments.truncate import original_of
-from simlab.models.evaluate import read_evaluation
 from simlab.models.sources import ModelSource, expand_names, resolve
 from simlab.store.console import note
 from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
 from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, ensure_results
 from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import EVALUATION, load_task_of
+from simlab.tasks.trained_splits import load_task_of, read_own_evaluation
 
 if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
@@ -49,8 +48,7 @@ class _Member:
     @classmethod
     def of(cls, model: str | Path | ModelSource, label: str | None = None) -> _Member:
         source = resolve(model)
-        file = source.path / EVALUATION
-        recipe = read_evaluation(source.path).get("recipe", {}) if file.is_file() else {}
+        recipe = (read_own_evaluation(source.path) or {}).get("recipe", {})
         return cls(source, label or source.name, recipe.get("seed"), source.fingerprint)
 
 
@@ -258,7 +256,7 @@ def _find_original(source: ModelSource, options: InjectOptions) -> ModelSource |
         return resolve(options.original)
     try:
         found = resolve(original_of(source.path))
-        while (found.path / EVALUATION).is_file():  # a model that was fine-tuned twice
+        while read_own_evaluation(found.path):  # a model that was fine-tuned twice
             found = resolve(original_of(found.path))
         return found
     except UserError as error:

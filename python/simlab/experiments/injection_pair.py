@@ -10,12 +10,11 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
-from simlab.experiments.injection_states import Batch, PairStates
+from simlab.experiments.injection_states import PairStates
 from simlab.experiments.options import map_params
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource
-from simlab.models.states import replaced_states
 from simlab.store.console import err, warnings_as_notes
 from simlab.store.files import hash_json
 from simlab.store.results import (
@@ -86,7 +85,7 @@ class InjectionPair:
                 seed_y=seeds[1],
                 layer_x=layer,
                 layer_y=layer,
-                value=values.get(method, float("nan")),
+                value=values[method][metric] if method in values else float("nan"),
                 n=len(task.heldout),
                 task=task.name,
             )
@@ -171,15 +170,16 @@ class InjectionPair:
         noise = torch.Generator().manual_seed(self.draw_seed)
         with torch.no_grad():
             for rows, batch, batch_b, own in self.states.mapped(heldout):
+                continued = self.states.continuation(batch)
                 for method in run:
                     if method == ITSELF:
                         found = self.states.b(**batch_b).logits
                     elif method == RANDOM_EMBEDDINGS:
                         drawn = torch.randn(len(own), len(spread[0]), generator=noise)
-                        found = self._logits(spread[0] + spread[1] * drawn.to(own.device), batch)
+                        found = continued(spread[0] + spread[1] * drawn.to(own.device))
                     else:
                         mapped = aligners[method].transform(own) if method in aligners else own
-                        found = self._logits(mapped, batch)
+                        found = continued(mapped)
                     logits[method][rows] = found.cpu().numpy()
         if RANDOM_CLASSIFIER in self.methods:
             logits[RANDOM_CLASSIFIER] = self._fresh_logits()
@@ -187,18 +187,6 @@ class InjectionPair:
         draw = np.random.default_rng(self.draw_seed)
         predictions[RANDOM_LABELS] = draw.choice(task.train.labels, len(heldout))
         return predictions
-
-    def _logits(self, states: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return the logits of the receiving model with `states` in place of its own."""
-        model = self.states.receiver
-
-        def change(own: torch.Tensor) -> torch.Tensor:
-            changed = own.clone()
-            changed[self.states.places(model, batch)] = states.to(own.dtype)
-            return changed
-
-        with replaced_states(model, self.states.layer, change):
-            return model(**batch).logits
 
     def _fresh_logits(self) -> np.ndarray:
         """Return the held-out logits of the model before fine-tuning with a head drawn anew."""

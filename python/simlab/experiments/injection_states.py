@@ -5,7 +5,7 @@ Maps are fitted on tokens or on means over the tokens of a text, and applied to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from simlab.models.load import (
 )
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
-from simlab.models.states import layer_states
+from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.store.console import progress
@@ -136,6 +136,28 @@ class PairStates:
         for rows, batch_a, batch_b in self._batches(examples, description):
             states = self._states(self.a, batch_a)[self.places(self.a, batch_a)]
             yield rows, batch_b if self.receiver is self.b else batch_a, batch_b, states
+
+    def continuation(self, batch: Batch) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return a function of mapped states, which gives the receiver's logits with them.
+
+        At the last layer, the layers run once, whatever the number of calls.
+        """
+        model, places = self.receiver, self.places(self.receiver, batch)
+
+        def changed(own: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+            own = own.clone()
+            own[places] = states.to(own.dtype)
+            return own
+
+        if self.layer == len(architecture_of(model).layers(model)):
+            last = layer_states(model, batch)[-1]
+            return lambda states: apply_head(model, changed(last, states), batch["attention_mask"])
+
+        def logits(states: torch.Tensor) -> torch.Tensor:
+            with replaced_states(model, self.layer, lambda own: changed(own, states)):
+                return model(**batch).logits
+
+        return logits
 
     def places(self, model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Return the index, into states [b, t, p], of the tokens that are replaced."""

@@ -56,9 +56,9 @@ def test_a_model_with_its_own_states_is_itself_exactly(tmp_path, review_task, ar
         assert itself.value == identity.value
         with torch.no_grad():
             _, batch, _, own = next(pair.states.mapped(review_task.heldout))
-            logits = pair._logits(own, batch)
+            logits = pair.states.continuation(batch)(own)
             assert torch.equal(logits, pair.states.b(**batch).logits)
-            assert not torch.equal(logits, pair._logits(own + 1, batch))
+            assert not torch.equal(logits, pair.states.continuation(batch)(own + 1))
 
 
 def test_a_decoder_reads_its_last_token(tmp_path, review_task):
@@ -155,8 +155,8 @@ def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, revie
     with torch.no_grad():
         _, batch, _, own = next(pair.states.mapped(review_task.heldout))
         whole = pair.states.b(**batch).logits
-        mapped = pair._logits(aligners["linear"].transform(own), batch)
-        raw = pair._logits(own, batch)
+        mapped = pair.states.continuation(batch)(aligners["linear"].transform(own))
+        raw = pair.states.continuation(batch)(own)
     assert (mapped - whole).abs().max() < 0.01 * (raw - whole).abs().max()
 
 

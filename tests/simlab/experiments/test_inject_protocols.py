@@ -87,8 +87,8 @@ def test_only_the_classifier_of_b_continues(pair_of_models, review_task):
     a.classifier.load_state_dict(b.classifier.state_dict())
     with torch.no_grad():
         _, batch, batch_b, own = next(pair.states.mapped(review_task.heldout))
-        assert torch.equal(pair._logits(own, batch), a(**batch).logits)
-        assert not torch.equal(pair._logits(2 * own, batch), a(**batch).logits)
+        assert torch.equal(pair.states.continuation(batch)(own), a(**batch).logits)
+        assert not torch.equal(pair.states.continuation(batch)(2 * own), a(**batch).logits)
         assert torch.equal(pair.states.b(**batch_b).logits, b(**batch_b).logits)
     stored = {json.loads(row.options)["continue_with"] for row in pair.rows("A", "B")}
     assert stored == {"classifier"}
@@ -108,7 +108,7 @@ def test_the_classifier_of_a_roberta_is_its_last_layer_alone(tmp_path, review_ta
 
 def evaluated(folder, original, seed=None):
     """Write the record of a fine-tuning, as far as injections read it."""
-    record = {"model": str(original), "task": "reviews", "metric": "accuracy"}
+    record = {"model": str(original), "task": "reviews", "metric": "accuracy", "value": 0.5}
     recipe = {"recipe": {"seed": seed}} if seed is not None else {}
     (folder / "evaluation.json").write_text(json.dumps(record | recipe | {"splits": []}))
 
