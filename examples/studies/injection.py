@@ -33,10 +33,13 @@ PROTOCOLS = {
     "tokens-cls": (("--tokens", "cls", *OURS), (*CLOSED, *LEARNT, *BASELINES)),
     "tokens-all": (("--tokens", "all", *OURS), (*CLOSED, *LEARNT)),
     "mean": (("--fit-on", "mean", *OURS), (*CLOSED, *LEARNT)),
-    "mean-all": (("--fit-on", "mean-all", *OURS), (*CLOSED, *LEARNT)),
-    "authors-training": (("--fit-on", "mean-all", "--tokens", "all", *AUTHORS), (*CLOSED, *LEARNT)),
+    "mean-padded": (("--fit-on", "mean-padded", *OURS), (*CLOSED, *LEARNT)),
+    "authors-training": (
+        ("--fit-on", "mean-padded", "--tokens", "all", *AUTHORS),
+        (*CLOSED, *LEARNT),
+    ),
     "authors-model": (
-        ("--fit-on", "mean-all", "--tokens", "all", "--continue-with", "classifier", *AUTHORS),
+        ("--fit-on", "mean-padded", "--tokens", "all", "--continue-with", "classifier", *AUTHORS),
         (*CLOSED, *LEARNT, "itself", "identity"),
     ),
 }

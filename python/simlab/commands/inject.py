@@ -12,6 +12,7 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     MapEpochs,
+    MapSteps,
     MaxLength,
     Overwrite,
     Paper,
@@ -19,6 +20,7 @@ from simlab.commands.options import (
     TaskArgument,
     TextColumn,
     TextPairColumn,
+    Training,
     TrainSize,
     duration,
     explain_interrupt,
@@ -82,8 +84,8 @@ def inject(
         str,
         typer.Option(
             help="Rows that the maps are fitted on: `tokens`, the same as are replaced; `mean`, "
-            "the mean over the tokens of each text; or `mean-all`, the mean over all --max-length "
-            "positions, special tokens and padding included."
+            "the mean over the tokens of each text; `mean-all`, over special tokens too; or "
+            "`mean-padded`, over all --max-length positions, padding included."
         ),
     ] = "tokens",
     continue_with: Annotated[
@@ -97,16 +99,8 @@ def inject(
         int, typer.Option(help="Training examples that the maps are fitted on.")
     ] = 1600,
     epochs: MapEpochs = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Batches that maps learn from, in place of --epochs.")
-    ] = None,
-    training: Annotated[
-        str,
-        typer.Option(
-            help="Training of linear-gd, mlp and inn: `ours`, or `ren2023` as in the code of Ren "
-            "et al. 2023."
-        ),
-    ] = "ours",
+    steps: MapSteps = None,
+    training: Training = "ours",
     seed: Annotated[
         int,
         typer.Option(min=0, help="Seed of trained maps, and of random heads, states and labels."),

@@ -21,7 +21,7 @@ from simlab.errors import UserError
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
-from simlab.experiments.options import BOTH, drawn_pairs, some_of
+from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
 from simlab.experiments.study_files import file_name
 from simlab.experiments.truncate import original_of
 from simlab.models.sources import ModelSource, expand_names, resolve
@@ -196,13 +196,18 @@ def inject_pairs(
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
     out = Path(out)
+    if directions not in DIRECTIONS:
+        raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
     names = expand_names([str(model) for model in models])
     targets = expand_names([str(model) for model in into or ()])
-    chosen = (
-        some_of([pair for pair in product(names, targets) if pair[0] != pair[1]], pairs, pair_seed)
-        if targets
-        else drawn_pairs(names, pairs, pair_seed, directions)
-    )
+    if targets:
+        named = [pair for pair in product(names, targets) if pair[0] != pair[1]]
+        chosen = [named[k] for k in drawn(len(named), pairs, pair_seed, "these models")]
+    else:
+        numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
+        chosen = [(names[i], names[j]) for i, j in numbers]
+    if not chosen:
+        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)
@@ -280,6 +285,6 @@ def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Membe
 
 
 def _file_name(pair: tuple[_Member, _Member], task: Task, options: InjectOptions) -> str:
-    where = f"{task.name}-layer-{options.layer}"
-    protocol = "-".join(options.protocol().values())
-    return file_name(INJECTION, where, protocol, options.tokens, [m.label for m in pair])
+    labels = [member.label for member in pair]
+    where = f"layer {options.layer}"
+    return file_name(INJECTION, task.name, where, options.tokens, labels, options.protocol())

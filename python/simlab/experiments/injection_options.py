@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simlab.errors import UserError
-from simlab.experiments.options import OURS, check_counts, check_methods, check_training
+from simlab.experiments.options import (
+    OURS,
+    check_choice,
+    check_counts,
+    check_methods,
+    check_training,
+)
 from simlab.store.results import (
     IDENTITY,
     ITSELF,
@@ -24,7 +30,9 @@ TABLE_5 = (
 SAME_WIDTH = (IDENTITY, "inn")
 CLASSIFIER, ALL = "cls", "all"
 TOKENS = (CLASSIFIER, ALL)
-INJECTED, MEAN, MEAN_ALL = FIT_ON = ("tokens", "mean", "mean-all")
+INJECTED = "tokens"
+MEAN, MEAN_ALL, MEAN_PADDED = MEANS = ("mean", "mean-all", "mean-padded")  # as kinds of rows
+FIT_ON = (INJECTED, *MEANS)
 WHOLE_MODEL, ONLY_CLASSIFIER = CONTINUE_WITH = ("model", "classifier")
 FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
@@ -45,9 +53,10 @@ class InjectOptions:
         The tokens to replace: ``cls``, the classifier token, or ``all``.
     fit_on
         The rows that maps are fitted on: ``tokens``, the tokens of the training texts that would
-        be replaced; ``mean``, the mean over the tokens of each text; or ``mean-all``, the mean over
-        all `max_length` positions, special tokens and padding included, as in the code of Ren et
-        al. 2023. The maps are applied to single tokens in any case.
+        be replaced; or a row for each text: ``mean``, the mean over the tokens of the text;
+        ``mean-all``, over special tokens too; ``mean-padded``, over all `max_length` positions,
+        padding included, as in the code of Ren et al. 2023. The maps are applied to single tokens
+        in any case.
     continue_with
         The part of B that continues from the mapped states: ``model``, all of B after the layer; or
         ``classifier``, the last layer of weights in B's head, which takes the place of A's in A, as
@@ -86,14 +95,9 @@ class InjectOptions:
     def check(self) -> None:
         """Raise UserError if a name is unknown, or a number is out of range."""
         check_methods(self.methods or (), METHODS)
-        for name, known in (
-            ("tokens", TOKENS),
-            ("fit_on", FIT_ON),
-            ("continue_with", CONTINUE_WITH),
-        ):
-            if (given := getattr(self, name)) not in known:
-                wanted = f"{', '.join(known[:-1])} or {known[-1]}"
-                raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")
+        check_choice(self, "tokens", TOKENS)
+        check_choice(self, "fit_on", FIT_ON)
+        check_choice(self, "continue_with", CONTINUE_WITH)
         check_training(self.training)
         if self.epochs is not None and self.steps is not None:
             raise UserError("--epochs, --steps: wanted one of them, found both")

@@ -17,6 +17,7 @@ from simlab.experiments.injection_options import (
     INJECTED,
     MEAN,
     MEAN_ALL,
+    MEAN_PADDED,
     WHOLE_MODEL,
     InjectOptions,
 )
@@ -195,7 +196,7 @@ class PairStates:
                 advance(len(rows))
 
     def _whole_lengths(self) -> tuple[int | None, ...]:
-        if self.options.fit_on != MEAN_ALL:
+        if self.options.fit_on != MEAN_PADDED:
             return None, None
         return tuple(min(self.length, t.model_max_length) for t in self.tokenizers)
 
@@ -206,23 +207,24 @@ class PairStates:
 
         The lists are empty if no mean is wanted, or the mean over all positions.
         """
-        if self.options.fit_on != MEAN:
+        if self.options.fit_on not in (MEAN, MEAN_ALL):
             return [[]] * len(examples)
         flat = examples.each_choice()
         tokens = encode_words(tokenizer, flat, self.length)[1]
-        for example, found in zip(flat.ids, tokens, strict=True):
-            if not found.in_text.any():
+        pooled = [t.in_text | (self.options.fit_on == MEAN_ALL) for t in tokens]
+        for example, found in zip(flat.ids, pooled, strict=True):
+            if not found.any():
                 raise UserError(
-                    f"--fit-on {MEAN}: wanted a token that is not special, found none in example "
-                    f"{example}"
+                    f"--fit-on {self.options.fit_on}: wanted a token to average, found none in "
+                    f"example {example}"
                 )
-        groups = [np.where(found.in_text, 0, NO_ROW) for found in tokens]
+        groups = [np.where(found, 0, NO_ROW) for found in pooled]
         choices = len(flat) // len(examples)
         return [groups[start : start + choices] for start in range(0, len(groups), choices)]
 
     def _means(self, states: torch.Tensor, batch: Batch, groups: list[np.ndarray]) -> torch.Tensor:
         """Return a row for each text: the mean over its tokens, or over all positions."""
-        if self.options.fit_on == MEAN_ALL:
+        if self.options.fit_on == MEAN_PADDED:
             return states.mean(1)
         return pool_states(states, membership(groups, _flat(batch)["attention_mask"]))[:, 0]
 

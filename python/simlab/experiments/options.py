@@ -73,14 +73,14 @@ def check_counts(options: object, *names: str) -> None:
 
 
 def drawn_pairs(
-    names: Sequence[str], count: int | None, seed: int, directions: str
-) -> list[tuple[str, str]]:
-    """Return ordered pairs of models.
+    models: int, count: int | None, seed: int, directions: str
+) -> list[tuple[int, int]]:
+    """Return the numbers of the models of every ordered pair.
 
     Parameters
     ----------
-    names
-        The models.
+    models
+        Number of models.
     count
         Number of pairs to draw, without regard to direction; None is all.
     seed
@@ -91,30 +91,32 @@ def drawn_pairs(
     Raises
     ------
     UserError
-        There are fewer pairs than wanted, or `directions` is unknown.
+        There are fewer pairs than wanted.
     """
-    if directions not in DIRECTIONS:
-        raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
-    kept = {frozenset(pair) for pair in some_of(list(combinations(names, 2)), count, seed)}
+    every = list(combinations(range(models), 2))
+    kept = {every[k] for k in drawn(len(every), count, seed, f"{models} models")}
     ordered = combinations if directions == ONE else permutations
-    return [(a, b) for a, b in ordered(names, 2) if frozenset((a, b)) in kept]
+    return [(i, j) for i, j in ordered(range(models), 2) if (min(i, j), max(i, j)) in kept]
 
 
-def some_of(
-    pairs: Sequence[tuple[str, str]], count: int | None, seed: int
-) -> list[tuple[str, str]]:
-    """Return `count` of `pairs`, drawn with `seed`, in their order; all of them for None.
+def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
+    """Return the numbers of `count` of the `pairs` pairs of `of`, drawn; of all for None.
 
     Raises
     ------
     UserError
-        There are no pairs, or fewer than wanted.
+        There are fewer pairs than wanted.
     """
-    if not pairs:
-        raise UserError("--pairs: wanted two models or more, found no pair of models")
     if count is None:
-        return list(pairs)
-    if not 1 <= count <= len(pairs):
-        raise UserError(f"--pairs {count}: wanted 1 to {len(pairs)}, the pairs of these models")
-    drawn = np.random.default_rng(seed).choice(len(pairs), count, replace=False)
-    return [pairs[k] for k in sorted(drawn)]
+        return list(range(pairs))
+    if not 1 <= count <= pairs:
+        raise UserError(f"--pairs {count}: wanted 1 to {pairs}, the pairs of {of}")
+    draw = np.random.default_rng(seed)
+    return sorted(draw.choice(pairs, count, replace=False).tolist())
+
+
+def check_choice(options: object, name: str, known: Sequence[str]) -> None:
+    """Raise UserError if field `name` of `options` is not `known`."""
+    if (given := getattr(options, name)) not in known:
+        wanted = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")

@@ -187,7 +187,7 @@ _INJECT = [
     Choice(
         "inject",
         "fit_on",
-        "mean-all",
+        "mean-padded",
         "a function from the embedding space of M1 to that of M2 (§4.5); no word of the rows",
         "means over all 128 positions of a text, padding included",
         _CODE,

@@ -195,7 +195,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"--method conv: wanted one of itself, identity", methods=("conv",))
     refused(r"--method: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused(r"--tokens some: wanted cls or all", tokens="some")
-    refused(r"--fit-on words: wanted tokens, mean or mean-all", fit_on="words")
+    refused(r"--fit-on words: wanted tokens, mean, mean-all or mean-padded", fit_on="words")
     refused(r"--continue-with A: wanted model or classifier", continue_with="A")
     refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"--layer -1: wanted 0 to 3", layer=-1)

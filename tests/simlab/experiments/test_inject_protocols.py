@@ -27,21 +27,23 @@ def pair_of_models(tmp_path_factory, review_task):
     return [save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
 
 
-@pytest.mark.parametrize("fit_on,tokens", [("mean", "cls"), ("mean-all", "all")])
+@pytest.mark.parametrize(
+    "fit_on,tokens", [("mean", "cls"), ("mean-all", "cls"), ("mean-padded", "all")]
+)
 def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
     """Each row is the mean over the tokens of a text, or over all positions of padded texts."""
     options = InjectOptions(2, tokens=tokens, fit_on=fit_on, max_length=20)
     states, few = PairStates(*pair_of_models, review_task, options), review_task.train.head(9)
     rows = states.fit_rows(few)
     tokenizer = load_tokenizer(pair_of_models[0])
-    padding = {"padding": "max_length"} if fit_on == "mean-all" else {}
+    padding = {"padding": "max_length"} if fit_on == "mean-padded" else {}
     for model, found in ((states.a, rows.x), (states.b, rows.y)):
         wanted = []
         for text in few.texts:
             batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt", **padding)
             with torch.no_grad():
                 of_text = layer_states(model, batch)[2][0]
-            wanted.append(of_text.mean(0) if padding else of_text[1:-1].mean(0))
+            wanted.append((of_text[1:-1] if fit_on == "mean" else of_text).mean(0))
         assert_same_forward(found, torch.stack(wanted))
     # Noise has the spread of the tokens that are replaced, not of the means.
     count = 9 if tokens == "cls" else sum(len(ids) for ids in tokenizer(few.texts)["input_ids"])
@@ -208,10 +210,10 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
         assert text in errors[0]
         assert not (tmp_path / out).exists()
 
-    refused("--pairs: wanted two models or more, found no pair of models", models[0])
-    refused("--pairs 4: wanted 1 to 3, the pairs of these models", *models, "--pairs", 4)
+    refused("inject: wanted two models or more, found", models[0])
+    refused("--pairs 4: wanted 1 to 3, the pairs of 3 models", *models, "--pairs", 4)
     refused(
-        "--pairs 8: wanted 1 to 1, the pairs of these", *models[:2], "--pairs", 8, out="x.parquet"
+        "--pairs 8: wanted 1 to 1, the pairs of 2 models", *models[:2], "--pairs", 8, out="x.parquet"
     )
     refused("--directions x: wanted both or one", *models, "--directions", "x")
     refused("--pairs 3: wanted 1 to 2", *models, "--into", models[0], "--pairs", 3)
