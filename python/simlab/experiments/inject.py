@@ -200,14 +200,14 @@ def inject_pairs(
         raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
     names = expand_names([str(model) for model in models])
     targets = expand_names([str(model) for model in into or ()])
+    if len({*names, *targets}) < 2:
+        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     if targets:
         named = [pair for pair in product(names, targets) if pair[0] != pair[1]]
         chosen = [named[k] for k in drawn(len(named), pairs, pair_seed, "these models")]
     else:
         numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
         chosen = [(names[i], names[j]) for i, j in numbers]
-    if not chosen:
-        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)

@@ -267,6 +267,9 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
     ]
     with pytest.raises(UserError, match="--method inn: wanted models of one width, found 32 and"):
         InjectionPair(source, b, review_task, InjectOptions(2, ("inn",)))
+    load_classifier(source, review_task).save_pretrained(wide)
+    with pytest.raises(UserError, match="--continue-with classifier: wanted classifiers of one sh"):
+        InjectionPair(source, b, review_task, InjectOptions(2, continue_with="classifier"))
 
 
 def test_random_labels_are_drawn_from_the_training_labels(pair_of_models, review_task):

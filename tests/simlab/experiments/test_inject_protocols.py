@@ -50,6 +50,12 @@ def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
     assert rows.injected.shape == (count, 24)
 
 
+def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task):
+    states = PairStates(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
+    with pytest.raises(UserError, match=r"--fit-on mean: wanted a token to average.* example b"):
+        states.fit_rows(Examples(("a", "b"), ("the", ""), None, np.array([0, 1])))
+
+
 @pytest.mark.parametrize("tokens", ["cls", "all"])
 def test_rows_come_in_the_order_of_the_examples(pair_of_models, review_task, tokens):
     options = InjectOptions(2, tokens=tokens, max_length=20)
