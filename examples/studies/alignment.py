@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from publish import MODEL, SEEDS, publish, simcore
+from publish import MODEL, SEEDS, publish, simcore, with_options
 
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
@@ -28,11 +28,6 @@ FIGURES = (
     "injection",
 )
 ATTENDED = 200  # sentences whose attention is used: every pair of words is a row
-
-
-def with_options(name: str, values: tuple[str, ...]) -> list[str]:
-    """Give an option once for each of `values`."""
-    return [part for value in values for part in (name, value)]
 
 
 def run(models: Path, folder: Path) -> None:

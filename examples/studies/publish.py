@@ -16,6 +16,11 @@ def simcore(*arguments: object) -> None:
     subprocess.run(["simcore", *map(str, arguments)], check=True)
 
 
+def with_options(name: str, values: tuple[str, ...]) -> list[str]:
+    """Give an option once for each of `values`."""
+    return [part for value in values for part in (name, value)]
+
+
 def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str]) -> None:
     """Put results as one table under ``examples/studies/results``, and figures of them in ``docs``.
 

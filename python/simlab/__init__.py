@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from simlab.experiments.align_study import align_study as align_study
     from simlab.experiments.freeze_study import freeze_study as freeze_study
     from simlab.experiments.inject import inject as inject
+    from simlab.experiments.inject import inject_pairs as inject_pairs
     from simlab.experiments.shorten import shorten as shorten
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
@@ -77,6 +78,7 @@ _PLACES = {
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",
     "inject": "experiments.inject",
+    "inject_pairs": "experiments.inject",
     "load_representations": "representations.folder",
     "load_task": "tasks",
     "localize": "similarity.localization",

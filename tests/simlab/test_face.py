@@ -13,7 +13,7 @@ import pytest
 import simlab
 from simlab.cli import app
 from simlab.experiments.align_study import StudyOptions
-from simlab.experiments.inject import InjectOptions
+from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import TruncationOptions
 from simlab.models.head_recipe import HeadRecipe
 from simlab.representations.extract import ExtractOptions
@@ -47,8 +47,11 @@ RENAMED = {
     ("plot", "comparison"): "comparisons",
     ("claims", "family"): "families",
 }
-# Options that are another call in Python: a loop over seeds, `shorten`, and a table of its own.
-OTHER_CALLS = {("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")}
+# Options that are another call in Python: a loop over seeds, `shorten`, a table, `inject_pairs`.
+OTHER_CALLS = {
+    *(("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")),
+    *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "directions", "label")),
+}
 
 
 def keywords(command):

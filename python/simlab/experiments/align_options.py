@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from simlab.errors import UserError
-from simlab.experiments.options import OURS, check_counts, check_methods, check_training
+from simlab.experiments.options import (
+    BOTH,
+    DIRECTIONS,
+    OURS,
+    check_choice,
+    check_counts,
+    check_methods,
+    check_training,
+)
 from simlab.store.results import FITTED, LEARNT, WITHIN
 
 PER_LAYER, SHARED = "per-layer", "shared"
 MAPS = (PER_LAYER, SHARED)
-BOTH, ONE = "both", "one"
-DIRECTIONS = (BOTH, ONE)
 
 
 @dataclass(frozen=True)
@@ -82,9 +88,8 @@ class StudyOptions:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
         check_methods(self.methods, FITTED)
         check_training(self.training)
-        for name, known in (("map", MAPS), ("directions", DIRECTIONS)):
-            if getattr(self, name) not in known:
-                raise UserError(f"--{name} {getattr(self, name)}: wanted {' or '.join(known)}")
+        check_choice(self, "map", MAPS)
+        check_choice(self, "directions", DIRECTIONS)
         if not 0 < self.heldout_share < 1:
             raise UserError(f"--heldout-share {self.heldout_share}: wanted a share in (0, 1)")
         if self.epochs is not None and self.steps is not None:

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from simlab.errors import UserError
-from simlab.experiments.align_options import ONE, StudyOptions
+from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, load_members
 from simlab.experiments.complexity import COMPLEXITIES
+from simlab.experiments.options import drawn_pairs
 from simlab.experiments.study_files import file_name, remove_old_files
 from simlab.store.jobs import Outcome
 from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN, ensure_results
@@ -87,7 +84,8 @@ def align_study(
     options.check()
     out = Path(out)
     members = load_members(folders, judge, options)
-    pairs = chosen_pairs(members, options)
+    drawn = drawn_pairs(len(members), options.pairs, options.pair_seed, options.directions)
+    pairs = [(members[i], members[j]) for i, j in drawn]
     remove_old_files(out, options.name, replace=overwrite)
     outcomes = []
     for kind, models in _parts(members, pairs, options):
@@ -134,35 +132,6 @@ def _inputs(
     if method == "svcca":  # earlier versions stored the errors per component alone
         inputs["errors"] = "in the space of Y, and per component"
     return inputs
-
-
-def chosen_pairs(models: Sequence[Member], options: StudyOptions) -> list[tuple[Member, Member]]:
-    """Return the ordered pairs of models to align.
-
-    `StudyOptions.pairs` are drawn without regard to direction; then each is taken in both
-    directions, or in one.
-
-    Raises
-    ------
-    UserError
-        There are fewer pairs than wanted.
-    """
-    every = list(combinations(range(len(models)), 2))
-    chosen = set(every)
-    if options.pairs is not None:
-        if options.pairs > len(every):
-            raise UserError(
-                f"--pairs {options.pairs}: wanted at most {len(every)}, the pairs of "
-                f"{len(models)} models"
-            )
-        draw = np.random.default_rng(options.pair_seed)
-        chosen = {every[k] for k in draw.choice(len(every), options.pairs, replace=False)}
-    ordered = combinations if options.directions == ONE else permutations
-    return [
-        (models[i], models[j])
-        for i, j in ordered(range(len(models)), 2)
-        if (min(i, j), max(i, j)) in chosen
-    ]
 
 
 def _parts(

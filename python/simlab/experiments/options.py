@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations, permutations
 from typing import Any
+
+import numpy as np
 
 from simlab.errors import UserError
 from simlab.store.results import LEARNT
@@ -12,6 +15,7 @@ from simlab.store.results import LEARNT
 # the code that Ren et al. 2023 published (`simcore.align.REN2023`).
 OURS, REN2023 = "ours", "ren2023"
 TRAININGS = (OURS, REN2023)
+BOTH, ONE = DIRECTIONS = ("both", "one")
 
 
 def map_params(
@@ -66,3 +70,53 @@ def check_counts(options: object, *names: str) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')}: wanted at least 1, found {value}")
+
+
+def drawn_pairs(
+    models: int, count: int | None, seed: int, directions: str
+) -> list[tuple[int, int]]:
+    """Return the numbers of the models of every ordered pair.
+
+    Parameters
+    ----------
+    models
+        Number of models.
+    count
+        Number of pairs to draw, without regard to direction; None is all.
+    seed
+        Seed of the draw.
+    directions
+        ``both``, or ``one``: from the model that is given first to the other.
+
+    Raises
+    ------
+    UserError
+        There are fewer pairs than wanted.
+    """
+    every = list(combinations(range(models), 2))
+    kept = {every[k] for k in drawn(len(every), count, seed, f"{models} models")}
+    ordered = combinations if directions == ONE else permutations
+    return [(i, j) for i, j in ordered(range(models), 2) if (min(i, j), max(i, j)) in kept]
+
+
+def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
+    """Return the numbers of `count` of the `pairs` pairs of `of`, drawn; of all for None.
+
+    Raises
+    ------
+    UserError
+        There are fewer pairs than wanted.
+    """
+    if count is None:
+        return list(range(pairs))
+    if not 1 <= count <= pairs:
+        raise UserError(f"--pairs {count}: wanted 1 to {pairs}, the pairs of {of}")
+    draw = np.random.default_rng(seed)
+    return sorted(draw.choice(pairs, count, replace=False).tolist())
+
+
+def check_choice(options: object, name: str, known: Sequence[str]) -> None:
+    """Raise UserError if field `name` of `options` is not `known`."""
+    if (given := getattr(options, name)) not in known:
+        wanted = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")

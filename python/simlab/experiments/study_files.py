@@ -42,14 +42,16 @@ def file_name(
     Parameters
     ----------
     kind
-        `results.ALIGNMENT`, `WITHIN`, `ACROSS` or `COMPLEXITY`.
+        `results.ALIGNMENT`, `WITHIN`, `ACROSS`, `COMPLEXITY` or `INJECTION`.
+    study, method
+        The name of the study and the method of its maps; of an injection, the task and the layer.
     rows
-        The kind of representation, such as ``cls``.
+        The kind of representation, such as ``cls``, or the tokens of an injection.
     labels
         Labels of the models: two labels (from, to), or the label of the only model.
     protocol
-        Choices that the rows name (`results.PROTOCOL`); files of different protocols may lie in one
-        folder.
+        Choices that the rows name (`results.PROTOCOL`, or those of `InjectOptions.protocol`); files
+        of different protocols may lie in one folder.
     """
     parts = [kind, study, method, rows, *labels]
     parts += [f"{name} {value}" for name, value in (protocol or {}).items()]

@@ -115,9 +115,19 @@ def _place(options: dict[str, Any]) -> float:
     return place + (0.5 if "training" in options else 0)
 
 
+# Values of ``fit_on`` and ``continue_with`` of injections that are not the default.
+_INJECTED = {
+    "mean": "fitted on means of texts",
+    "mean-all": "fitted on means of all tokens",
+    "mean-padded": "fitted on means of padded texts",
+    "classifier": "A's layers, B's classifier",
+}
+
+
 def _in_words(options: dict[str, Any]) -> str:
-    """Return the choices of `PROTOCOL` that say which rows may be averaged."""
-    words = []
+    """Return the choices that say which rows may be averaged."""
+    chosen = (options.get(name) for name in ("fit_on", "continue_with"))
+    words = [_INJECTED[value] for value in chosen if value in _INJECTED]
     if "map" in options:
         words.append(f"a {options['map']} map")
     if "judge" in options:

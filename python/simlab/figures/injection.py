@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simlab.figures.alignment_panels import BLUE, ORANGE, finish, panels, titled
-from simlab.store.results import METHODS, RANDOM_LABELS
+from simlab.store.results import RANDOM_LABELS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,13 +13,19 @@ if TYPE_CHECKING:
 
 
 def plot_injection(rows: pd.DataFrame) -> Figure:
-    """Draw the metric with injected states for every method: a panel per layer and tokens."""
-    groups = list(rows.groupby(["layer_x", "kind"], sort=True))
+    """Draw the metric with injected states for every method: a panel per layer and protocol.
+
+    A bar is the mean over the pairs of models, and its line the standard deviation.
+    """
+    panel = ["layer_x", "kind", "protocol"]
+    # Results of two trainings both have the methods that are not trained.
+    rows = rows.drop_duplicates([*panel, "method", "model_x", "model_y"])
+    groups = list(rows.groupby(panel, sort=True))
     figure, axes = panels(len(groups))
-    for axis, ((layer, kind), some) in zip(axes, groups, strict=True):
-        methods = [name for name in METHODS if name in set(some["method"])]
-        groups = some.groupby("method")["value"]
-        mean, spread = groups.mean()[methods], groups.std()[methods]
+    for axis, ((layer, kind, protocol), some) in zip(axes, groups, strict=True):
+        methods = list(some.sort_values("place", kind="stable")["method"].unique())
+        values = some.groupby("method")["value"]
+        mean, spread = values.mean()[methods], values.std()[methods]
         errors = {} if spread.isna().all() else {"xerr": spread, "capsize": 2}
         axis.barh(range(len(methods)), mean, color=BLUE, height=0.7, **errors)
         axis.set_yticks(range(len(methods)), [name.replace("-", " ") for name in methods])
@@ -29,5 +35,8 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
             axis.axvline(chance, color=ORANGE, linestyle=(0, (5, 3)), linewidth=1.2, label="chance")
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
-        finish(axis, f"layer {layer}, {what}", f"held-out {some.iloc[0]['measure']}", "")
-    return titled(figure, rows, "B continuing from A's states")
+        how = f"\n{protocol}" if protocol else ""
+        finish(axis, f"layer {layer}, {what}{how}", f"held-out {some.iloc[0]['measure']}", "")
+    pairs = len(rows[["model_x", "model_y"]].drop_duplicates())
+    over = f"; mean and standard deviation over {pairs} pairs" if pairs > 1 else ""
+    return titled(figure, rows, f"B continuing from A's states{over}")

@@ -145,12 +145,92 @@ _ALIGN_STUDY = [
         "text and code agree",
     ),
 ]
+_INJECT = [
+    Choice(
+        "inject",
+        "method",
+        [
+            *("itself", "linear", "cca", "pwcca", "mlp", "inn"),
+            *("random-classifier", "random-labels"),
+        ],
+        "linear regression, CCA, PWCCA, a network that is no bijection, INN; the pretrained model "
+        "with a random classifier, and random labels (table 5)",
+        "PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
+        "follows the text; `itself`, B alone, is what there is to reach",
+        keyword="methods",
+    ),
+    Choice(
+        "inject",
+        "pairs",
+        8,
+        "8 drawn pairs of 300 (§4.1)",
+        "8 pairs: seeds 14 to 17 into seeds 5 and 6",
+        "the number of both; with `--into` for the models B, `--pairs` draws from these pairs",
+    ),
+    Choice(
+        "inject",
+        "directions",
+        "one",
+        "from M1 to M2 (§4.5)",
+        "one direction",
+        "text and code agree",
+    ),
+    Choice(
+        "inject",
+        "tokens",
+        "all",
+        "the embeddings of the last layer (§4.5)",
+        "every token; with PWCCA token 0 alone",
+        "text and code agree, up to PWCCA. Heads of BERT read token 0 alone, so that the values of "
+        "`cls` are the same at the last layer",
+    ),
+    Choice(
+        "inject",
+        "fit_on",
+        "mean-padded",
+        "a function from the embedding space of M1 to that of M2 (§4.5); no word of the rows",
+        "means over all 128 positions of a text, padding included",
+        _CODE,
+    ),
+    Choice(
+        "inject",
+        "continue_with",
+        "model",
+        '"we keep all the other weights in M2 unchanged" (§4.5)',
+        "the pooler of M1, then the classifier of M2",
+        "follows the text; `--continue-with classifier` follows the code",
+    ),
+    Choice(
+        "inject",
+        "training",
+        "ours",
+        NOT_STATED,
+        "`ren2023`, as for `align-study`",
+        "as for `align-study`: the rate of the code falls so fast that maps stay near their start",
+    ),
+    Choice(
+        "inject",
+        "fit_size",
+        1600,
+        "1,600 samples (table 4)",
+        "1,600 texts for PWCCA; trained maps see up to 192,000",
+        "follows the text",
+    ),
+    Choice(
+        "inject",
+        "max_length",
+        128,
+        NOT_STATED,
+        "128 tokens, padding included",
+        _CODE,
+    ),
+]
 REN2023 = PaperPreset(
     "ren2023",
     "Ren et al. 2023. *All Roads Lead to Rome? Exploring the Invariance of Transformers' "
     "Representations.* arXiv 2305.14555",
     "https://github.com/twinkle0331/BERT-similarity",
-    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY),
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY, *_INJECT),
     (
         Difference(
             "finetune",
@@ -209,6 +289,20 @@ REN2023 = PaperPreset(
             "no word of how a head becomes a row",
             "the mean over the queries of 128 tokens, padding included",
             "the mean over the words of the sentence, filled with zeros up to the longest one",
+        ),
+        Difference(
+            "inject",
+            "a map between the spaces of the last layer (§4.5)",
+            "one map for all 13 layers, with a step of the optimiser for each layer of a batch",
+            "follows the text: a map for the layer, which takes one step for each batch",
+        ),
+        Difference(
+            "inject --method pwcca",
+            NOT_STATED,
+            "the mapped states are centred by the mean of their batch, and the mean of Y is not "
+            "added; the map is fitted with dropout on",
+            "the mean of X is that of the rows of the fit, the mean of Y is added, and dropout is "
+            "off: states without the mean of Y are not in its space",
         ),
     ),
 )

@@ -83,8 +83,9 @@ TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regres
 ITSELF, IDENTITY = "itself", "identity"
 FITTED = ("linear", "linear-gd", "cca", "svcca", "pwcca", "mlp", "inn")
 LEARNT = ("linear-gd", "mlp", "inn")
+RANDOM_CLASSIFIER = "random-classifier"
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
-METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_EMBEDDINGS, RANDOM_LABELS)
+METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 TRAIN, HELDOUT = "train", "heldout"
 # Choices in `options` of alignment, in this order, where they are not the default: rows are
 # averaged with rows of the same choices alone.

@@ -169,7 +169,7 @@ def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore)
         assert all(x < y for x, y in one)
         assert both == one | {(y, x) for x, y in one}
     assert drawn[0, "one"] != drawn[1, "one"]
-    with pytest.raises(UserError, match="--pairs 7: wanted at most 6, the pairs of 4 models"):
+    with pytest.raises(UserError, match="--pairs 7: wanted 1 to 6, the pairs of 4 models"):
         align_study(models, tmp_path / "none", LINEAR, pairs=7)
 
 
@@ -177,7 +177,7 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     arguments = ["align-study", *folders["train"], "--out", tmp_path, "--paper", "ren2023"]
     code, _, errors = simcore(*arguments, "--method", "linear")
     assert (code, len(errors)) == (2, 1)
-    assert "--pairs 8: wanted at most 1, the pairs of 2 models" in errors[0]
+    assert "--pairs 8: wanted 1 to 1, the pairs of 2 models" in errors[0]
     code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
     assert (code, errors) == (0, [])
     rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)

@@ -1,13 +1,16 @@
 """Injection: a model with its own states is itself, and maps see training examples alone."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.experiments.inject import TABLE_5, InjectionPair, InjectOptions, inject
+from simlab.experiments.inject import inject
+from simlab.experiments.injection_options import FIT_ON, TABLE_5, InjectOptions
+from simlab.experiments.injection_pair import InjectionPair
 from simlab.figures.draw import plot
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
@@ -16,29 +19,24 @@ from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.store.results import METHODS, read_results
 from simlab.tasks import Examples, Task
-from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_decoder, save_tiny_model, tiny_config
+from support.lab.tinymodels import (
+    COLUMNS,
+    LAYERS,
+    save_tiny_classifier,
+    save_tiny_decoder,
+    save_tiny_model,
+    tiny_config,
+)
 
 # One architecture for each way to pass states: keyword or position, tuple or tensor, shared
 # weights, time first, a module after the first layer.
 SHAPES = ("bert", "albert", "mpnet", "deberta-v2", "distilbert")
 
 
-def save_classifier(folder, architecture, task, seed=5):
-    """Save a checkpoint with a head, of random weights large enough to tell inputs apart."""
-    source = resolve(str(save_tiny_model(folder, architecture)))
-    model = load_classifier(source, task, seed=seed, random_init=True)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(5)
-    model.save_pretrained(folder)
-    return resolve(str(folder))
-
-
 @pytest.fixture(scope="module")
 def pair_of_models(tmp_path_factory, review_task):
     folder = tmp_path_factory.mktemp("inject")
-    return [save_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
+    return [save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
 
 
 def first_batch(source, task):
@@ -50,17 +48,17 @@ def first_batch(source, task):
     "architecture,tokens", [("bert", "all"), *((architecture, "cls") for architecture in SHAPES)]
 )
 def test_a_model_with_its_own_states_is_itself_exactly(tmp_path, review_task, architecture, tokens):
-    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    source = save_tiny_classifier(tmp_path / architecture, architecture, review_task)
     for layer in range(LAYERS + 1):
         options = InjectOptions(layer, ("itself", "identity"), tokens)
         pair = InjectionPair(source, source, review_task, options)
         itself, identity = pair.rows("A", "A")
         assert itself.value == identity.value
         with torch.no_grad():
-            _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
-            logits = pair._logits("identity", own, batch)
-            assert torch.equal(logits, pair.b(**batch).logits)
-            assert not torch.equal(logits, pair._logits("identity", own + 1, batch))
+            _, batch, _, own = next(pair.states.mapped(review_task.heldout))
+            logits = pair.states.continuation(batch)(own)
+            assert torch.equal(logits, pair.states.b(**batch).logits)
+            assert not torch.equal(logits, pair.states.continuation(batch)(own + 1))
 
 
 def test_a_decoder_reads_its_last_token(tmp_path, review_task):
@@ -106,17 +104,18 @@ def test_only_the_classifier_token_is_replaced(pair_of_models, review_task):
     pair = InjectionPair(*pair_of_models, review_task, options)
     seen = []
     with torch.no_grad():
-        _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
-        before = layer_states(pair.b, batch)[1]
+        _, batch, _, own = next(pair.states.mapped(review_task.heldout))
+        b = pair.states.b
+        before = layer_states(b, batch)[1]
 
         def change(states):
             changed = states.clone()
-            changed[pair._places(pair.b, batch)] = own
+            changed[pair.states.places(b, batch)] = own
             seen.append(changed)
             return changed
 
-        with replaced_states(pair.b, 1, change):
-            pair.b(**batch)
+        with replaced_states(b, 1, change):
+            b(**batch)
     assert torch.equal(seen[0][:, 0], own)
     assert torch.equal(seen[0][:, 1:], before[:, 1:])
 
@@ -138,7 +137,8 @@ def test_maps_are_fitted_on_training_examples_only(pair_of_models, review_task):
     assert not torch.equal(maps[0]["linear"].transform(x), fitted.transform(x))
 
 
-def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, review_task):
+@pytest.mark.parametrize("fit_on", FIT_ON)
+def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, review_task, fit_on):
     """Scale A's last output to make B: the fitted map brings A's states to B's."""
     a = pair_of_models[0]
     model = load_classifier(a)
@@ -148,21 +148,25 @@ def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, revie
         norm.bias.add_(1)
     save_tiny_model(tmp_path / "b")
     model.save_pretrained(tmp_path / "b")
-    options = InjectOptions(LAYERS, ("itself", "linear", "identity"), "all", fit_size=100)
+    methods = ("itself", "linear", "identity")
+    options = InjectOptions(LAYERS, methods, "all", fit_on, fit_size=100)
     pair = InjectionPair(a, resolve(str(tmp_path / "b")), review_task, options)
     aligners, _ = pair._fit()
     with torch.no_grad():
-        _, _, batch, own = next(pair._batches(review_task.heldout, "test"))
-        whole = pair.b(**batch).logits
-        mapped = pair._logits("linear", aligners["linear"].transform(own), batch)
-        raw = pair._logits("identity", own, batch)
+        _, batch, _, own = next(pair.states.mapped(review_task.heldout))
+        whole = pair.states.b(**batch).logits
+        mapped = pair.states.continuation(batch)(aligners["linear"].transform(own))
+        raw = pair.states.continuation(batch)(own)
     assert (mapped - whole).abs().max() < 0.01 * (raw - whole).abs().max()
 
 
-def test_the_command_writes_a_row_for_every_method(simcore, tmp_path, pair_of_models, reviews):
+def test_the_command_writes_a_row_for_every_method(
+    simcore, tmp_path, pair_of_models, reviews, tiny_bert
+):
     out = tmp_path / "injection.parquet"
     a, b = (source.path for source in pair_of_models)
     arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 2, "--label-a", "A"]
+    arguments += ["--original", tiny_bert.path]
     code, _, errors = simcore(*arguments, "--layer", 2)
     assert (code, errors) == (0, [])
     frame = read_results(out)
@@ -191,6 +195,8 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"--method conv: wanted one of itself, identity", methods=("conv",))
     refused(r"--method: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused(r"--tokens some: wanted cls or all", tokens="some")
+    refused(r"--fit-on words: wanted tokens, mean, mean-all or mean-padded", fit_on="words")
+    refused(r"--continue-with A: wanted model or classifier", continue_with="A")
     refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"--layer -1: wanted 0 to 3", layer=-1)
     refused(r"--fit-size: wanted at least 1, found 0", fit_size=0)
@@ -202,12 +208,13 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
 
 
 def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
-    simcore, tmp_path, pair_of_models, reviews
+    simcore, tmp_path, pair_of_models, reviews, tiny_bert
 ):
     """The classifier token's vector in the embedding output is the same for every text."""
     out = tmp_path / "injection.parquet"
     a, b = (source.path for source in pair_of_models)
     arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 1, "--layer", 0]
+    arguments += ["--original", tiny_bert.path]
     note = (
         "note: cca, pwcca: no value at layer 0: X: wanted rows that differ, got equal ones "
         "(X: states of A, Y: states of B)"
@@ -256,14 +263,22 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
     source, b = resolve(str(wide)), pair_of_models[1]
     pair = InjectionPair(source, b, review_task, InjectOptions(2, epochs=1))
     assert [json.loads(row.options)["method"] for row in pair.rows("A", "B")] == [
-        name for name in TABLE_5 if name not in ("identity", "inn")
+        name for name in TABLE_5 if name not in ("identity", "inn", "random-classifier")
     ]
     with pytest.raises(UserError, match="--method inn: wanted models of one width, found 32 and"):
         InjectionPair(source, b, review_task, InjectOptions(2, ("inn",)))
+    load_classifier(source, review_task).save_pretrained(wide)
+    with pytest.raises(UserError, match="--continue-with classifier: wanted classifiers of one sh"):
+        InjectionPair(source, b, review_task, InjectOptions(2, continue_with="classifier"))
 
 
 def test_random_labels_are_drawn_from_the_training_labels(pair_of_models, review_task):
     options = InjectOptions(methods=("random-labels",), seed=4)
-    (row,) = InjectionPair(*pair_of_models, review_task, options).rows("A", "B")
-    drawn = np.random.default_rng(4).choice(review_task.train.labels, 32)
+    pair = InjectionPair(*pair_of_models, review_task, options)
+    (row,) = pair.rows("A", "B")
+    drawn = np.random.default_rng(pair.draw_seed).choice(review_task.train.labels, 32)
     assert row.value == review_task.score(drawn, review_task.heldout.labels)
+    # Another pair and another seed are another draw.
+    turned = InjectionPair(*reversed(pair_of_models), review_task, options)
+    seed_5 = InjectionPair(*pair_of_models, review_task, replace(options, seed=5))
+    assert len({one.draw_seed for one in (pair, turned, seed_5)}) == 3

@@ -95,6 +95,23 @@ def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str,
     return folder
 
 
+def save_tiny_classifier(folder, architecture, task, seed=5):
+    """Save a checkpoint with a head, of random weights large enough to tell inputs apart."""
+    import torch
+
+    from simlab.models.load import load_classifier
+    from simlab.models.sources import resolve
+
+    source = resolve(str(save_tiny_model(folder, architecture)))
+    model = load_classifier(source, task, seed=seed, random_init=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(5)
+    model.save_pretrained(folder)
+    return resolve(str(folder))
+
+
 def byte_level_tokenizer(texts: list[str]):
     """A byte-level BPE tokenizer as GPT-2's, without special tokens in its output."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers

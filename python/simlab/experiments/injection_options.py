@@ -1,0 +1,115 @@
+"""The options of an injection: the layer and tokens to replace, and the maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simlab.errors import UserError
+from simlab.experiments.options import (
+    OURS,
+    check_choice,
+    check_counts,
+    check_methods,
+    check_training,
+)
+from simlab.store.results import (
+    IDENTITY,
+    ITSELF,
+    LEARNT,
+    METHODS,
+    RANDOM_CLASSIFIER,
+    RANDOM_EMBEDDINGS,
+    RANDOM_LABELS,
+)
+
+# The methods of table 5 of Ren et al. 2023, which are the default.
+TABLE_5 = (
+    *(ITSELF, IDENTITY, "linear", "cca", "pwcca", "mlp", "inn"),
+    *(RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RANDOM_LABELS),
+)
+SAME_WIDTH = (IDENTITY, "inn")
+CLASSIFIER, ALL = "cls", "all"
+TOKENS = (CLASSIFIER, ALL)
+INJECTED = "tokens"
+MEAN, MEAN_ALL, MEAN_PADDED = MEANS = ("mean", "mean-all", "mean-padded")  # as kinds of rows
+FIT_ON = (INJECTED, *MEANS)
+WHOLE_MODEL, ONLY_CLASSIFIER = CONTINUE_WITH = ("model", "classifier")
+FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
+
+
+@dataclass(frozen=True)
+class InjectOptions:
+    """Options of an injection: the layer and tokens to replace, and the maps.
+
+    Attributes
+    ----------
+    layer
+        Number of the layer; 0 is the embedding output, None the last layer.
+    methods
+        Names in `METHODS`. None is `TABLE_5`, without the two methods in `SAME_WIDTH` if the models
+        have different widths, and without ``random-classifier`` if the model before the
+        fine-tuning of B cannot be found.
+    tokens
+        The tokens to replace: ``cls``, the classifier token, or ``all``.
+    fit_on
+        The rows that maps are fitted on: ``tokens``, the tokens of the training texts that would
+        be replaced; or a row for each text: ``mean``, the mean over the tokens of the text;
+        ``mean-all``, over special tokens too; ``mean-padded``, over all `max_length` positions,
+        padding included, as in the code of Ren et al. 2023. The maps are applied to single tokens
+        in any case.
+    continue_with
+        The part of B that continues from the mapped states: ``model``, all of B after the layer; or
+        ``classifier``, the last layer of weights in B's head, which takes the place of A's in A, as
+        in the code of Ren et al. 2023.
+    fit_size
+        Number of training examples that the maps are fitted on.
+    max_length
+        Tokens kept per example; None is the length of B's fine-tuning.
+    epochs
+        Passes over the rows for maps that are trained; None is the default of `training`.
+    steps
+        Batches that maps learn from, in place of `epochs`.
+    training
+        How the maps that learn by gradient descent are trained, and ``pwcca`` cut: ``ours``, or
+        ``ren2023`` as in `simcore.align.REN2023`.
+    seed
+        Seed of maps that are trained, and of random heads, states and labels.
+    original
+        The model before the fine-tuning of B, for ``random-classifier``; None is the model that the
+        checkpoint names.
+    """
+
+    layer: int | None = None
+    methods: tuple[str, ...] | None = None
+    tokens: str = CLASSIFIER
+    fit_on: str = INJECTED
+    continue_with: str = WHOLE_MODEL
+    fit_size: int = FIT_SIZE
+    max_length: int | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    training: str = OURS
+    seed: int = 0
+    original: str | None = None
+
+    def check(self) -> None:
+        """Raise UserError if a name is unknown, or a number is out of range."""
+        check_methods(self.methods or (), METHODS)
+        check_choice(self, "tokens", TOKENS)
+        check_choice(self, "fit_on", FIT_ON)
+        check_choice(self, "continue_with", CONTINUE_WITH)
+        check_training(self.training)
+        if self.epochs is not None and self.steps is not None:
+            raise UserError("--epochs, --steps: wanted one of them, found both")
+        check_counts(self, "fit_size", "epochs", "steps")
+
+    def protocol(self, method: str | None = None) -> dict[str, str]:
+        """Return the choices that results name; those of all methods if `method` is None.
+
+        Rows of one method with the same protocol can be averaged; files of another protocol have
+        other names.
+        """
+        chosen = {"fit_on": self.fit_on, "continue_with": self.continue_with}
+        if self.training != OURS and (method is None or method in (*LEARNT, "pwcca")):
+            chosen["training"] = self.training
+        return chosen

@@ -1,0 +1,198 @@
+"""A pair of models for injection: maps fitted on states of both, and the predictions with them."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
+from simlab.experiments.injection_states import PairStates
+from simlab.experiments.options import map_params
+from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import ModelSource
+from simlab.store.console import err, warnings_as_notes
+from simlab.store.files import hash_json
+from simlab.store.results import (
+    FITTED,
+    INJECTION,
+    ITSELF,
+    LEARNT,
+    RANDOM_CLASSIFIER,
+    RANDOM_EMBEDDINGS,
+    RANDOM_LABELS,
+    ResultRow,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from simcore.align import Aligner
+    from simlab.tasks import Task
+
+_DRAWN = (RANDOM_LABELS, RANDOM_CLASSIFIER)  # predictions that need no states of A
+
+
+class InjectionPair:
+    """Models A and B, loaded, for injections of states of A into B.
+
+    Attributes
+    ----------
+    states : PairStates
+        The two models, and the states to map and to fit on.
+    undefined : dict of str
+        For each method without a value, the reason; filled when the maps are fitted.
+    """
+
+    def __init__(
+        self,
+        source_a: ModelSource,
+        source_b: ModelSource,
+        task: Task,
+        options: InjectOptions,
+        original: ModelSource | None = None,
+    ) -> None:
+        self.task, self.options, self.original = task, options, original
+        self.sources = (source_a, source_b)
+        self.states = PairStates(source_a, source_b, task, options)
+        self.methods = self._chosen_methods()
+        self.undefined: dict[str, str] = {}
+
+    def rows(
+        self, label_a: str, label_b: str, seeds: tuple[int | None, int | None] = (None, None)
+    ) -> list[ResultRow]:
+        """Return the rows of the results table, with every metric of every method."""
+        task, layer = self.task, self.states.layer
+        aligners, spread = self._fit()
+        labels = task.heldout.labels
+        values = {
+            method: task.scores(predictions, labels)
+            for method, predictions in self._predictions(aligners, spread).items()
+        }
+        return [
+            ResultRow(
+                comparison=INJECTION,
+                measure=metric,
+                kind=self.options.tokens,
+                options=self._options(method),
+                model_x=label_a,
+                model_y=label_b,
+                seed_x=seeds[0],
+                seed_y=seeds[1],
+                layer_x=layer,
+                layer_y=layer,
+                value=values[method][metric] if method in values else float("nan"),
+                n=len(task.heldout),
+                task=task.name,
+            )
+            for method in self.methods
+            for metric in task.all_metrics
+        ]
+
+    @cached_property
+    def draw_seed(self) -> int:
+        """Return the seed of random heads, states and labels, which is another for every pair."""
+        models = [source.fingerprint for source in self.sources]
+        return int(hash_json([self.options.seed, *models])[:8], 16)
+
+    def _options(self, method: str) -> str:
+        how = self.options.protocol(method)
+        reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
+        return json.dumps({"method": method, **how, **reason})
+
+    def _chosen_methods(self) -> tuple[str, ...]:
+        wanted = self.options.methods
+        widths = self.states.widths
+        left_out = set(SAME_WIDTH) if widths[0] != widths[1] else set()
+        for method in left_out.intersection(wanted or ()):
+            raise UserError(
+                f"--method {method}: wanted models of one width, found {widths[0]} and {widths[1]}"
+            )
+        if self.original is None:
+            left_out.add(RANDOM_CLASSIFIER)
+        return wanted or tuple(name for name in TABLE_5 if name not in left_out)
+
+    def _fit(self) -> tuple[dict[str, Aligner], tuple[torch.Tensor, torch.Tensor]]:
+        """Return the fitted maps by method, and mean and spread of B's states in training rows."""
+        import torch
+
+        fitted = [name for name in self.methods if name in FITTED]
+        if not fitted and RANDOM_EMBEDDINGS not in self.methods:
+            return {}, (torch.empty(0), torch.empty(0))
+        rows = self.states.fit_rows(self.task.train.head(self._limit()[1]))
+        aligners = {name: self._fitted(name, rows.x, rows.y) for name in fitted}
+        found = {name: aligner for name, aligner in aligners.items() if aligner is not None}
+        return found, (rows.injected.mean(0), rows.injected.std(0))
+
+    def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
+        """Return the fitted map from `x` to `y`; if it is undefined, note why and return None."""
+        from simcore.align import ConstantRowsError, TooFewRowsError
+
+        try:
+            with warnings_as_notes():
+                return self._aligner(method).fit(x, y)
+        except ConstantRowsError as error:
+            self.undefined[method] = f"{error} (X: states of A, Y: states of B)"
+            return None
+        except TooFewRowsError as error:
+            option, size = self._limit()
+            raise UserError(f"{option} {size}, --method {method}: {error}") from error
+        except ValueError as error:
+            raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
+
+    def _aligner(self, method: str) -> Aligner:
+        from simcore.align import METHODS as ALIGNERS
+
+        how = {name: getattr(self.options, name) for name in ("training", "epochs", "steps")}
+        params = map_params(method, **how, seed=self.options.seed)
+        if method in LEARNT:
+            params["progress"] = err.is_terminal
+        return ALIGNERS[method](**params)
+
+    def _limit(self) -> tuple[str, int]:
+        """Return the option that limits the number of examples of the fit, and this number."""
+        sizes = {"--fit-size": self.options.fit_size, "--train-size": len(self.task.train)}
+        return min(sizes.items(), key=lambda size: size[1])
+
+    def _predictions(
+        self, aligners: dict[str, Aligner], spread: tuple[torch.Tensor, torch.Tensor]
+    ) -> dict[str, np.ndarray]:
+        import torch
+
+        task, heldout = self.task, self.task.heldout
+        run = [name for name in self.methods if name not in (*_DRAWN, *self.undefined)]
+        shape = (len(heldout), self.states.b.config.num_labels)
+        logits = {name: np.empty(shape, np.float32) for name in run}
+        noise = torch.Generator().manual_seed(self.draw_seed)
+        with torch.no_grad():
+            for rows, batch, batch_b, own in self.states.mapped(heldout):
+                continued = self.states.continuation(batch)
+                for method in run:
+                    if method == ITSELF:
+                        found = self.states.b(**batch_b).logits
+                    elif method == RANDOM_EMBEDDINGS:
+                        drawn = torch.randn(len(own), len(spread[0]), generator=noise)
+                        found = continued(spread[0] + spread[1] * drawn.to(own.device))
+                    else:
+                        mapped = aligners[method].transform(own) if method in aligners else own
+                        found = continued(mapped)
+                    logits[method][rows] = found.cpu().numpy()
+        if RANDOM_CLASSIFIER in self.methods:
+            logits[RANDOM_CLASSIFIER] = self._fresh_logits()
+        predictions = {name: predictions_of(values, task) for name, values in logits.items()}
+        draw = np.random.default_rng(self.draw_seed)
+        predictions[RANDOM_LABELS] = draw.choice(task.train.labels, len(heldout))
+        return predictions
+
+    def _fresh_logits(self) -> np.ndarray:
+        """Return the held-out logits of the model before fine-tuning with a head drawn anew."""
+        if self.original is None:
+            raise ValueError(f"{RANDOM_CLASSIFIER}: wanted the model before fine-tuning")
+        model = load_classifier(self.original, self.task, seed=self.draw_seed)
+        tokenizer = load_tokenizer(self.original)
+        length = self.states.length
+        return predict_logits(model, tokenizer, self.task.heldout, length, RANDOM_CLASSIFIER)

@@ -1,0 +1,284 @@
+"""Two models on the same texts: the states that maps are fitted on, and the states that are mapped.
+
+Maps are fitted on tokens or on means over the tokens of a text, and applied to tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.injection_options import (
+    ALL,
+    INJECTED,
+    MEAN,
+    MEAN_ALL,
+    MEAN_PADDED,
+    WHOLE_MODEL,
+    InjectOptions,
+)
+from simlab.models.batches import batches, encode, pad
+from simlab.models.evaluate import EVALUATION_BATCH
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_encoder,
+    load_tokenizer,
+    require_head,
+)
+from simlab.models.recognise import architecture_of
+from simlab.models.sources import ModelSource
+from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.representations.kinds import NO_ROW, membership, pool_states
+from simlab.representations.words import encode_words
+from simlab.store.console import progress
+from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import chosen_length
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples, Task
+
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """The rows that maps are fitted on.
+
+    Attributes
+    ----------
+    x, y
+        Rows of A, [n, p], and the rows of B that belong to them, [n, q].
+    injected
+        B's states at the tokens that are replaced, [m, q]: `y` itself, or the tokens that `y` has
+        means of.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    injected: torch.Tensor
+
+
+class PairStates:
+    """Models A and B, loaded, and their states at one layer.
+
+    Attributes
+    ----------
+    a
+        The encoder that gives the states.
+    b
+        The fine-tuned model whose states the maps imitate.
+    receiver
+        The model that continues from the mapped states: B, or A with the classifier of B.
+    layer : int
+        Number of the layer.
+    length : int
+        Tokens kept per example.
+    """
+
+    def __init__(
+        self, source_a: ModelSource, source_b: ModelSource, task: Task, options: InjectOptions
+    ) -> None:
+        self.options, self.names = options, (source_a.name, source_b.name)
+        self.length = chosen_length([source_b.path, source_a.path], options.max_length)
+        self.layer = chosen_layer(source_a, source_b, options.layer)
+        self.b = load_classifier(source_b)
+        require_head(self.b, source_b, task)
+        self.receiver = self.b
+        if options.continue_with != WHOLE_MODEL:
+            self.receiver = load_classifier(source_a)
+            require_head(self.receiver, source_a, task)
+            _copy_classifier(self.b, self.receiver, self.names)
+        self.a = load_encoder(source_a) if self.receiver is self.b else self.receiver.base_model
+        self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
+        self.device = best_device()
+        for model in (self.receiver, self.a, self.b):
+            model.to(self.device).eval()
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Return the widths of the states of A and of B."""
+        return self.a.config.hidden_size, self.b.config.hidden_size
+
+    def fit_rows(self, examples: Examples) -> FitRows:
+        """Return the rows of `examples` that maps are fitted on, in the order of the examples."""
+        import torch
+
+        texts = [self._texts(tokenizer, examples) for tokenizer in self.tokenizers]
+        found: tuple[list[torch.Tensor], ...] = ([], [], [], [])
+        with torch.no_grad():
+            for rows, *both in self._batches(examples, "collecting states", self._whole_lengths()):
+                states = [self._states(m, b) for m, b in zip((self.a, self.b), both, strict=True)]
+                places = self.places(self.b, both[1])
+                injected = states[1][places]
+                order = torch.as_tensor(rows).repeat_interleave(len(states[1]) // len(rows))
+                if self.options.fit_on == INJECTED:
+                    x, y = states[0][self.places(self.a, both[0])], injected
+                    order = order.to(places[0])[places[0]]
+                else:
+                    x, y = map(self._means, states, both, (_of(t, rows) for t in texts))
+                for kept, part in zip(found, (x, y, injected, order.to(x.device)), strict=True):
+                    kept.append(part)
+        x, y, injected, order = map(torch.cat, found)
+        stored = order.argsort(stable=True)  # batches are of texts of similar length
+        return FitRows(x[stored], y[stored], injected)
+
+    def mapped(self, examples: Examples) -> Iterator[tuple[np.ndarray, Batch, Batch, torch.Tensor]]:
+        """Yield row numbers, the batches for the receiver and for B, and states of A to map."""
+        description = f"injecting {self.names[0]} into {self.names[1]}"
+        for rows, batch_a, batch_b in self._batches(examples, description):
+            states = self._states(self.a, batch_a)[self.places(self.a, batch_a)]
+            yield rows, batch_b if self.receiver is self.b else batch_a, batch_b, states
+
+    def continuation(self, batch: Batch) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return a function of mapped states, which gives the receiver's logits with them.
+
+        At the last layer, the layers run once, whatever the number of calls.
+        """
+        model, places = self.receiver, self.places(self.receiver, batch)
+
+        def changed(own: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+            own = own.clone()
+            own[places] = states.to(own.dtype)
+            return own
+
+        if self.layer == len(architecture_of(model).layers(model)):
+            last = layer_states(model, batch)[-1]
+            return lambda states: apply_head(model, changed(last, states), batch["attention_mask"])
+
+        def logits(states: torch.Tensor) -> torch.Tensor:
+            with replaced_states(model, self.layer, lambda own: changed(own, states)):
+                return model(**batch).logits
+
+        return logits
+
+    def places(self, model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
+        """Return the index, into states [b, t, p], of the tokens that are replaced."""
+        import torch
+
+        mask = _flat(batch)["attention_mask"]
+        if self.options.tokens == ALL:
+            return tuple(mask.nonzero(as_tuple=True))
+        index = architecture_of(model).token_index(mask)
+        return torch.arange(len(mask), device=mask.device), index
+
+    def _states(self, model: PreTrainedModel, batch: Batch) -> torch.Tensor:
+        encoder = model.base_model is model
+        return layer_states(model, _flat(batch) if encoder else batch)[self.layer]
+
+    def _batches(
+        self, examples: Examples, description: str, lengths: tuple[int | None, ...] = (None, None)
+    ) -> Iterator[tuple[np.ndarray, Batch, Batch]]:
+        """Yield row numbers, the batch for A and the batch for B.
+
+        `lengths` are the numbers of tokens that texts of A and of B are padded to; None is the
+        longest text of the batch.
+        """
+        encoded_a, encoded_b = (encode(t, examples, self.length) for t in self.tokenizers)
+        pairs_tokens = self.receiver is self.b or self.options.fit_on == INJECTED
+        if self.options.tokens == ALL and pairs_tokens:
+            self._require_same_tokens(examples, encoded_a, encoded_b)
+        tokenizer_a, tokenizer_b = self.tokenizers
+        with progress(description, len(examples)) as advance:
+            for rows, batch_b in batches(
+                tokenizer_b, encoded_b, EVALUATION_BATCH, self.device, length=lengths[1]
+            ):
+                some = [encoded_a[row] for row in rows]
+                yield rows, pad(tokenizer_a, some, self.device, length=lengths[0]), batch_b
+                advance(len(rows))
+
+    def _whole_lengths(self) -> tuple[int | None, ...]:
+        if self.options.fit_on != MEAN_PADDED:
+            return None, None
+        return tuple(min(self.length, t.model_max_length) for t in self.tokenizers)
+
+    def _texts(
+        self, tokenizer: PreTrainedTokenizerBase, examples: Examples
+    ) -> list[list[np.ndarray]]:
+        """Return for each choice of each example which tokens are averaged, as `membership` does.
+
+        The lists are empty if no mean is wanted, or the mean over all positions.
+        """
+        if self.options.fit_on not in (MEAN, MEAN_ALL):
+            return [[]] * len(examples)
+        flat = examples.each_choice()
+        tokens = encode_words(tokenizer, flat, self.length)[1]
+        pooled = [t.in_text | (self.options.fit_on == MEAN_ALL) for t in tokens]
+        for example, found in zip(flat.ids, pooled, strict=True):
+            if not found.any():
+                raise UserError(
+                    f"--fit-on {self.options.fit_on}: wanted a token to average, found none in "
+                    f"example {example}"
+                )
+        groups = [np.where(found, 0, NO_ROW) for found in pooled]
+        choices = len(flat) // len(examples)
+        return [groups[start : start + choices] for start in range(0, len(groups), choices)]
+
+    def _means(self, states: torch.Tensor, batch: Batch, groups: list[np.ndarray]) -> torch.Tensor:
+        """Return a row for each text: the mean over its tokens, or over all positions."""
+        if self.options.fit_on == MEAN_PADDED:
+            return states.mean(1)
+        return pool_states(states, membership(groups, _flat(batch)["attention_mask"]))[:, 0]
+
+    def _require_same_tokens(
+        self, examples: Examples, encoded_a: list[Batch], encoded_b: list[Batch]
+    ) -> None:
+        for example, a, b in zip(examples.ids, encoded_a, encoded_b, strict=True):
+            if a["input_ids"] != b["input_ids"]:
+                raise UserError(
+                    f"--tokens {ALL}: wanted models that split texts into the same tokens, found "
+                    f"different tokens of {self.names[0]} and {self.names[1]} in example {example}"
+                )
+
+
+def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None) -> int:
+    """Return `layer`, or if it is None the number of layers of the model that has fewer.
+
+    Raises
+    ------
+    UserError
+        A model does not have the layer.
+    """
+    counts = {source: load_config(source).num_hidden_layers for source in (source_a, source_b)}
+    chosen = min(counts.values()) if layer is None else layer
+    for source, most in counts.items():
+        if not 0 <= chosen <= most:
+            raise UserError(f"--layer {chosen}: wanted 0 to {most}, the layers of {source.name}")
+    return chosen
+
+
+def _copy_classifier(
+    giver: PreTrainedModel, taker: PreTrainedModel, names: tuple[str, str]
+) -> None:
+    """Copy the last layer of weights in the head of `giver` over that of `taker`."""
+    theirs, mine = _classifier(giver).state_dict(), _classifier(taker).state_dict()
+    shapes = [{name: list(w.shape) for name, w in state.items()} for state in (mine, theirs)]
+    if shapes[0] != shapes[1]:
+        raise UserError(
+            "--continue-with classifier: wanted classifiers of one shape, found "
+            f"{shapes[0]} in {names[0]} and {shapes[1]} in {names[1]}"
+        )
+    _classifier(taker).load_state_dict(theirs)
+
+
+def _classifier(model: PreTrainedModel) -> nn.Module:
+    head = architecture_of(model).head(model).values()
+    parts = [part for module in head for part in module.modules()]
+    return [part for part in parts if list(part.parameters(recurse=False))][-1]
+
+
+def _of(texts: list[list[np.ndarray]], rows: np.ndarray) -> list[np.ndarray]:
+    return [groups for row in rows for groups in texts[row]]
+
+
+def _flat(batch: Batch) -> Batch:
+    """Return `batch` with all choices of all examples in one axis, as an encoder takes it."""
+    return {name: tensor.flatten(0, -2) for name, tensor in batch.items()}

@@ -1,0 +1,228 @@
+"""Injection: maps fitted on means, other parts of B, random classifiers, and several pairs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from simlab.errors import UserError
+from simlab.experiments.inject import _find_original, inject, inject_pairs
+from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.injection_pair import InjectionPair
+from simlab.experiments.injection_states import PairStates
+from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.states import layer_states
+from simlab.store.results import read_results
+from simlab.tasks import Examples, Task
+from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
+from support.tolerance import assert_same_forward
+
+
+@pytest.fixture(scope="module")
+def pair_of_models(tmp_path_factory, review_task):
+    folder = tmp_path_factory.mktemp("inject")
+    return [save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "fit_on,tokens", [("mean", "cls"), ("mean-all", "cls"), ("mean-padded", "all")]
+)
+def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
+    """Each row is the mean over the tokens of a text, or over all positions of padded texts."""
+    options = InjectOptions(2, tokens=tokens, fit_on=fit_on, max_length=20)
+    states, few = PairStates(*pair_of_models, review_task, options), review_task.train.head(9)
+    rows = states.fit_rows(few)
+    tokenizer = load_tokenizer(pair_of_models[0])
+    padding = {"padding": "max_length"} if fit_on == "mean-padded" else {}
+    for model, found in ((states.a, rows.x), (states.b, rows.y)):
+        wanted = []
+        for text in few.texts:
+            batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt", **padding)
+            with torch.no_grad():
+                of_text = layer_states(model, batch)[2][0]
+            wanted.append((of_text[1:-1] if fit_on == "mean" else of_text).mean(0))
+        assert_same_forward(found, torch.stack(wanted))
+    # Noise has the spread of the tokens that are replaced, not of the means.
+    count = 9 if tokens == "cls" else sum(len(ids) for ids in tokenizer(few.texts)["input_ids"])
+    assert rows.injected.shape == (count, 24)
+
+
+def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task):
+    states = PairStates(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
+    with pytest.raises(UserError, match=r"--fit-on mean: wanted a token to average.* example b"):
+        states.fit_rows(Examples(("a", "b"), ("the", ""), None, np.array([0, 1])))
+
+
+@pytest.mark.parametrize("tokens", ["cls", "all"])
+def test_rows_come_in_the_order_of_the_examples(pair_of_models, review_task, tokens):
+    options = InjectOptions(2, tokens=tokens, max_length=20)
+    states, few = PairStates(*pair_of_models, review_task, options), review_task.train.head(9)
+    tokenizer, wanted = load_tokenizer(pair_of_models[0]), []
+    for text in few.texts:
+        with torch.no_grad():
+            batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt")
+            of_text = layer_states(states.a, batch)[2][0]
+        wanted.append(of_text[:1] if tokens == "cls" else of_text)
+    assert_same_forward(states.fit_rows(few).x, torch.cat(wanted))
+
+
+def test_in_multiple_choice_every_choice_has_a_mean(tmp_path):
+    texts, answers = ("the film is", "a plot"), (("dull", "bright and fresh"), ("flat", "funny"))
+    examples = Examples(("a", "b"), texts, None, np.array([0, 1]), answers)
+    task = Task("choices", examples, examples, ("0", "1"))
+    source = save_tiny_classifier(tmp_path / "choices", "bert", task)
+    states = PairStates(source, source, task, InjectOptions(2, fit_on="mean"))
+    rows, tokenizer, wanted = states.fit_rows(examples), load_tokenizer(source), []
+    for text, answer in zip(texts, answers, strict=True):
+        for choice in answer:
+            encoded = tokenizer(text, choice, return_tensors="pt")
+            in_text = torch.tensor([one is not None for one in encoded.sequence_ids(0)])
+            with torch.no_grad():
+                wanted.append(layer_states(states.a, encoded)[2][0, in_text].mean(0))
+    assert_same_forward(rows.x, torch.stack(wanted))
+    assert_same_forward(rows.y, torch.stack(wanted))
+
+
+def test_only_the_classifier_of_b_continues(pair_of_models, review_task):
+    options = InjectOptions(
+        LAYERS, ("itself", "identity"), "all", continue_with="classifier", max_length=64
+    )
+    pair = InjectionPair(*pair_of_models, review_task, options)
+    a, b = (load_classifier(source) for source in pair_of_models)
+    a.classifier.load_state_dict(b.classifier.state_dict())
+    with torch.no_grad():
+        _, batch, batch_b, own = next(pair.states.mapped(review_task.heldout))
+        assert torch.equal(pair.states.continuation(batch)(own), a(**batch).logits)
+        assert not torch.equal(pair.states.continuation(batch)(2 * own), a(**batch).logits)
+        assert torch.equal(pair.states.b(**batch_b).logits, b(**batch_b).logits)
+    stored = {json.loads(row.options)["continue_with"] for row in pair.rows("A", "B")}
+    assert stored == {"classifier"}
+
+
+def test_the_classifier_of_a_roberta_is_its_last_layer_alone(tmp_path, review_task):
+    """The dense layer before it, which stands for a pooler, stays A's."""
+    sources = [
+        save_tiny_classifier(tmp_path / f"r{seed}", "roberta", review_task, seed) for seed in (1, 2)
+    ]
+    options = InjectOptions(methods=("identity",), continue_with="classifier")
+    mixed = PairStates(*sources, review_task, options).receiver.classifier
+    a, b = (load_classifier(source).classifier for source in sources)
+    assert torch.equal(mixed.dense.weight, a.dense.weight)
+    assert torch.equal(mixed.out_proj.weight, b.out_proj.weight)
+
+
+def evaluated(folder, original, seed=None):
+    """Write the record of a fine-tuning, as far as injections read it."""
+    record = {"model": str(original), "task": "reviews", "metric": "accuracy", "value": 0.5}
+    recipe = {"recipe": {"seed": seed}} if seed is not None else {}
+    (folder / "evaluation.json").write_text(json.dumps(record | recipe | {"splits": []}))
+
+
+def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
+    tmp_path, capfd, review_task, tiny_bert
+):
+    a, b, twice = (
+        save_tiny_classifier(tmp_path / n, "bert", review_task, 9) for n in ("a", "b", "c")
+    )
+    evaluated(b.path, tiny_bert.path, seed=3)
+    evaluated(twice.path, b.path)
+    options = InjectOptions(methods=("random-classifier",))
+    outcome = inject(a, b, review_task, tmp_path / "b.parquet", options)
+    row = read_results(outcome.path).iloc[0]
+    pair = InjectionPair(a, b, review_task, options, tiny_bert)
+    fresh = load_classifier(tiny_bert, review_task, seed=pair.draw_seed)
+    logits = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
+    assert np.array_equal(pair._fresh_logits(), logits)
+    assert row["value"] == review_task.score(
+        predictions_of(logits, review_task), review_task.heldout.labels
+    )
+    assert (row["seed_x"] is pd.NA, row["seed_y"]) == (True, 3)
+    # The model before all fine-tuning, not the last one, which has a trained head.
+    assert _find_original(twice, options).fingerprint == tiny_bert.fingerprint
+    with pytest.raises(UserError, match=r"--original: wanted the model before fine-tuning"):
+        inject(b, a, review_task, tmp_path / "a.parquet", options)
+    assert _find_original(a, InjectOptions()) is None
+    assert "note: random-classifier is left out: --original: wanted" in capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def three_models(tmp_path_factory, review_task):
+    folder = tmp_path_factory.mktemp("pairs")
+    for seed in (1, 2, 3):
+        evaluated(
+            save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed).path, "x", seed
+        )
+    return folder
+
+
+FAST = ("--method", "itself", "--method", "identity", "--method", "random-labels")
+
+
+def test_several_pairs_are_a_file_each(simcore, tmp_path, three_models, reviews):
+    models = [three_models / f"m{seed}" for seed in (1, 2, 3)]
+    common = [*COLUMNS, *FAST]
+    out = tmp_path / "pairs"
+    assert simcore("inject", *models, reviews, *common, "--out", out)[0] == 0
+    frame = read_results(out)
+    pairs = {(x, y) for x in (1, 2, 3) for y in (1, 2, 3) if x != y}
+    assert set(zip(frame["seed_x"], frame["seed_y"], strict=True)) == pairs
+    assert len(frame) == 6 * 3
+    alone = tmp_path / "one.parquet"
+    assert simcore("inject", *models[:2], reviews, *common, "--out", alone)[0] == 0
+    mine = frame[(frame["seed_x"] == 1) & (frame["seed_y"] == 2)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(mine, read_results(alone))
+    # A killed call goes on with the pairs that are missing.
+    times = {file: file.stat().st_mtime_ns for file in sorted(out.iterdir())}
+    first = next(iter(times))
+    first.unlink()
+    assert simcore("inject", *models, reviews, *common, "--out", out)[0] == 0
+    changed = [file for file, time in times.items() if file.stat().st_mtime_ns != time]
+    assert changed == [first]
+    pd.testing.assert_frame_equal(read_results(out), frame)
+
+
+def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
+    def made(**options):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        step = inject_pairs(
+            [f"{three_models}/m{{1..3}}"], review_task, folder, methods=("itself",), **options
+        )
+        frame = read_results(folder)
+        assert len(step) == len(frame)
+        return list(zip(frame["model_x"].str[-2:], frame["model_y"].str[-2:], strict=True))
+
+    assert made(into=[three_models / "m3"]) == [("m1", "m3"), ("m2", "m3")]
+    assert made(into=[three_models / "m3"], labels=["m9", "m8", "m7"])[0] == ("m8", "m7")
+    assert len(made(into=[three_models / "m3"], pairs=1)) == 1
+    assert made(directions="one") == [("m1", "m2"), ("m1", "m3"), ("m2", "m3")]
+    first = made(pairs=1)
+    assert [pair[::-1] for pair in reversed(first)] == first
+    draws = [tuple(made(pairs=1, pair_seed=seed, directions="one")) for seed in range(5)]
+    assert len(set(draws)) > 1
+
+
+def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
+    models = [three_models / f"m{seed}" for seed in (1, 2, 3)]
+
+    def refused(text, *arguments, out="pairs"):
+        code, _, errors = simcore(
+            "inject", *arguments, reviews, *COLUMNS, *FAST, "--out", tmp_path / out
+        )
+        assert code == 2
+        assert len(errors) == 1
+        assert text in errors[0]
+        assert not (tmp_path / out).exists()
+
+    refused("inject: wanted two models or more, found", models[0])
+    refused("--pairs 4: wanted 1 to 3, the pairs of 3 models", *models, "--pairs", 4)
+    refused("--pairs 8: wanted 1 to 1", *models[:2], "--pairs", 8, out="x.parquet")
+    refused("--directions x: wanted both or one", *models, "--directions", "x")
+    refused("--pairs 3: wanted 1 to 2", *models, "--into", models[0], "--pairs", 3)
+    refused("wanted a folder for the results of several pairs", *models, out="x.parquet")
+    refused("--label: wanted 3 labels, one for each of", *models, "--label", "A")
+    refused("--label: wanted another label for each model", *models, *(("--label", "A") * 3))
+    refused("wanted --label for several pairs", *models, "--label-a", "A")
+    refused("wanted --label-a and --label-b for one pair", *models[:2], "--label", "A")

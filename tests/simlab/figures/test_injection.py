@@ -1,0 +1,63 @@
+"""The figure of injections: a panel for each protocol, a bar for each method and training."""
+
+import json
+
+import numpy as np
+
+from simlab.figures.alignment import alignment_figures
+from simlab.store.results import INJECTION, ResultRow, to_frame
+
+# Not in the order of figures.
+METHODS = (
+    "random-labels",
+    "identity",
+    "linear",
+    "linear-gd",
+    "itself",
+)
+VALUES = {"itself": 0.9, "identity": 0.7, "linear": 0.8, "linear-gd": 0.5, "random-labels": 0.5}
+
+
+def injection(method, pair, value, **protocol):
+    return ResultRow(
+        comparison=INJECTION,
+        measure="accuracy",
+        kind="cls",
+        options=json.dumps({"method": method, **protocol}),
+        model_x=pair[0],
+        model_y=pair[1],
+        layer_x=6,
+        layer_y=6,
+        value=value,
+        n=100,
+        task="rt",
+    )
+
+
+def bars(axis):
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    return dict(zip(names, [bar.get_width() for bar in axis.patches], strict=True))
+
+
+def test_protocols_are_panels_and_bars_are_means_over_pairs():
+    rows = []
+    for change, pair in ((-0.1, "AB"), (0.1, "BA")):
+        # An earlier version named no protocol: maps were fitted on the tokens.
+        rows += [injection(name, pair, VALUES[name] + change) for name in METHODS]
+        means = {"fit_on": "mean", "continue_with": "model"}
+        rows += [injection(name, pair, VALUES[name] / 2 + change, **means) for name in METHODS]
+        published = {**means, "training": "ren2023"}
+        rows.append(injection("linear-gd", pair, 0.3 + change, **published))
+    # The same baseline of another file is no further pair.
+    rows.append(injection("itself", "AB", 0.8))
+    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
+    assert tokens.get_title() == "layer 6, classifier token"
+    assert mean.get_title() == "layer 6, classifier token\nfitted on means of texts"
+    assert list(bars(tokens)) == ["itself", "identity", "linear", "linear gd", "random labels"]
+    assert list(bars(mean))[3:5] == ["linear gd", "linear gd (ren2023)"]
+    np.testing.assert_allclose(list(bars(tokens).values()), [0.9, 0.7, 0.8, 0.5, 0.5])
+    np.testing.assert_allclose(list(bars(mean).values()), [0.45, 0.35, 0.4, 0.25, 0.3, 0.25])
+    chance = next(line for line in mean.lines if line.get_label() == "chance")
+    assert chance.get_xdata()[0] == 0.25
+    assert "over 2 pairs" in figure.get_suptitle()
