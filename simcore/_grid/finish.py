@@ -9,8 +9,8 @@ from torch import Tensor
 from simcore._grid.inputs import Array
 
 
-def warn_caller(message: str) -> None:
-    """Issue a UserWarning at the line that called simcore, from any depth inside simcore.
+def warn_caller(message: str, category: type[UserWarning] = UserWarning) -> None:
+    """Issue a warning at the line that called simcore, from any depth inside simcore.
 
     Between that line and this function there may be frames of torch, and frames of code that
     torch.compile wrote, which belongs to no module.
@@ -19,7 +19,7 @@ def warn_caller(message: str) -> None:
     inside = ("simcore", "torch", "")
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def warn_undefined(

@@ -4,6 +4,7 @@ moments.py         moments of the permutation distribution, without drawing
 permutation.py     `permutation_test`
 bootstrap.py       `bootstrap_ci`
 draws.py           which rows each draw takes; groups of rows that belong together
+few_rows.py        resamples with too few rows for measures that decompose layers
 grams.py           Gram matrices of all layers in memory, for CKA
 resampled_grid.py  every other measure, computed anew for each draw
 """

@@ -16,6 +16,7 @@ from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
 from simcore.stats.draws import Groups, halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
+from simcore.stats.few_rows import SPANNED, spanned_pairs
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.resampled_grid import (
     GridMeasure,
@@ -129,13 +130,26 @@ def bootstrap_ci(
     -------
     BootstrapInterval
         A resample in which the value of a pair is undefined (all rows are alike) does not count for
-        this pair. ``nan`` where the observed value is undefined, with one warning.
+        this pair. ``nan`` where the observed value is undefined, with one warning. The interval and
+        the draws of CCA, SVCCA, PWCCA, linear regression and mixedsim are ``nan`` where the kept
+        components of a layer span all rows of a resample: its value is then 1 for any two layers.
 
     Raises
     ------
     TypeError, ValueError
         As `permutation_test`; also for a `confidence` that is no number between 0 and 1, an unknown
         method, or halves with fewer rows than the measure takes.
+
+    Warns
+    -----
+    FewRowsWarning
+        Kept components span all rows of a resample, or the components of both layers together
+        exceed its rows, so that some correlations are 1. The warning says how many rows would be
+        enough.
+
+    Notes
+    -----
+    How often intervals hold the expected value was measured for CKA alone.
 
     References
     ----------
@@ -170,6 +184,8 @@ def bootstrap_ci(
         members = read_groups(groups, grid.n)
         rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
         values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
+        if measure in SPANNED:
+            values[1:, spanned_pairs(str(measure), grid, rows)] = float("nan")
     ends = _percentiles(values[1:], confidence)
     if method == "half":
         ends = _about(values, ends, taken.n if members is None else len(members))

@@ -1,5 +1,7 @@
 """Bootstrap intervals: against plain loops, and how often they cover."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -8,6 +10,7 @@ import torch
 from simcore import cka_grid, stats
 from simcore.reference.stats import resampled_cka
 from simcore.stats.draws import resamples
+from simcore.stats.few_rows import FewRowsWarning
 from simcore.stats.resampled_grid import generator
 from support import tolerance
 from support.cases import DTYPES, Case, exact
@@ -57,3 +60,39 @@ def test_bootstrap_covers_the_known_correlation():
     # The percentile interval is a little short at n = 100.
     low, high = scipy.stats.binom(trials, 0.93).interval(tolerance.TEST_LEVEL)
     assert low <= covered <= high
+
+
+DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "mixedsim")
+
+
+@pytest.mark.parametrize("measure", DECOMPOSED)
+@pytest.mark.parametrize("method", ["half", "bootstrap"])
+def test_components_that_span_all_rows_of_a_resample_give_no_interval(measure, method):
+    """Half of 60 rows has 29 dimensions: the 40 columns span them, the 8 columns do not."""
+    wide, narrow = (
+        torch.randn(60, width, generator=torch.Generator().manual_seed(width)) for width in (40, 8)
+    )
+    cut = {"truncation": 1.0} if measure == "svcca" else {}
+    with pytest.warns(FewRowsWarning) as caught:
+        found = stats.bootstrap_ci(
+            [wide, narrow], measure=measure, resamples=9, method=method, return_draws=True, **cut
+        )
+    want = torch.tensor([[True, measure not in ("linreg", "mixedsim")], [True, False]])
+    for value in (found.low, found.high, *found.draws):
+        assert torch.equal(value.isnan(), want)
+    assert not found.observed.isnan().any()
+    if method == "half":
+        assert "(40), found 30 for" in str(caught[0].message)
+        assert "about 84 rows would be enough" in str(caught[0].message)
+
+
+def test_components_of_both_sides_together_exceed_the_rows_of_a_half():
+    x = torch.randn(2, 60, 20, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(FewRowsWarning, match="together .40., found 30 for 4 of 4 pairs") as caught:
+        found = stats.bootstrap_ci(x, measure="cca", resamples=9, method="half")
+    assert len(caught) == 1
+    assert not found.low.isnan().any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stats.bootstrap_ci(x, measure="procrustes", resamples=9, method="half")
+        stats.bootstrap_ci(x[:, :, :10], measure="cca", resamples=9, method="half")

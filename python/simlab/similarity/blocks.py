@@ -257,6 +257,8 @@ def _with_intervals(
             f"{part.folder}: wanted the representations of the grid of {first['model_x']} in the "
             "results, found others with the same label"
         )
+    if (np.isnan(interval.low) & ~np.isnan(interval.observed)).any():
+        return both  # halves have too few rows, as a note says
     groups = len(np.unique(row_groups(call)))
     return [_with_interval(found, scores, interval.draws, groups) for found in both]
 

@@ -14,6 +14,10 @@ of a question are rows that belong together, so whole examples are drawn.
   grids; examples of several rows are permuted as often again for it, so that none keeps its place.
   It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
 
+How often intervals hold the expected value was measured for CKA alone. Intervals of measures that
+decompose layers (CCA, SVCCA, PWCCA, linear regression, mixedsim) are nan, with a note, where the
+kept components of a layer span all rows of a half (`simcore.stats.few_rows`).
+
 CKA forms its Gram matrices once for all draws, if they fit into memory; every other measure is
 computed anew for each draw.
 """
@@ -161,6 +165,7 @@ def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) ->
 
 def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
     from simcore import stats
+    from simcore.stats.few_rows import FewRowsWarning
     from simcore.stats.grams import GramsTooLargeError
 
     run = getattr(stats, statistic)
@@ -170,17 +175,21 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
     measure: str | Callable[..., Any] = call.measure.function.removesuffix("_grid")
     if not call.measure.takes_representations:
         measure, layers, options = _of_sentences(call), _sentence_rows(call), {}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")  # the grid itself has given the same warnings
+        warnings.simplefilter("always", FewRowsWarning)
         try:
             try:
-                return run(*layers, measure=measure, **how, **options)
+                found = run(*layers, measure=measure, **how, **options)
             except GramsTooLargeError:
                 import simcore
 
-                return run(*layers, measure=simcore.cka_grid, **how, **options)
+                found = run(*layers, measure=simcore.cka_grid, **how, **options)
         except ValueError as error:
             raise UserError(f"{call.where}: {option}: {error}; {MORE_ROWS}") from None
+    for warning in caught:
+        note(f"{call.where}: {option}: {warning.message}; {MORE_ROWS}")
+    return found
 
 
 def row_groups(call: Call) -> np.ndarray:

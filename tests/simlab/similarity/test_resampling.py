@@ -175,6 +175,18 @@ def test_an_undefined_layer_has_no_statistics(tmp_path, reps):
         assert frame[column].notna().equals(defined)
 
 
+def test_halves_that_components_span_have_no_interval(tmp_path, reps, simcore):
+    """Six of twelve texts have five dimensions, which the vectors of the classifier token span."""
+    folders, out = [reps / "a-cls", reps / "b-cls"], tmp_path / "grid.parquet"
+    *_, told = simcore("grid", *folders, "--out", out, "--measure", "cca", "--bootstrap", 4)
+    frame = read_results(out)
+    assert frame["value"].notna().any()
+    assert frame[["low", "high"]].isna().all(axis=None)
+    text = " ".join(told)
+    assert text.count("--bootstrap: bootstrap_ci: cca wanted more rows in a resample") == 1
+    assert "rows would be enough" in text
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

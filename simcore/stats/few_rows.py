@@ -1,0 +1,92 @@
+"""Resamples with too few rows for measures that span a layer's rows by its components.
+
+Math: k components of m centred rows span all of their ``m - 1`` dimensions if ``k >= m - 1``. Every
+canonical correlation and every R² is then 1, whatever the layers are. Two sides with
+``k_x + k_y > m - 1`` components have dimensions in common, so that some correlations are 1.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simcore._grid.finish import warn_caller
+from simcore.basis import bases
+from simcore.stats.resampled_grid import EXPLAINED, STANDARDIZED, TRUNCATED, GridMeasure
+
+SPANNED = (*TRUNCATED, *EXPLAINED)
+
+
+class FewRowsWarning(UserWarning):
+    """Resamples have too few rows for the intervals of a measure."""
+
+
+def spanned_pairs(name: str, grid: GridMeasure, rows: Sequence[np.ndarray]) -> Tensor:
+    """Return the pairs of layers whose resamples have the value 1 whatever the layers are.
+
+    Parameters
+    ----------
+    name : str
+        One of `SPANNED`.
+    rows : sequence of arrays
+        The row numbers of all rows in order, and then those of each resample.
+
+    Returns
+    -------
+    Tensor ``[Lx, Ly]``, bool
+
+    Warns
+    -----
+    FewRowsWarning
+        There are such pairs, or pairs whose components exceed the rows of a resample together.
+    """
+    fewest = min(len(np.unique(drawn)) for drawn in rows[1:])
+    kept_x, kept_y = _kept(name, grid)
+    together = kept_x[:, None] + kept_y[None, :]
+    # A map explains X by the components of Y alone.
+    largest = kept_y.expand_as(together)
+    if name not in EXPLAINED:
+        largest = torch.maximum(kept_x[:, None], largest)
+    spanned = largest >= fewest - 1
+    overlapping = (together > fewest - 1) & ~spanned
+    for pairs, kept, what, effect in (
+        (spanned, largest, "the components of each layer", "their intervals are nan"),
+        (
+            overlapping,
+            together,
+            "the components of both layers together",
+            "their resamples lie above the values",
+        ),
+    ):
+        if pairs.any():
+            most = int(kept[pairs].max())
+            enough = math.ceil(grid.n * (most + 2) / fewest)
+            warn_caller(
+                f"bootstrap_ci: {name} wanted more rows in a resample than {what} ({most}), found "
+                f"{fewest} for {int(pairs.sum())} of {pairs.numel()} pairs: {effect}; about "
+                f"{enough} rows would be enough",
+                FewRowsWarning,
+            )
+    return spanned
+
+
+def _kept(name: str, grid: GridMeasure) -> tuple[Tensor, Tensor]:
+    """Return the numbers of kept components of the layers of X, and of Y."""
+    layers: list[Any] = [*grid.x, *([] if grid.y is grid.x else grid.y)]
+    cuts = grid.options.get("truncation", TRUNCATED.get(name))
+    options: dict[str, Any] = {"max_memory": grid.options["max_memory"]}
+    if name in STANDARDIZED:
+        options["standardize"] = grid.options.get("standardize", False)
+    kept = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the grid gives the same warnings
+        for place, layer in enumerate(layers):  # one at a time: bases take memory
+            cut = cuts[place] if isinstance(cuts, list) else cuts
+            (basis,) = bases([layer], truncation=cut, **options)
+            kept.append(basis.kept)
+    counts = torch.tensor(kept)
+    return counts[: len(grid.x)], counts[-len(grid.y) :]
