@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from simlab.figures.alignment_panels import BLUE, ORANGE, finish, panels, titled
+from simlab.figures.names import without_seed
 from simlab.store.results import RANDOM_LABELS
 
 if TYPE_CHECKING:
@@ -12,17 +14,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# The seed of a pre-training in a label, such as that of `multiberts-seed_0` or `FT[3]`.
+_PRETRAINED = re.compile(r"(?<=\[)[0-9]+(?=\])|(?<=seed)[_ -]?[0-9]+", re.IGNORECASE)
+_MODELS = ["model_x", "seed_x", "model_y", "seed_y"]
+
+
 def plot_injection(rows: pd.DataFrame) -> Figure:
     """Draw the metric with injected states for every method: a panel per layer and protocol.
 
-    A bar is the mean over the pairs of models, and its line the standard deviation.
+    A bar is the mean over the pairs of seeds of the same two models, and its line the standard
+    deviation. Pairs of other models have panels of their own.
     """
-    panel = ["layer_x", "kind", "protocol"]
+    rows = _with_pairs(rows)
+    panel = ["layer_x", "kind", "protocol", "pair"]
     # Results of two trainings both have the methods that are not trained.
-    rows = rows.drop_duplicates([*panel, "method", "model_x", "model_y"])
+    rows = rows.drop_duplicates([*panel, "method", *_MODELS])
     groups = list(rows.groupby(panel, sort=True))
     figure, axes = panels(len(groups))
-    for axis, ((layer, kind, protocol), some) in zip(axes, groups, strict=True):
+    named = rows["pair"].nunique() > 1
+    for axis, ((layer, kind, protocol, pair), some) in zip(axes, groups, strict=True):
         methods = list(some.sort_values("place", kind="stable")["method"].unique())
         values = some.groupby("method")["value"]
         mean, spread = values.mean()[methods], values.std()[methods]
@@ -36,7 +46,28 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
         how = f"\n{protocol}" if protocol else ""
+        how += f"\n{pair}" if named else ""
         finish(axis, f"layer {layer}, {what}{how}", f"held-out {some.iloc[0]['measure']}", "")
-    pairs = len(rows[["model_x", "model_y"]].drop_duplicates())
-    over = f"; mean and standard deviation over {pairs} pairs" if pairs > 1 else ""
+    pairs = rows[["pair", *_MODELS]].drop_duplicates().groupby("pair").size()
+    fewest, most = pairs.min(), pairs.max()
+    count = f"{most}" if fewest == most else f"{fewest} to {most}"
+    over = f"; mean and standard deviation over {count} pairs" if most > 1 else ""
     return titled(figure, rows, f"B continuing from A's states{over}")
+
+
+def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with column ``pair``: the names of both models, without their seeds."""
+    stems = {}
+    for side in ("x", "y"):
+        models = zip(rows[f"model_{side}"], rows[f"seed_{side}"], strict=True)
+        stems[side] = [_stem(name, seed) for name, seed in models]
+    pairs = zip(stems["x"], stems["y"], strict=True)
+    return rows.assign(pair=[f"{x} → {y}" for x, y in pairs])
+
+
+def _stem(label: str, seed: Any) -> str:
+    """Return the label without its seed, which may be that of the pre-training."""
+    import pandas as pd
+
+    stem = without_seed(label, None if pd.isna(seed) else int(seed))
+    return _PRETRAINED.sub("*", stem) if stem == label else stem

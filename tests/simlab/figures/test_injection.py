@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from simlab.figures.alignment import alignment_figures
 from simlab.store.results import INJECTION, ResultRow, to_frame
@@ -18,14 +19,19 @@ METHODS = (
 VALUES = {"itself": 0.9, "identity": 0.7, "linear": 0.8, "linear-gd": 0.5, "random-labels": 0.5}
 
 
+FORTH, BACK = (("FT[1]", 1), ("FT[2]", 2)), (("FT[2]", 2), ("FT[1]", 1))
+
+
 def injection(method, pair, value, **protocol):
     return ResultRow(
         comparison=INJECTION,
         measure="accuracy",
         kind="cls",
         options=json.dumps({"method": method, **protocol}),
-        model_x=pair[0],
-        model_y=pair[1],
+        model_x=pair[0][0],
+        model_y=pair[1][0],
+        seed_x=pair[0][1],
+        seed_y=pair[1][1],
         layer_x=6,
         layer_y=6,
         value=value,
@@ -41,7 +47,7 @@ def bars(axis):
 
 def test_protocols_are_panels_and_bars_are_means_over_pairs():
     rows = []
-    for change, pair in ((-0.1, "AB"), (0.1, "BA")):
+    for change, pair in ((-0.1, FORTH), (0.1, BACK)):
         # An earlier version named no protocol: maps were fitted on the tokens.
         rows += [injection(name, pair, VALUES[name] + change) for name in METHODS]
         means = {"fit_on": "mean", "continue_with": "model"}
@@ -49,7 +55,7 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
         published = {**means, "training": "ren2023"}
         rows.append(injection("linear-gd", pair, 0.3 + change, **published))
     # The same baseline of another file is no further pair.
-    rows.append(injection("itself", "AB", 0.8))
+    rows.append(injection("itself", FORTH, 0.8))
     figure = alignment_figures(to_frame(rows))["rt-injection"]
     tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
     assert tokens.get_title() == "layer 6, classifier token"
@@ -61,3 +67,30 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
     chance = next(line for line in mean.lines if line.get_label() == "chance")
     assert chance.get_xdata()[0] == 0.25
     assert "over 2 pairs" in figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(("FT", 1), ("FT", 2)), (("FT", 2), ("FT", 3))],
+        [(("multiberts-seed_0", 42), ("multiberts-seed_1", 42)), (("multiberts-seed_2", 42),) * 2],
+    ],
+    ids=["fine-tuning", "pre-training"],
+)
+def test_seeds_of_one_model_are_averaged(pairs):
+    rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
+    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    (panel,) = (axis for axis in figure.axes if axis.patches)
+    np.testing.assert_allclose(bars(panel)["linear"], 0.5)
+    assert "over 2 pairs" in figure.get_suptitle()
+
+
+def test_pairs_of_other_models_are_never_averaged():
+    pairs = [(("minilm", None), ("roberta", None)), (("electra", None), ("bert", None))]
+    rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
+    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    shown = {axis.get_title(): bars(axis)["linear"] for axis in figure.axes if axis.patches}
+    title = "layer 6, classifier token\n"
+    wanted = {f"{title}electra → bert": 0.1, f"{title}minilm → roberta": 0.9}
+    assert shown == pytest.approx(wanted)
+    assert "pairs" not in figure.get_suptitle()
