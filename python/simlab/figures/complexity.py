@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simlab.figures.alignment_panels import finish, panels, titled
+from simlab.figures.names import DETAILS
 from simlab.figures.style import draw_curves
+from simlab.figures.table import complete
 from simlab.store.results import NUCLEAR, NUCLEAR_RAW
 
 if TYPE_CHECKING:
@@ -18,13 +20,17 @@ _LABELS = {
 }
 
 
+# Rows of one model and layer, which two studies may both have; seeds and numbers of rows differ.
+_MODEL = ["model_x", "seed_x", *DETAILS, "layer_x"]
+
+
 def plot_complexity(rows: pd.DataFrame) -> Figure:
     """Draw the nuclear norms of each layer: a panel per measure, a line per model."""
     measures = [measure for measure in _LABELS if measure in set(rows["measure"])]
     figure, axes = panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
         # A model may be in two studies.
-        some = rows[rows["measure"] == measure].drop_duplicates(["model_x", "layer_x"])
+        some = complete(rows[rows["measure"] == measure]).drop_duplicates(_MODEL)
         draw_curves(axis, some)
         finish(axis, "", "layer", _LABELS[measure])
     axes[0].legend(frameon=False, fontsize=7)
