@@ -229,25 +229,55 @@ def _ensure(
 ) -> Outcome:
     """Write the rows of one pair to results file `out`, unless this has been done before."""
     a, b = pair
-    original = _find_original(b.source, options)
-    seeds = (a.seed, b.seed)
     inputs = {
         "step": INJECTION,
         "models": [a.fingerprint, b.fingerprint],
-        "original": original.fingerprint if original else None,
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
         "labels": [a.label, b.label],
-        "seeds": seeds,
-        "options": hash_json(asdict(options)),
+        "options": hash_json(_keyed(options)),
+        **_original_inputs(b.source, options),
         **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
+        original = _find_original(b.source, options)
         models = InjectionPair(a.source, b.source, task, options, original)
-        return models.rows(a.label, b.label, seeds)
+        return models.rows(a.label, b.label, (a.seed, b.seed))
 
     return ensure_results(out, inputs, make, replace=overwrite)
+
+
+# Options that earlier versions did not have: defaults are no part of the key, so that their files
+# stay done.
+_LATER = ("fit_on", "continue_with", "steps", "training", "original")
+
+
+def _keyed(options: InjectOptions) -> dict[str, Any]:
+    """Return the options that a results file depends on."""
+    defaults = asdict(InjectOptions())
+    return {
+        name: value
+        for name, value in asdict(options).items()
+        if name not in _LATER or value != defaults[name]
+    }
+
+
+def _original_inputs(source: ModelSource, options: InjectOptions) -> dict[str, Any]:
+    """Return what a results file depends on if it may have ``random-classifier``.
+
+    If `options` name no methods, this is the name of the model, which need not be at hand: a file
+    that is done stays done offline.
+
+    Raises
+    ------
+    UserError
+        `options` name the method, and its model cannot be found.
+    """
+    if options.methods is None and options.original is None:
+        return {"original": (read_own_evaluation(source.path) or {}).get("model")}
+    original = _find_original(source, options)
+    return {"original": original.fingerprint} if original else {}
 
 
 def _find_original(source: ModelSource, options: InjectOptions) -> ModelSource | None:

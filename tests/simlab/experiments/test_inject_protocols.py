@@ -1,6 +1,7 @@
 """Injection: maps fitted on means, other parts of B, random classifiers, and several pairs."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,8 @@ from simlab.experiments.injection_states import PairStates
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import layer_states
-from simlab.store.results import read_results
+from simlab.store.files import hash_json
+from simlab.store.results import ensure_results, read_results
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
 from support.tolerance import assert_same_forward
@@ -226,3 +228,47 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     refused("--label: wanted another label for each model", *models, *(("--label", "A") * 3))
     refused("wanted --label for several pairs", *models, "--label-a", "A")
     refused("wanted --label-a and --label-b for one pair", *models[:2], "--label", "A")
+
+
+def test_files_of_an_earlier_version_stay_done(tmp_path, pair_of_models, review_task):
+    """Earlier versions had neither protocols nor seeds nor originals in their keys."""
+    a, b = pair_of_models
+    options = InjectOptions(2, methods=("itself",), max_length=20)
+    earlier = {
+        "layer": 2,
+        "methods": ("itself",),
+        "tokens": "cls",
+        "fit_size": 1600,
+        "max_length": 20,
+        "epochs": None,
+        "seed": 0,
+    }
+    inputs = {
+        "step": "injection",
+        "models": [a.fingerprint, b.fingerprint],
+        "train": review_task.train.fingerprint,
+        "heldout": review_task.heldout.fingerprint,
+        "labels": [a.name, b.name],
+        "options": hash_json(earlier),
+    }
+    out = tmp_path / "injection.parquet"
+    ensure_results(out, inputs, list)
+    assert inject(a, b, review_task, out, options).skipped
+    for change in ({"fit_on": "mean"}, {"training": "ren2023"}, {"methods": None}):
+        with pytest.raises(UserError, match="--overwrite"):
+            inject(a, b, review_task, out, options, **change)
+
+
+def test_a_finished_file_stays_done_where_the_original_cannot_be_found(
+    tmp_path, capfd, review_task, tiny_bert
+):
+    a, b = (save_tiny_classifier(tmp_path / n, "bert", review_task, 9) for n in ("a", "b"))
+    moved = tmp_path / "original"
+    shutil.copytree(tiny_bert.path, moved)
+    evaluated(b.path, moved)
+    out = tmp_path / "injection.parquet"
+    outcome = inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1)
+    assert "random-classifier" in read_results(outcome.path)["options"].str.cat()
+    shutil.rmtree(moved)
+    assert inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1).skipped
+    assert "left out" not in capfd.readouterr().err
