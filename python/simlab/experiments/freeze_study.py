@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
 from simlab.models.sources import ModelSource, resolve
+from simlab.store.console import note
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
@@ -118,7 +119,8 @@ def freeze_study(
             )
             tell(found[freeze, seed])
     keys = [outcome.key for outcome in found.values()]
-    inputs = {"step": FREEZING, "checkpoints": keys, **task.metric_inputs}
+    metrics = _metric_inputs([outcome.path for outcome in found.values()], task)
+    inputs = {"step": FREEZING, "checkpoints": keys, **metrics}
 
     def make() -> Iterator[ResultRow]:
         for (freeze, seed), outcome in found.items():
@@ -164,6 +166,23 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     whole = table.loc[table["freeze"] == NONE, "seconds_per_step"].iloc[0]
     return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
+
+
+def _metric_inputs(checkpoints: Sequence[Path], task: Task) -> dict[str, Any]:
+    """Return the metrics that the results get; a note names checkpoints that lack some.
+
+    Earlier versions stored the main metric of a checkpoint alone, and its key is the same.
+    """
+    scored = {folder: list(read_evaluation(folder)["scores"]) for folder in checkpoints}
+    lacking = [folder for folder, names in scored.items() if set(task.all_metrics) - set(names)]
+    if not lacking:
+        return task.metric_inputs
+    note(
+        f"{', '.join(map(str, lacking))}: wanted {', '.join(task.all_metrics)} of the held-out "
+        f"examples, found {', '.join(scored[lacking[0]])}, as an earlier version stored; remove "
+        "these checkpoints to train them again"
+    )
+    return {"metrics": list(scored.values())} if len(lacking) < len(scored) else {}
 
 
 def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[ResultRow]:
