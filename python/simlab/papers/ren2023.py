@@ -83,11 +83,12 @@ _GRID = [
     Choice(
         "grid",
         "truncation",
-        0.9,
+        0.99,
         '"directions which capture most of the variance" (§3.3); no number',
-        "the components whose singular values sum to 0.9 of their sum",
-        "the number of the code, as a share of the variance, which the text and SVCCA's authors "
-        "mean",
+        "the components whose singular values sum to .9 of their sum, which is no share of the "
+        "variance",
+        "the share of the variance that SVCCA's authors name, and that `align-study --method "
+        "svcca` keeps, which has no option for it",
         {"measure": ("svcca",)},
     ),
 ]
@@ -187,10 +188,12 @@ _INJECT = [
     Choice(
         "inject",
         "fit_on",
-        "mean-padded",
-        "a function from the embedding space of M1 to that of M2 (§4.5); no word of the rows",
+        "mean-all",
+        "X and Y, whose rows are the means over the k tokens of a text (§3.1, equations 1 and 2; "
+        "§4.5)",
         "means over all 128 positions of a text, padding included",
-        _CODE,
+        "follows the text, as `extract` does: special tokens are tokens, padding is none. "
+        "`--fit-on mean-padded` follows the code",
     ),
     Choice(
         "inject",
@@ -243,7 +246,7 @@ REN2023 = PaperPreset(
             "the mean of the squared correlations of truncated layers (table 2)",
             "computes maps and their errors, no similarity",
             "the mean of the correlations, as the authors of SVCCA define it; `--measure cca "
-            "--truncation 0.9` gives that of table 2",
+            "--truncation 0.99` gives that of table 2",
         ),
         Difference(
             "extract",
@@ -269,7 +272,7 @@ REN2023 = PaperPreset(
             '"directions which capture most of the variance" (§3.3); no number',
             "the components whose singular values, not their squares, sum to .9, and as many on "
             "both sides",
-            ".99 of the variance of each side",
+            ".99 of the variance of each side, as for `grid --measure svcca`",
         ),
         Difference(
             "align-study --method svcca",

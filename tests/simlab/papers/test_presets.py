@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import simlab
+from simcore.align import SVCCAAligner
 from simlab.cli import app
 from simlab.errors import UserError
 from simlab.papers.page import page, setting
@@ -67,3 +68,14 @@ def test_unknown_papers_and_commands_are_refused():
 
 def test_the_page_shows_the_tables():
     assert PAGE.read_text() == page(), "python -m simlab.papers.page > docs/papers.md"
+
+
+def test_maps_of_injections_are_fitted_on_rows_that_the_text_defines():
+    """Ren et al. 2023 define X and Y, which §4.5 maps, as means over the tokens of a text."""
+    assert paper_options("ren2023", "inject")["fit_on"] == "mean-all"
+    assert paper_options("ren2023", "extract")["kind"] == "mean-all"
+
+
+def test_similarities_and_maps_of_svcca_keep_the_same_components():
+    kept = paper_options("ren2023", "grid", measure="svcca")["truncation"]
+    assert kept == SVCCAAligner().truncation
