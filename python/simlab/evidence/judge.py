@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from simlab.evidence.rows import TaskRows, metrics_in
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS, DRAW_SEED = 25, 0
+DRAWS, DRAW_SEED = 20, 0
 _EXAMPLES = "interval with the error over examples"
 
 
@@ -90,10 +91,8 @@ def _spreads_over_examples(
 
 def _deviation(frame: pd.DataFrame) -> np.ndarray:
     """Return the standard deviation of each value over the examples; 0 where it is not known."""
-    from scipy.stats import norm
-
     width = (frame["high"] - frame["low"]).to_numpy(float)
-    return np.nan_to_num(width) / (2 * norm.ppf(1 - ALPHA / 2))
+    return np.nan_to_num(width) / (2 * NormalDist().inv_cdf(1 - ALPHA / 2))
 
 
 def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:
