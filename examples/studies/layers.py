@@ -4,8 +4,9 @@
     python examples/studies/layers.py                # may be interrupted
 
 Joint grids of the pretrained model and of the fine-tuned models (their figures 1, 5 and 6): CKA of
-classifier tokens, neuronsim and SVCCA of words, and attention; localization scores of words (their
-figure 7). Results land in ``examples/studies/results/layers-rt.csv``.
+classifier tokens, with intervals over sentences; neuronsim and SVCCA of words; attention; and
+localization scores of words (their figure 7). Results land in
+``examples/studies/results/layers-rt.csv``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TASK = "rt"
 SENTENCES = 200  # whose words and attention are compared
 # Kind of rows, how many sentences (None: all), and the measures of its joint grids.
 KINDS = (
-    ("cls", None, (("cka", "--estimator", "biased"),)),
+    ("cls", None, (("cka", "--estimator", "biased", "--bootstrap", 200),)),
     ("word-last", SENTENCES, (("neuronsim",), ("svcca",))),
     ("attention", SENTENCES, (("attention-js",),)),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from simlab.evidence import blocks, phang, ren, wu
-from simlab.evidence.blocks import LOWEST_SCORE
+from simlab.evidence.blocks import SLIGHT
 from simlab.evidence.claim import Claim
 from simlab.evidence.intervals import LEAST_MODELS
-from simlab.evidence.wording import DECIDED_ABOVE, DECIDED_BELOW, TOO_FEW
+from simlab.evidence.wording import DECIDED_ABOVE, DECIDED_BELOW, TOO_FEW, number
 
 PHANG, WU, REN = "Phang et al. 2021", "Wu et al. 2020", "Ren et al. 2023"
 
@@ -15,12 +15,12 @@ CLAIMS = (
         "block-diagonal",
         "FT-FT grids are block diagonal in almost every task.",
         f"{PHANG}, section 3.1",
-        "Estimates the score of the best split of the layers into two blocks (`simcore blocks`, "
-        "CKA), mean over models. Holds in a task if the interval lies above "
-        f"{LOWEST_SCORE:g} and in every model similarities shuffled within their distance reach "
-        f"the score with p < .05; fails if the interval lies below {LOWEST_SCORE:g}; undecided "
-        f"otherwise {TOO_FEW}. Over all tasks, holds if the exact binomial interval of the share "
-        "of tasks where it holds lies above one half, fails if it lies below.",
+        "Estimates the score of the best split of the layers into two blocks, 0 at chance and 1 "
+        "for perfect blocks (`simcore blocks`, CKA), mean over models. Holds in a task if the "
+        "interval lies above 0 and p < .05 in most models, where chance shuffles the similarities "
+        f"at each distance; fails if the interval lies below {number(SLIGHT)}; undecided if both "
+        f"or neither is so, {TOO_FEW}. Over all tasks, holds if the exact binomial interval of the "
+        "share of tasks where it holds lies above one half, fails if it lies below.",
         blocks.block_diagonal,
         blocks.count_tasks,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from simlab.evidence.rows import TaskRows, metrics_in
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS, DRAW_SEED = 25, 0
+DRAWS, DRAW_SEED = 20, 0
 _EXAMPLES = "interval with the error over examples"
 
 
@@ -74,21 +75,24 @@ def _spreads_over_examples(
     width. Errors that all cells of a grid share move a mean over cells, and errors of single cells
     move a rank; rows do not say which they are, so both kinds are drawn, and the larger counts.
     """
-    frame = rows.frame
-    if not {"low", "high"} <= set(frame.columns) or not evidence:
+    drawn = (_deviation(rows.frame) > 0) & rows.read
+    if not evidence or not drawn.any():
         return {}
-    from scipy.stats import norm
-
-    deviation = (frame["high"] - frame["low"]).to_numpy(float) / (2 * norm.ppf(1 - ALPHA / 2))
-    deviation = np.where(rows.read, np.nan_to_num(deviation), 0)
-    if not deviation.any():
-        return {}
-    models = frame.groupby(["x", "y"], dropna=False, sort=False).ngroup().to_numpy()
+    # No quantity is estimated from several measures, so the other measures need not be drawn.
+    rows = rows.of_measures(set(rows.frame.loc[drawn, "measure"]))
+    deviation, count = _deviation(rows.frame), len(rows.frame)
+    models = rows.frame.groupby(["x", "y"], dropna=False, sort=False).ngroup().to_numpy()
     draw = np.random.default_rng(DRAW_SEED)
-    each = _spread(claim, rows, lambda: deviation * draw.normal(size=len(frame)))
+    each = _spread(claim, rows, lambda: deviation * draw.normal(size=count))
     shared = _spread(claim, rows, lambda: deviation * draw.normal(size=models.max() + 1)[models])
     larger = {name: max(each[name], shared.get(name, 0.0)) for name in each}
     return {name: value for name, value in larger.items() if value > 0}
+
+
+def _deviation(frame: pd.DataFrame) -> np.ndarray:
+    """Return the standard deviation of each value over the examples; 0 where it is not known."""
+    width = (frame["high"] - frame["low"]).to_numpy(float)
+    return np.nan_to_num(width) / (2 * NormalDist().inv_cdf(1 - ALPHA / 2))
 
 
 def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:

@@ -10,7 +10,7 @@ in the results counts. The embedding output (layer 0) is left out wherever depth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,12 @@ class TaskRows:
     def with_values(self, values: np.ndarray) -> TaskRows:
         """Return the same rows with other values, none of them read yet."""
         return self._changed(self.frame.assign(value=values))
+
+    def of_measures(self, measures: Collection[str]) -> TaskRows:
+        """Return the rows of grids by these measures, and all rows of metrics."""
+        measure = self.frame["measure"]
+        kept = measure.isin(list(measures)) | measure.isin(list(METRICS))
+        return self._changed(self.frame[kept].reset_index(drop=True))
 
     def _changed(self, frame: pd.DataFrame) -> TaskRows:
         changed = copy(self)
@@ -161,10 +167,16 @@ def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:
     """Return the rows of one grid of two models as a table, layers of x by layers of y."""
-    if not embeddings:
-        rows = rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
-    table = rows.pivot(index="layer_x", columns="layer_y", values="value")
-    return table.sort_index().sort_index(axis=1)
+    import pandas as pd
+
+    x, y = (rows[f"layer_{side}"].to_numpy(np.int64) for side in _SIDES)
+    kept = np.full(len(rows), True) if embeddings else (x > 0) & (y > 0)
+    (layers_x, at_x), (layers_y, at_y) = (
+        np.unique(side[kept], return_inverse=True) for side in (x, y)
+    )
+    values = np.full((len(layers_x), len(layers_y)), np.nan)
+    values[at_x, at_y] = rows["value"].to_numpy(float)[kept]
+    return pd.DataFrame(values, layers_x, layers_y)
 
 
 def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.DataFrame]]]:
