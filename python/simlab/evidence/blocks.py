@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -54,20 +55,28 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
 
 
 def count_tasks(findings: Sequence[Finding]) -> Finding:
-    """Count the tasks in which the grids are block diagonal, with the exact binomial interval."""
+    """Estimate the share of tasks with block diagonal grids, with the exact binomial interval.
+
+    The share is that of the decided tasks. The interval covers both extremes: no undecided task
+    has such grids, or all have them.
+    """
     from scipy.stats import binomtest
 
+    count = len(findings)
     held = sum(finding.verdict == HOLDS for finding in findings)
-    bounds = binomtest(held, len(findings)).proportion_ci(1 - ALPHA)
-    share = Interval(held / len(findings), bounds.low, bounds.high, len(findings))
-    verdict = HOLDS if bounds.low > 0.5 else FAILS if bounds.high < 0.5 else UNDECIDED
+    failed = sum(finding.verdict == FAILS for finding in findings)
+    low = binomtest(held, count).proportion_ci(1 - ALPHA).low
+    high = binomtest(count - failed, count).proportion_ci(1 - ALPHA).high
+    estimate = held / (held + failed) if held + failed else math.nan
+    open_tasks = count - held - failed
     return Finding(
         TASKS,
         findings[0].base,
         "share of tasks with block diagonal grids",
-        share,
-        verdict,
-        f"{held} of {len(findings)} tasks; the interval is over tasks",
+        Interval(estimate, low, high, count),
+        HOLDS if low > 0.5 else FAILS if high < 0.5 else UNDECIDED,
+        f"{held} of {count} tasks{f', {open_tasks} undecided' if open_tasks else ''}; "
+        "the interval is over tasks",
     )
 
 

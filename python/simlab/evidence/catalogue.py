@@ -19,8 +19,10 @@ CLAIMS = (
         "for perfect blocks (`simcore blocks`, CKA), mean over models. Holds in a task if the "
         "interval lies above 0 and p < .05 in most models, where chance shuffles the similarities "
         f"at each distance; fails if the interval lies below {number(SLIGHT)}; undecided if both "
-        f"or neither is so, {TOO_FEW}. Over all tasks, holds if the exact binomial interval of the "
-        "share of tasks where it holds lies above one half, fails if it lies below.",
+        f"or neither is so, {TOO_FEW}. Over all tasks, estimates the share of the decided tasks "
+        "where it holds; the exact binomial interval counts undecided tasks once as failed, for "
+        "its lower bound, and once as held, for its upper bound. Holds if the interval lies above "
+        "one half, fails if it lies below.",
         blocks.block_diagonal,
         blocks.count_tasks,
     ),

@@ -12,9 +12,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from simlab.errors import UserError
 from simlab.evidence import blocks
-from simlab.evidence.blocks import TASKS, adjusted_rand, rand_index
+from simlab.evidence.blocks import TASKS, adjusted_rand, count_tasks, rand_index
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
+from simlab.evidence.claim import Finding
+from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED, Interval
 from simlab.evidence.judge import judge
 from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
@@ -157,6 +158,26 @@ def test_tasks_are_counted(blocky, tasks, verdict):
     summary = judged("block-diagonal", to_frame(rows))[-1]
     assert (summary.task, summary.verdict) == (TASKS, verdict)
     assert summary.note.startswith(f"{blocky} of {tasks} tasks")
+
+
+@pytest.mark.parametrize(
+    ("held", "failed", "wanted"),
+    [(0, 0, UNDECIDED), (0, 4, UNDECIDED), (16, 1, HOLDS), (1, 16, FAILS)],
+)
+def test_undecided_tasks_are_evidence_for_neither_side(held, failed, wanted):
+    cases = [HOLDS] * held + [FAILS] * failed + [UNDECIDED] * 2
+    findings = [
+        Finding(f"task {task}", "", "score", Interval(math.nan, math.nan, math.nan, 2), case)
+        for task, case in enumerate(cases)
+    ]
+    found = count_tasks(findings)
+    assert found.verdict == wanted
+    either = [stats.binomtest(k, len(cases)).proportion_ci() for k in (held, held + 2)]
+    assert (found.interval.low, found.interval.high) == (either[0].low, either[1].high)
+    assert found.interval.estimate == pytest.approx(
+        held / (held + failed) if held + failed else math.nan, nan_ok=True
+    )
+    assert found.note.startswith(f"{held} of {len(cases)} tasks, 2 undecided")
 
 
 # Which rows are read.
