@@ -92,7 +92,8 @@ def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
     units = []
     for model, some in after.groupby("x", sort=False):
         family = rows.options.family(str(model))
-        mates = before[[rows.options.family(name) == family for name in before["x"]]]
+        same = [rows.options.family(name) == family for name in before["x"]]
+        mates = before[np.array(same, bool)]
         if mates["x"].nunique() == 1:
             units.append(unit(str(model), _top(some) - _top(mates)))
     if units:

@@ -116,6 +116,10 @@ def test_falling_localization_is_counted():
     assert [f.note for f in found] == ["falls with depth in 3 of 3 models"] * 2
 
 
+def test_localization_of_fine_tuned_models_alone_is_compared_with_nothing():
+    assert judged("tuning-delocalizes", to_frame(higher_layers_localized(HOLDS)[27:])) == []
+
+
 @pytest.mark.parametrize(
     ("score", "pvalues", "verdict"),
     [
