@@ -168,6 +168,7 @@ ROLES = (
     "labels. Labels without these words get their role from grids named as in Phang et al. 2021, "
     "figure 1: FT-FT, FT-ORIG, ORIG-ORIG, FT[1]-FT[2]. Models of truncation, skipping and freezing "
     "are always fine-tuned; untrained models, whose labels begin with RANDOM, are left out. The "
-    "rest of a label, without the task, names its base model (roberta). Base models, or the "
-    "families that `--family` names, are judged apart, except for claims that compare them."
+    "rest of a label, without the task, names its base model (roberta); rows of freezing name it "
+    "themselves, unless an earlier version wrote them. Base models, or the families that "
+    "`--family` names, are judged apart, except for claims that compare them."
 )

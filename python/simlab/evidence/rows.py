@@ -21,9 +21,11 @@ from simlab.evidence.labels import UNTRAINED, base_of, roles_of
 from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
     ALIGNMENT,
+    FREEZING,
     LOCALIZATION,
     PROTOCOL,
     is_alignment,
+    parents,
 )
 from simlab.tasks.metrics import METRICS
 
@@ -215,8 +217,12 @@ def _said_by_labels(task: str, frame: pd.DataFrame, options: ClaimOptions) -> di
     pairs = frame[["comparison", "model_x", "model_y"]].drop_duplicates().astype(object)
     roles = roles_of(pairs.where(pairs.notna(), None).itertuples(index=False, name=None), options)
     bases = {label: base_of(label, task, options) for label in roles}
-    return {
+    said = {
         f"{name}_{side}": frame[f"model_{side}"].map(found).fillna("")
         for side in _SIDES
         for name, found in (("role", roles), ("base", bases))
     }
+    named = parents(frame).where(frame["comparison"] == FREEZING, "")
+    named = named.map(lambda name: name and (options.family(name) or name))
+    said["base_x"] = said["base_x"].where(named == "", named)
+    return said

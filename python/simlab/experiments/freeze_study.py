@@ -7,6 +7,7 @@ training step.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,15 @@ from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import note
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
-from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, ensure_results, read_results
+from simlab.store.results import (
+    FREEZING,
+    PARENT,
+    SECONDS,
+    TRAINED,
+    ResultRow,
+    ensure_results,
+    read_results,
+)
 from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
@@ -187,6 +196,7 @@ def _metric_inputs(checkpoints: Sequence[Path], task: Task) -> dict[str, Any]:
 
 def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[ResultRow]:
     evaluation = read_evaluation(checkpoint)
+    options = json.dumps({PARENT: evaluation["model"]})
     values = {
         **evaluation["scores"],
         TRAINED: evaluation["trained_parameters"],
@@ -196,6 +206,7 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
         yield ResultRow(
             comparison=FREEZING,
             measure=measure,
+            options=options,
             model_x=freeze,
             seed_x=seed,
             value=float(value),

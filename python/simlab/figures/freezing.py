@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from simlab.figures.style import STYLE
 from simlab.figures.table import complete
-from simlab.store.results import SECONDS, TRAINED
+from simlab.store.results import SECONDS, TRAINED, parents
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ _COLOUR, _POINT = "#0072B2", "0.25"
 def plot_freezing(rows: pd.DataFrame) -> Figure:
     """Draw three panels for each task: metric, trained parameters and time of a step.
 
-    Points are seeds; lines and bars are means over seeds of one way of freezing.
+    Points are seeds; lines and bars are means over seeds of one way of freezing one model.
 
     Parameters
     ----------
@@ -31,8 +31,7 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
     from matplotlib.figure import Figure
 
     rows = complete(rows)
-    sources = (" (" + rows["source"] + ")").where(rows["source"] != "", "")
-    rows = rows.assign(way=rows["model_x"].astype(object) + sources)
+    rows = rows.assign(way=rows["model_x"].astype(object) + _models(rows) + _words(rows["source"]))
     tasks = {str(task): part for task, part in rows.groupby("task", sort=False)}
     most = max(part["measure"].nunique() for part in tasks.values())
     heights = [0.38 * part["way"].nunique() + 0.8 for part in tasks.values()]
@@ -47,6 +46,17 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
             parts += [f"task {rows.iloc[0]['task']}", f"n = {rows.iloc[0]['n']:,}"]
         figure.suptitle(" · ".join(parts), fontsize=11)
     return figure
+
+
+def _models(rows: pd.DataFrame) -> pd.Series:
+    """Return the model of each row in words, where a task has several models."""
+    found = parents(rows)
+    several = found.groupby(rows["task"]).transform("nunique") > 1
+    return _words(found.where(several, ""))
+
+
+def _words(names: pd.Series) -> pd.Series:
+    return (" (" + names + ")").where(names != "", "")
 
 
 def _draw_task(axes: Sequence[Axes], task: str, rows: pd.DataFrame) -> None:

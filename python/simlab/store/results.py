@@ -7,7 +7,8 @@ Columns (`COLUMNS`):
 * `comparison`: the name of the grid (FT-ORIG) or of the experiment (truncation-untuned, freezing,
   blocks, baseline);
 * `measure`, `estimator`, `kernel`, `bandwidth`: the quantity in `value`; `options` (JSON): further
-  options of the measure, which have no column;
+  options of the measure, which have no column. Rows of freezing have the name of the model that
+  was fine-tuned there (`PARENT`); earlier versions did not store it;
 * `kind`: the kind of representation;
 * `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
@@ -36,6 +37,7 @@ names, and figures and experiments do not import each other.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import nan
@@ -69,6 +71,7 @@ INJECTION = "injection"
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
+PARENT = "model"  # in `options` of the freezing study
 MSE, RELATIVE = "alignment-mse", "alignment-error"
 COMPONENT_MSE, COMPONENT_RELATIVE = "alignment-component-mse", "alignment-component-error"
 NUCLEAR, NUCLEAR_RAW = "nuclear-norm", "nuclear-norm-raw"
@@ -260,6 +263,14 @@ def is_alignment(frame: pd.DataFrame) -> pd.Series:
     """Return which rows of a results table stem from alignment or injection, as a bool column."""
     kind = frame["comparison"].str.split(":").str[0]  # `partition` fails on an empty table
     return kind.isin([ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION])
+
+
+def parents(rows: pd.DataFrame) -> pd.Series:
+    """Return the model that was fine-tuned for each row of freezing; "" if the row has no name."""
+    import pandas as pd
+
+    found = [json.loads(text) if isinstance(text, str) else {} for text in rows["options"]]
+    return pd.Series([options.get(PARENT, "") for options in found], rows.index, dtype=object)
 
 
 def is_joint(rows: pd.DataFrame) -> bool:

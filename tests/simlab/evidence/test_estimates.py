@@ -1,6 +1,7 @@
 """What claims estimate, by hand; which rows they read; errors over examples."""
 
 import dataclasses
+import json
 import math
 from types import SimpleNamespace
 
@@ -21,7 +22,15 @@ from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
 from simlab.similarity.block_scores import find_blocks
-from simlab.store.results import FREEZING, SECONDS, SKIPPING, TRAINED, TRUNCATIONS, to_frame
+from simlab.store.results import (
+    FREEZING,
+    PARENT,
+    SECONDS,
+    SKIPPING,
+    TRAINED,
+    TRUNCATIONS,
+    to_frame,
+)
 from support.lab.claimrows import (
     OPTIONS,
     band,
@@ -235,6 +244,17 @@ def test_base_models_are_judged_apart():
         verdicts = {(f.base, f.verdict) for f in found if f.task != TASKS}
         assert verdicts == {("roberta", HOLDS), ("electra", FAILS)}
     assert [f.base for f in judged("block-diagonal", to_frame(rows))[-2:]] == ["roberta", "electra"]
+
+
+@pytest.mark.parametrize("families", [{}, {"one": "bert*", "two": "albert*"}])
+def test_freezing_studies_of_two_base_models_are_judged_apart(families):
+    rows = []
+    for base, case in (("bert-base", HOLDS), ("albert-base", FAILS)):
+        options = json.dumps({PARENT: base})
+        rows += [dataclasses.replace(r, options=options) for r in freeze_bottom(case)]
+    found = judged("freeze-bottom", to_frame(rows), ClaimOptions(families=families))
+    names = list(families) or ["bert-base", "albert-base"]
+    assert {(f.base, f.verdict) for f in found} == {(names[0], HOLDS), (names[1], FAILS)}
 
 
 def test_untrained_models_are_left_out():
