@@ -203,13 +203,20 @@ def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> 
 
 def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the names of the models: labels, with the seed where a label has several seeds."""
-    named = {}
-    for side in _SIDES:
-        label, seed = frame[f"model_{side}"], frame[f"seed_{side}"]
-        several = seed.groupby(label).transform("nunique") > 1
-        with_seed = label + " (seed " + seed.astype("string") + ")"
-        named[side] = label.mask(several.fillna(False) & seed.notna(), with_seed)
-    return named
+    import pandas as pd
+
+    sides = {side: (frame[f"model_{side}"], frame[f"seed_{side}"]) for side in _SIDES}
+    labels, seeds = (
+        pd.concat(both, ignore_index=True) for both in zip(*sides.values(), strict=True)
+    )
+    counts = seeds.groupby(labels).nunique()
+    several = counts.index[counts > 1]
+    return {
+        side: label.mask(
+            label.isin(several) & seed.notna(), label + " (seed " + seed.astype("string") + ")"
+        )
+        for side, (label, seed) in sides.items()
+    }
 
 
 def _said_by_labels(task: str, frame: pd.DataFrame, options: ClaimOptions) -> dict[str, pd.Series]:

@@ -300,6 +300,14 @@ def test_models_of_one_label_are_told_apart_by_seed():
     assert all(f.interval.models == 3 for f in judged("top-layers-can-go", to_frame(rows)))
 
 
+def test_the_seeds_of_a_label_are_counted_over_both_sides_of_grids():
+    """On the left, FT has two seeds; on the right, one."""
+    rows = grid("FT-FT", planted(4), "FT", "FT", seed_x=1, seed_y=1)
+    rows += grid("FT-ORIG", band(), "FT", "ORIG", seed_x=2)
+    found = judged("block-diagonal", to_frame(rows), ClaimOptions())
+    assert [f.interval.models for f in found if f.task != TASKS] == [1]
+
+
 def test_families_come_from_patterns():
     options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
     assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
