@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,27 +22,38 @@ _ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is
 
 def can_go(rows: TaskRows) -> Iterator[Evidence]:
     """Count the top layers without which the metric falls by the tolerance at most."""
-    whole = rows.curves(TRUNCATIONS["untuned"])
+    whole = {model: curve.iloc[-1] for model, curve in _curves(rows, "untuned")}
     for mode in ("untuned", "tuned"):
-        curves = rows.curves(TRUNCATIONS[mode])
-        models = [model for model in curves if model in whole]
-        if not models:
+        curves = {model: curve for model, curve in _curves(rows, mode) if model in whole}
+        if not curves:
             continue
         counts = {
-            model: _spare(curves[model], whole[model].iloc[-1] - rows.options.tolerance)
-            for model in models
+            model: _spare(curve, whole[model] - rows.options.tolerance)
+            for model, curve in curves.items()
         }
+        depths = sorted({int(curve.index[-1]) for curve in curves.values()})
         yield Evidence(
             f"top layers that can go at a loss of {number(rows.options.tolerance)}, {mode} head",
             [unit(model, count) for model, count in counts.items()],
             at_all,
-            f"of {int(curves.index.max())} layers; by model {_listed(counts.values())}",
+            f"of {' or '.join(map(str, depths))} layers; by model {_listed(counts.values())}",
         )
 
 
+def _curves(rows: TaskRows, mode: str) -> Iterator[tuple[str, pd.Series]]:
+    """Yield each model, and its metric by layer, up to the last layer of this model."""
+    for model, mine in rows.metrics(TRUNCATIONS[mode]).groupby("x", sort=False):
+        yield str(model), mine.set_index("layer_x")["value"].sort_index()
+
+
 def _spare(curve: pd.Series, wanted: float) -> float:
-    """Return how many layers are above the first layer whose metric is at least `wanted`."""
-    last = int(curve.index.max())
+    """Return how many layers are above the first layer whose metric is at least `wanted`.
+
+    The number is nan if `wanted` is nan, because the whole model's metric is undefined.
+    """
+    if math.isnan(wanted):
+        return math.nan
+    last = int(curve.index[-1])
     enough = [int(layer) for layer in curve.index[curve >= wanted - _ROUNDING] if layer > 0]
     return last - min(enough, default=last)
 
@@ -128,5 +140,5 @@ def _cheapest(losses: dict[tuple[int, int], float]) -> str:
     return "the spans that cost least: layers " + ", ".join(words)
 
 
-def _listed(values: Sequence[float]) -> str:
+def _listed(values: Iterable[float]) -> str:
     return ", ".join(number(value) for value in values)

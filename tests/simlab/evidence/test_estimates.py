@@ -74,6 +74,21 @@ def test_a_tuned_head_is_compared_with_the_whole_model():
     assert estimates("top-layers-can-go", rows) == [0, 1]
 
 
+def test_models_of_different_depth_have_their_own_last_layers():
+    rows = curve(TRUNCATIONS["untuned"], [0.5, 0.6, 0.8, 0.8], "FT[1]")
+    rows += curve(TRUNCATIONS["untuned"], [0.5, 0.5, 0.6, 0.8, 0.8, 0.8, 0.8], "FT[2]")
+    (found,) = judged("top-layers-can-go", to_frame(rows))
+    assert (found.interval.estimate, found.interval.models) == (2, 2)
+    assert found.note == "of 3 or 6 layers; by model 1, 3"
+
+
+def test_an_undefined_metric_of_the_whole_model_says_nothing_of_layers():
+    rows = curve(TRUNCATIONS["untuned"], [0.5, 0.8, math.nan], "FT[1]")
+    rows += curve(TRUNCATIONS["untuned"], [0.5, 0.8, 0.8], "FT[2]")
+    (found,) = judged("top-layers-can-go", to_frame(rows))
+    assert (found.interval.estimate, found.interval.models) == (1, 1)
+
+
 def test_tuned_minus_orig_leaves_out_the_embeddings():
     rows = curve(TRUNCATIONS["tuned"], [0.9, 0.6, 0.8], "FT[1]")
     rows += curve(TRUNCATIONS["tuned-orig"], [0.1, 0.5, 0.5], "FT[1]")
