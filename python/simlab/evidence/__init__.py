@@ -7,6 +7,7 @@
 * `judge`: from rows to findings, with errors over models and examples.
 * `intervals`: the jackknife over models, and verdicts.
 * `labels`: what labels say: which models are fine-tuned, and from which base model.
+* `studies`: which errors of alignment a claim reads.
 * `rows`: the rows of one task as claims read them.
 * `blocks`, `phang`, `wu`, `ren`: the evidence for each claim, by paper (`blocks`: of `phang`).
 * `wording`: numbers and sentences that claims share.

@@ -10,6 +10,7 @@ from simlab.evidence.claim import Evidence
 from simlab.evidence.intervals import Unit, above, below
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import TaskRows, depth_trend, unordered
+from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import number
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import HELDOUT, MSE, RELATIVE, TRAIN
@@ -30,7 +31,9 @@ def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
             means = _pair_means(some[some["method"].isin([INN, LINEAR])], "method")
             units = [Unit(pair, m[INN] - m[LINEAR]) for pair, m in means.items() if len(m) == 2]
             if units:
-                yield Evidence(f"inn minus linear, {name}, {where} rows{who}", units, below)
+                yield Evidence(
+                    f"inn minus linear, {name}, {where} rows{who}", units, below, left_out(some)
+                )
 
 
 def _errors_by_rows() -> list[tuple[tuple[str, str], tuple[str, str]]]:
@@ -54,7 +57,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
                     f"Spearman's correlation of depth and {ERRORS[measure]} of {method} maps{who}",
                     units,
                     above,
-                    f"{len(units)} pair{'s' * (len(units) > 1)} of models",
+                    note(f"{len(units)} pair{'s' * (len(units) > 1)} of models", left_out(some)),
                 )
 
 
@@ -77,7 +80,7 @@ def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
                     f"attention minus hidden states, {ERRORS[measure]} of {method} maps{who}",
                     units,
                     below,
-                    _both(sides),
+                    note(_both(sides), left_out(*sides)),
                 )
 
 

@@ -9,7 +9,6 @@ in the results counts. The embedding output (layer 0) is left out wherever depth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
@@ -19,11 +18,11 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.evidence.labels import UNTRAINED, base_of, roles_of
 from simlab.evidence.options import ClaimOptions
+from simlab.evidence.studies import of_one_study
 from simlab.store.results import (
     ALIGNMENT,
     FREEZING,
     LOCALIZATION,
-    PROTOCOL,
     is_alignment,
     parents,
 )
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SIDES = ("x", "y")
-_MAP = ("method", "rows")  # options of an alignment
 # Rows of a grid that differ in one of these columns were computed in different ways.
 _VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
 
@@ -134,19 +132,13 @@ class TaskRows:
     def alignment(self) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
-        Of several protocols, the one with the fewest choices that are not the default is read.
-        Columns ``method`` and ``rows`` are added.
+        They are those of one study for each kind and roles (`simlab.evidence.studies`).
         """
         frame = self.frame
         work = frame["comparison"].str.split(":").str[0]
         rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
-        options = [json.loads(text) for text in rows["options"]]
-        protocols = [tuple(found.get(name) for name in PROTOCOL) for found in options]
-        plain = max(protocols, key=lambda choices: choices.count(None), default=())
-        rows = rows[np.array([choices == plain for choices in protocols], bool)]
-        options = [json.loads(text) for text in rows["options"]]
-        rows = rows.assign(**{key: [found.get(key) for found in options] for key in _MAP})
-        rows = rows.drop_duplicates(["measure", "kind", *_MAP, "x", "y", "layer_x"])
+        rows = of_one_study(rows)
+        rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
         return self._mark(rows)
 
 

@@ -20,6 +20,7 @@ from simlab.evidence.rows import (
     layer_table,
     unordered,
 )
+from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import number
 from simlab.store.results import FREEZING, HELDOUT, RELATIVE
 
@@ -42,7 +43,8 @@ def change_grows(rows: TaskRows) -> Iterator[Evidence]:
     for (method, kind), some in errors[errors["measure"] == RELATIVE].groupby(
         ["method", "kind"], sort=False
     ):
-        yield _change_trend(some, f"held-out error of {method} maps of {kind}")
+        what = f"held-out error of {method} maps of {kind}"
+        yield _change_trend(some, what, left_out(some))
 
 
 def _between(rows: pd.DataFrame) -> pd.Series:
@@ -51,16 +53,15 @@ def _between(rows: pd.DataFrame) -> pd.Series:
     return roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
 
 
-def _change_trend(rows: pd.DataFrame, what: str) -> Evidence:
+def _change_trend(rows: pd.DataFrame, what: str, unread: str = "") -> Evidence:
     tuned = rows["x"].where(rows["role_x"] == TUNED, rows["y"])
     rows = rows[rows["layer_x"] > 0].assign(tuned=tuned)
     curves = rows.pivot_table(index="layer_x", columns="tuned", values="value").sort_index()
     units = [unit(str(model), depth_trend(curves.index, curves[model])) for model in curves]
     means = curves.mean(axis=1)
-    note = f"layer {means.index[0]}: {number(means.iloc[0])}, layer {means.index[-1]}: "
-    return Evidence(
-        f"Spearman's correlation of depth and {what}", units, above, note + number(means.iloc[-1])
-    )
+    ends = [f"layer {means.index[at]}: {number(means.iloc[at])}" for at in (0, -1)]
+    words = note(", ".join(ends), unread)
+    return Evidence(f"Spearman's correlation of depth and {what}", units, above, words)
 
 
 def localization_grows(rows: TaskRows) -> Iterator[Evidence]:

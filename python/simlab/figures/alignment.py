@@ -16,7 +16,6 @@ from simlab.figures.injection import plot_injection
 from simlab.figures.style import STYLE
 from simlab.store.results import (
     ALIGNMENT,
-    COMPONENT_RELATIVE,
     HELDOUT,
     INJECTION,
     METHODS,
@@ -26,6 +25,7 @@ from simlab.store.results import (
     RELATIVE,
     WITHIN,
     is_alignment,
+    without_old_svcca,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
     if frame.empty:
         return {}
     with mpl.rc_context(STYLE):
-        figures = _figures(_comparable(_with_columns(frame)))
+        figures = _figures(without_old_svcca(_with_columns(frame)))
     return {re.sub(r"[^A-Za-z0-9.]+", "-", name): figure for name, figure in figures.items()}
 
 
@@ -137,16 +137,3 @@ def _in_words(options: dict[str, Any]) -> str:
     if "directions" in options:
         words.append(f"{options['directions']} direction")
     return ", ".join(words)
-
-
-def _comparable(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table without errors of SVCCA that an earlier version stored.
-
-    They are errors per kept component under the names of errors in the space of Y. Rows of today's
-    version have both.
-    """
-    svcca = frame["method"].eq("svcca") & frame["work"].isin((ALIGNMENT, WITHIN))
-    keys = frame[["comparison", "task", "kind", "model_x", "model_y", "protocol"]].fillna("")
-    keys = keys.agg(tuple, axis=1)
-    today = set(keys[svcca & (frame["measure"] == COMPONENT_RELATIVE)])
-    return frame[~svcca | keys.isin(today)]

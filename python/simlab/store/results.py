@@ -265,6 +265,20 @@ def is_alignment(frame: pd.DataFrame) -> pd.Series:
     return kind.isin([ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION])
 
 
+def without_old_svcca(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of alignment without errors of SVCCA that an earlier version stored.
+
+    They are errors per kept component under the names of errors in the space of Y. Rows of today's
+    version have both. `frame` has the options of its rows in columns ``method`` and ``protocol``.
+    """
+    work = frame["comparison"].str.split(":").str[0]
+    svcca = frame["method"].eq("svcca") & work.isin((ALIGNMENT, WITHIN))
+    keys = frame[["comparison", "task", "kind", "model_x", "model_y", "protocol"]].fillna("")
+    keys = keys.agg(tuple, axis=1)
+    today = set(keys[svcca & (frame["measure"] == COMPONENT_RELATIVE)])
+    return frame[~svcca | keys.isin(today)]
+
+
 def parents(rows: pd.DataFrame) -> pd.Series:
     """Return the model that was fine-tuned for each row of freezing; "" if the row has no name."""
     import pandas as pd

@@ -1,0 +1,105 @@
+"""Which errors of alignment a claim reads: those of one study, fitted and judged in one way.
+
+Kinds of rows, and roles of the two models, may stem from different studies. For each, the study
+whose protocol has the fewest choices that are not the default is read; of several, that with the
+most methods, then with the most pairs of models, then the first. The training is no part of that
+choice, because only maps that learn by gradient descent name it: each method is read with the
+default training if it has it, or else with its first. Of several numbers of rows, the one that most
+values have is read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from simlab.store.results import PROTOCOL, without_old_svcca
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TRAINING = "training"
+_STUDY = "study"
+
+
+def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of alignment of one study for each kind and for each pair of roles.
+
+    Columns ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words), ``training`` and
+    ``left_out`` (in words: what was not read) are added.
+    """
+    import pandas as pd
+
+    options = [json.loads(text) for text in rows["options"]]
+    rows = without_old_svcca(
+        rows.assign(
+            method=[found.get("method") for found in options],
+            rows=[found.get("rows") for found in options],
+            protocol=[_in_words(found) for found in options],
+            training=[found.get(_TRAINING, "") for found in options],
+            left_out="",
+        )
+    )
+    names = zip(rows["comparison"], rows["protocol"], strict=True)
+    rows = rows.assign(**{_STUDY: [f"{study}|{protocol}" for study, protocol in names]})
+    sides = zip(rows["role_x"], rows["role_y"], strict=True)
+    roles = pd.Series([",".join(sorted(pair)) for pair in sides], rows.index, dtype=object)
+    parts = [_largest_study(some) for _, some in rows.groupby(["kind", roles], dropna=False)]
+    return pd.concat(parts).sort_index() if parts else rows
+
+
+def left_out(*tables: pd.DataFrame) -> str:
+    """Return what was not read beside these rows, in words; nothing if all was read."""
+    words = [text for table in tables for text in table["left_out"].unique() if text]
+    return "; ".join(dict.fromkeys(words))
+
+
+def note(*parts: str) -> str:
+    """Return the parts of a note that are not empty as one."""
+    return "; ".join(part for part in parts if part)
+
+
+def _in_words(options: dict[str, Any]) -> str:
+    chosen = [name for name in PROTOCOL if name in options and name != _TRAINING]
+    return ", ".join(f"{name} {options[name]}" for name in chosen)
+
+
+def _largest_study(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of one study, protocol, training of each method, and number of rows."""
+    studies = {str(name): some for name, some in rows.groupby(_STUDY, sort=False)}
+
+    def rank(name: str) -> tuple[int, int, int]:
+        some = studies[name]
+        words = some["protocol"].iloc[0]
+        choices = len(words.split(", ")) if words else 0
+        return choices, -some["method"].nunique(), -len(some[["x", "y"]].drop_duplicates())
+
+    found = studies[min(studies, key=rank)]
+    for column, value in (("method", _TRAINING), ("rows", "n")):
+        best = found.groupby(column, sort=False)[value].agg(_first if value != "n" else _usual)
+        found = found[found[value] == found[column].map(best)]
+    dropped = _in_few_words(rows.drop(index=found.index), found)
+    study = found["comparison"].iloc[0]
+    words = f"read {study}, left out {', '.join(dropped)}" if dropped else ""
+    return found.assign(left_out=words)
+
+
+def _first(trainings: pd.Series) -> str:
+    """Return the default training, or else the first."""
+    return "" if (trainings == "").any() else str(trainings.iloc[0])
+
+
+def _usual(counts: pd.Series) -> int:
+    return int(counts.mode(dropna=False).iloc[-1])
+
+
+def _in_few_words(rows: pd.DataFrame, read: pd.DataFrame) -> list[str]:
+    """Return each study in words, with its choices and n where they are not those that are read."""
+    numbers = set(read["n"])
+    ways = rows[["comparison", "protocol", _TRAINING, "n"]].drop_duplicates()
+    words = []
+    for study, protocol, training, n in ways.itertuples(index=False, name=None):
+        rest = [protocol, training and f"training {training}", "" if n in numbers else f"n = {n}"]
+        some = ", ".join(word for word in rest if word)
+        words.append(f"{study} ({some})" if some else study)
+    return list(dict.fromkeys(words))

@@ -1,0 +1,89 @@
+"""Which errors of alignment claims read: one study, one protocol, and what the note says of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from simlab.evidence.catalogue import CLAIMS
+from simlab.evidence.intervals import FAILS, HOLDS
+from simlab.evidence.judge import judge
+from simlab.store.results import COMPONENT_RELATIVE, to_frame
+from support.lab.claimrows import BUILDERS, OPTIONS
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+
+
+def findings(name, rows):
+    ((_, found),) = judge(to_frame(rows), [BY_NAME[name]], OPTIONS)
+    return found
+
+
+def with_options(rows, methods=("inn", "linear"), **choices):
+    """Return the rows with further choices in the options of these methods."""
+    found = [(row, json.loads(row.options or "{}")) for row in rows]
+    return [
+        replace(row, options=json.dumps(options | choices))
+        if options.get("method") in methods
+        else row
+        for row, options in found
+    ]
+
+
+def test_methods_that_name_their_training_are_compared_with_those_that_have_none():
+    name = "inn-beats-linear"
+    rows = with_options(BUILDERS[name](HOLDS), ("inn",), training="ren2023")
+    assert {f.verdict for f in findings(name, rows)} == {HOLDS}
+
+
+def test_the_protocol_of_attention_is_not_asked_of_hidden_states():
+    rows = with_options(BUILDERS["deeper-layers-vary"](HOLDS), judge="folders")
+    attention = [replace(row, kind="attention") for row in BUILDERS["deeper-layers-vary"](FAILS)]
+    found = findings("deeper-layers-vary", [*attention[:32], *rows])
+    assert {(f.verdict, f.interval.models) for f in found} == {(HOLDS, 3)}
+
+
+@pytest.mark.parametrize(
+    "name", ["inn-beats-linear", "deeper-layers-vary", "attention-varies-less"]
+)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"comparison": "alignment: b"}, "read alignment: b, left out alignment: seeds"),
+        ({"n": 7}, "read alignment: seeds, left out alignment: seeds (n = 100)"),
+    ],
+)
+def test_studies_are_not_merged_pair_by_pair(name, change, words):
+    """The first study has no pairs of the third model, the second has all pairs."""
+    first = [r for r in BUILDERS[name](HOLDS) if "FT[3]" not in (r.model_x, r.model_y)]
+    second = [replace(row, **change) for row in BUILDERS[name](FAILS)]
+    found = findings(name, [*first, *second])
+    assert [f.interval for f in found] == [f.interval for f in findings(name, second)]
+    assert all(words in f.note for f in found)
+
+
+def test_the_study_with_all_methods_is_read():
+    """The first study has linear maps of all pairs, the second both maps."""
+    name = "inn-beats-linear"
+    both = BUILDERS[name](HOLDS)
+    linear = [replace(r, comparison="alignment: a") for r in both if "linear" in r.options]
+    assert {f.verdict for f in findings(name, [*linear, *both])} == {HOLDS}
+
+
+def test_a_protocol_that_is_left_out_is_named():
+    name = "inn-beats-linear"
+    shared = with_options(BUILDERS[name](FAILS), map="shared")
+    found = findings(name, [*shared, *BUILDERS[name](HOLDS)])
+    assert {f.verdict for f in found} == {HOLDS}
+    assert all("left out alignment: seeds (map shared)" in f.note for f in found)
+
+
+def test_errors_of_svcca_within_components_are_no_change_of_layers():
+    """An earlier version stored them under the names of errors in the space of Y."""
+    name = "top-layers-change"
+    old = [r for r in BUILDERS[name](HOLDS) if r.options]
+    old = [replace(r, options=r.options.replace("linear", "svcca")) for r in old]
+    assert findings(name, old) == []
+    today = [replace(row, measure=COMPONENT_RELATIVE) for row in old]
+    (found,) = findings(name, [*old, *today])
+    assert found.verdict == HOLDS
