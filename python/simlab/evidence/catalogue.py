@@ -101,7 +101,9 @@ CLAIMS = (
         f"{WU}, section 5.1",
         "Estimates, for each measure, the similarity of a layer with the layer of the other model "
         "that is nearest in relative depth, minus the mean over its other layers; mean over "
-        f"layers and pairs of models. {DECIDED_ABOVE}",
+        "layers and pairs of models. The paper compares different pretrained models; pairs of one "
+        "base model (two of its fine-tunings, or one and the base model) count here too, and the "
+        f"note says how many these are. {DECIDED_ABOVE}",
         wu.equal_depth,
         across=True,
     ),

@@ -119,8 +119,16 @@ def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
             f"{measure} at equal relative depth minus elsewhere",
             units,
             above,
-            f"{len(units)} pair{'s' * (len(units) > 1)} of models",
+            f"{len(units)} pair{'s' * (len(units) > 1)} of models{_of_one_base(some)}",
         )
+
+
+def _of_one_base(rows: pd.DataFrame) -> str:
+    """Say how many pairs have one base model: two fine-tunings of it, or one and the model."""
+    tuned = (rows["role_x"] == TUNED) | (rows["role_y"] == TUNED)
+    same = rows[tuned & (rows["base_x"] == rows["base_y"])]
+    count = sum(1 for _ in unordered(same))
+    return f", {count} of them of one base model" if count else ""
 
 
 def _gain(table: pd.DataFrame) -> float:

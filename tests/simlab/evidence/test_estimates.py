@@ -40,6 +40,7 @@ from support.lab.claimrows import (
     grid,
     higher_layers_localized,
     labels,
+    planted,
     row,
     skipping,
     top_layers_can_go,
@@ -125,6 +126,20 @@ def test_layers_are_matched_by_relative_depth():
     wanted = np.nanmean([*x_gains, *y_gains])
     rows = grid("pair", values, "FT[1]", "FT[2]", first=1)
     assert estimates("equal-depth", rows) == pytest.approx([wanted])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([("bert", "roberta"), ("bert FT[1]", "roberta FT[1]")], ""),
+        ([("bert", "roberta"), ("bert FT[1]", "bert ORIG")], ", 1 of them of one base model"),
+        ([("FT[1]", "FT[2]"), ("FT[2]", "FT[1]"), ("a", "b")], ", 1 of them of one base model"),
+    ],
+)
+def test_pairs_of_one_base_model_are_counted(pairs, words):
+    rows = [row for x, y in pairs for row in grid("pair", band(4), x, y)]
+    (found,) = judged("equal-depth", to_frame(rows), ClaimOptions())
+    assert found.note == f"2 pairs of models{words}"
 
 
 def test_the_change_of_a_layer_is_one_minus_similarity():
@@ -275,7 +290,7 @@ def test_freezing_studies_of_two_base_models_are_judged_apart(families):
 def test_untrained_models_are_left_out():
     rows = grid("RANDOM-ORIG", band(4), "RANDOM", "ORIG") + grid("one", band(4), "FT[1]", "FT[2]")
     (found,) = judged("equal-depth", to_frame(rows))
-    assert found.note == "1 pair of models"
+    assert found.note == "1 pair of models, 1 of them of one base model"
     only = to_frame(rows[:16])
     assert judged("equal-depth", only) == []
 
