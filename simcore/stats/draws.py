@@ -46,8 +46,8 @@ def permutations(
 ) -> np.ndarray:
     """Return row numbers ``[1 + count, n]`` int32: all rows in order, then permutations.
 
-    Groups change places with groups of the same number of rows alone, so that every row keeps its
-    place in its group. Each such permutation is as likely as any other.
+    Groups change places only with groups that have the same number of rows, so that every row keeps
+    its place in its group. Each such permutation is as likely as any other.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def rotations(
 ) -> np.ndarray:
     """Return permutations ``[count, n]`` int32 in which no group keeps its place.
 
-    The groups of one size, in random order, take the place of the next. Only a group whose number
-    of rows no other has stays where it is.
+    The groups of one size, in random order, take the place of the next. A group stays
+    where it is only if no other group has the same number of rows.
     """
     rows = np.tile(np.arange(n, dtype=np.int32), (count, 1))
     for alike in _classes(members):

@@ -144,12 +144,12 @@ def permutation_test(
         p-value is an extrapolation and can be 0.
     groups : sequence of int, ``[n]``, optional
         The group of each row, such as the sentence of a word; not with ``moments``. Rows of a group
-        are no independent examples, so that whole groups of Y change places, each with groups of as
-        many rows. The test is exact if, under the null hypothesis, groups with the same number of
-        rows are exchangeable. On average one group of each number of rows keeps its place in a
-        permutation, which costs power; `null_mean`, and so `calibrated`, come from permutations in
-        which none does, except for a group whose number of rows no other has. Default: rows are
-        independent.
+        are no independent examples, so that whole groups of Y change places, each only with groups
+        that have the same number of rows. The test is exact if, under the null hypothesis, groups
+        with the same number of rows are exchangeable. On average one group of each number of rows
+        keeps its place in a permutation, which costs power; `null_mean`, and so `calibrated`, come
+        from permutations in which a group keeps its place only if no other group has the same
+        number of rows. Default: rows are independent.
     seed : int
         Seed of the permutations. Global random states are neither read nor changed.
     return_null : bool

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from simlab.commands.options import Paper
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -35,6 +37,7 @@ def plot(
         list[str] | None,
         typer.Option(help="Format: `png`, `pdf` or `svg`, repeatable; default: png and pdf."),
     ] = None,
+    paper: Paper = None,
 ) -> None:
     """Draw every figure that the results files have rows for.
 

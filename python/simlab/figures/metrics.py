@@ -25,12 +25,12 @@ def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     Raises
     ------
     UserError
-        No task has rows of `metric`.
+        There are rows of metrics, none of them of `metric`.
     """
     scored = frame["measure"].isin(list(METRICS))
     rows = frame.loc[scored, ["task", "measure"]]
-    if metric is not None and metric not in set(rows["measure"]):
-        found = ", ".join(dict.fromkeys(rows["measure"])) or "none"
+    if metric is not None and len(rows) and metric not in set(rows["measure"]):
+        found = ", ".join(dict.fromkeys(rows["measure"]))
         raise UserError(f"--metric {metric}: wanted a metric in the results, found {found}")
     shown = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
     shown |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)

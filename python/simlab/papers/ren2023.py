@@ -228,12 +228,22 @@ _INJECT = [
         _CODE,
     ),
 ]
+_PLOT = [
+    Choice(
+        "plot",
+        "metric",
+        "accuracy",
+        '"We report accuracy performance for the three datasets" (table 5)',
+        NOT_STATED,
+        "follows the text; F1 is the main metric of MRPC elsewhere",
+    ),
+]
 REN2023 = PaperPreset(
     "ren2023",
     "Ren et al. 2023. *All Roads Lead to Rome? Exploring the Invariance of Transformers' "
     "Representations.* arXiv 2305.14555",
     "https://github.com/twinkle0331/BERT-similarity",
-    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY, *_INJECT),
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY, *_INJECT, *_PLOT),
     (
         Difference(
             "finetune",

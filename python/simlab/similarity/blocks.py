@@ -4,7 +4,8 @@ Every grid of the layers of a model with themselves is scored twice, at a fixed 
 and at the best number; `simlab.similarity.block_scores` defines score, chance and best. A grid of
 errors of maps between layers (`align-study`) is scored too, with 1 - relative error on held-out
 rows as its similarity: its score is the share of the mean error at the same distance that maps
-within clusters do without.
+within clusters do without. A grid of errors between two models is made symmetric, the mean of the
+error from layer i of X to layer j of Y and of that from j to i, and gets one split for both models.
 
 The interval of a score needs representations: halves of the examples are drawn
 (`simlab.similarity.resampling`), the grid is computed for each, and its score at the same number of
@@ -125,6 +126,7 @@ def blocks(
         inputs = {
             "step": BLOCKS,
             "scores": "largest",  # version of the definition
+            **_study_inputs(found),
             "results": [hash_file(file) for file in files],
             "clusters": clusters,
             "representations": [part.manifest["data_sha256"] for part in stored],
@@ -133,6 +135,12 @@ def blocks(
         rows = [row for _, of_grid in found for row in of_grid]
         ensure_results(path, inputs, lambda: rows, replace=overwrite)
     return found
+
+
+def _study_inputs(found: Sequence[tuple[Blocks, list[ResultRow]]]) -> dict[str, bool]:
+    """Return what the key adds where rows name their study, as those of earlier versions do not."""
+    errors = any(rows[0].measure == RELATIVE for _, rows in found)
+    return {"studies": True} if errors else {}
 
 
 def _stored(folders: Sequence[Path], resampling: Resampling) -> list[Representations]:
@@ -159,7 +167,7 @@ def block_rows(
         as in the table, and rows for the results table: a row without a layer, whose value is the
         score, and a row for each layer, whose value is the number of its cluster, from 1 (nan if
         the layer is undefined). The rows of the best blocks have the `options` of the grid; those
-        of the others have "clusters" besides.
+        of the others have "clusters" besides; those of errors also have "study", the comparison.
 
     Raises
     ------
@@ -296,9 +304,12 @@ def _renumbered(
     other = first["model_x"] != first["model_y"]
     names = (*GRID_COLUMNS, *(("model_y", "seed_y") if other else ()))
     common: dict[str, Any] = {name: None if pd.isna(first[name]) else first[name] for name in names}
-    if fixed:
+    added: dict[str, Any] = {"clusters": len(blocks.clusters)} if fixed else {}
+    if first["measure"] == RELATIVE:  # two studies may have the same labels and options
+        added["study"] = first["comparison"]
+    if added:
         options = json.loads(common["options"]) if common["options"] else {}
-        common["options"] = json.dumps({**options, "clusters": len(blocks.clusters)})
+        common["options"] = json.dumps({**options, **added})
     named = dataclasses.replace(
         blocks,
         clusters=tuple(tuple(layers[row] for row in cluster) for cluster in blocks.clusters),

@@ -33,6 +33,7 @@ from simlab.store.results import ResultRow, ensure_results
 if TYPE_CHECKING:
     import numpy as np
 
+_MOST_WANTED = 4  # rows that unbiased CKA wants; no measure wants more
 # Options that have a column of their own in the results table.
 _COLUMNS = ("estimator", "kernel", "bandwidth")
 
@@ -163,7 +164,6 @@ def grid_rows(
     y_layers = None if same else layers_of(measure, chosen, ys)
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
-        _require_enough(xs[0], variant)
         call = Call(measure, variant, x_layers, y_layers, xs[0], where)
         yield from _rows(name, call, xs, ys, comparison, resampling)
         if not (measure.symmetric or same):
@@ -198,19 +198,6 @@ def _require_input(
             raise UserError(f"--causal: wanted kind attention in {side.folder}, found {kind}")
 
 
-def _require_enough(x: Representations, variant: Mapping[str, Any]) -> None:
-    if "estimator" not in variant or x.is_attention:
-        return  # the grid functions of the other measures check the number of examples
-    from simcore._grid.inputs import LEAST_ROWS
-
-    estimator, found = variant["estimator"], x.manifest["n"]
-    wanted = LEAST_ROWS[estimator]
-    if found < wanted:
-        raise UserError(
-            f"{x.folder}: {estimator} CKA wanted {wanted} examples, found {found}; {MORE_ROWS}"
-        )
-
-
 def layers_of(
     measure: Measure, chosen: Mapping[str, Any], sides: Sequence[Representations]
 ) -> list[Any]:
@@ -227,7 +214,6 @@ def layers_of(
 def compute(call: Call) -> np.ndarray:
     """Return the grid of a call, [x layers, y layers]; warnings of the measure become notes."""
     import simcore
-    from simcore._grid.inputs import LEAST_ROWS
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -235,7 +221,7 @@ def compute(call: Call) -> np.ndarray:
             function = getattr(simcore, call.measure.function)
             grid = function(call.x_layers, call.y_layers, **call.options)
         except ValueError as error:  # NaN in a file, or too little memory
-            few = len(call.x_layers[0]) < LEAST_ROWS["unbiased"]
+            few = len(call.x_layers[0]) < _MOST_WANTED
             more = f"; {MORE_ROWS}" if few else ""
             raise UserError(f"{call.where}: {error}{more}") from None
     _note_warnings(caught)

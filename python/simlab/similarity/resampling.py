@@ -9,7 +9,8 @@ of a question are rows that belong together, so whole examples are drawn.
   examples twice, which raises low similarities beyond the interval.
 * `pvalue`: of the test that the rows of the two layers are unrelated: the examples of Y change
   places, `Resampling.permutations` times (`simcore.stats.permutation_test`). Examples of several
-  rows change places with examples of as many rows alone, so that rows keep their places in them.
+  rows change places only with examples that have the same number of rows, so that each row keeps
+  its place in its example.
 * `calibrated`: ``(value - chance) / (1 - chance)``, where chance is the mean value of permuted
   grids; examples of several rows are permuted as often again for it, so that none keeps its place.
   It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
@@ -217,8 +218,8 @@ def _note_places(call: Call) -> None:
     if share >= _NOTED:
         note(
             f"{call.where}: --permutations leaves {share:.0%} of the rows in place, because texts "
-            "change places with texts of as many rows alone: calibrated values are too low, and "
-            f"the test has less power; {MORE_ROWS}"
+            "change places only with texts that have the same number of rows: calibrated values "
+            f"are too low, and the test has less power; {MORE_ROWS}"
         )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from simlab.experiments import freeze_study as freezing
 from simlab.experiments import truncate as truncation
+from simlab.figures import draw
 from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
@@ -42,7 +43,7 @@ def keywords(monkeypatch, simcore):
             ("--paper", "wu2020", "--measure", "svcca"),
             {"measure": "svcca", "truncation": 0.99, "standardize": True},
         ),
-        (("--measure", "svcca", "--paper", "ren2023"), {"measure": "svcca", "truncation": 0.9}),
+        (("--measure", "svcca", "--paper", "ren2023"), {"measure": "svcca", "truncation": 0.99}),
         (("--paper", "wu2020"), {"measure": "cka", "estimator": "biased", "kernel": "linear"}),
         (
             ("--paper", "wu2020", "--estimator", "both"),
@@ -145,3 +146,17 @@ def test_papers_are_printed(simcore):
     assert "appendix A.3" in line
     everything = simcore("papers")[1]
     assert all(name in everything for name in PAPERS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        (("--paper", "wu2020"), "accuracy"),
+        (("--paper", "ren2023"), "accuracy"),
+        (("--paper", "ren2023", "--metric", "f1"), "f1"),
+        ((), None),
+    ],
+)
+def test_plot_shows_the_metric_of_the_paper(keywords, tmp_path, typed, wanted):
+    given, _ = keywords(draw, "plot", "plot", tmp_path, "--out", tmp_path / "figures", *typed)
+    assert given[-1] == wanted

@@ -11,6 +11,7 @@ from simlab.experiments.advice import advice_rows, describe_advice
 from simlab.experiments.freeze_study import summary
 from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
+from simlab.figures.metrics import of_metric
 from simlab.models.evaluate import read_evaluation
 from simlab.store.files import write_json
 from simlab.store.results import (
@@ -204,3 +205,9 @@ def test_results_of_the_main_metric_alone_are_made_anew(source, mrpc, tmp_path, 
 def test_an_evaluation_of_an_earlier_version_has_its_one_score(tmp_path):
     write_json(tmp_path / EVALUATION, {"metric": "f1", "value": 0.5})
     assert read_evaluation(tmp_path)["scores"] == {"f1": 0.5}
+
+
+def test_figures_of_results_without_metrics_take_any_metric():
+    """`plot --paper wu2020` chooses accuracy, also for grids alone."""
+    rows = ResultRow(comparison="A-A", measure="cka", model_x="A", value=1.0, n=9, task="rt")
+    assert len(of_metric(to_frame([rows]), "accuracy")) == 1

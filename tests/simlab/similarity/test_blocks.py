@@ -177,6 +177,16 @@ def test_errors_of_maps_are_a_grid_of_their_complement():
     assert rows[0].measure == RELATIVE
 
 
+def test_blocks_of_two_studies_with_the_same_labels_can_be_told_apart():
+    studies = ("alignment within: a", "alignment within: b")
+    table = [row for name in studies for row in errors_of(planted((2, 3)), comparison=name)]
+    found = [
+        json.loads(row.options)["study"] for _, rows in block_rows(to_frame(table)) for row in rows
+    ]
+    assert sorted(set(found)) == list(studies)
+    assert found.count(studies[0]) == found.count(studies[1])
+
+
 def test_maps_from_each_layer_to_the_same_layer_are_no_grid():
     some = [row for row in errors_of(planted((2, 3))) if row.layer_x == row.layer_y]
     with pytest.raises(UserError, match="found alignment: FT"):

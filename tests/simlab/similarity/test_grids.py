@@ -176,7 +176,7 @@ def test_input_that_does_not_fit_is_refused(tmp_path, reps, names, measure, opti
 @pytest.mark.parametrize(
     ("count", "measure", "message"),
     [
-        (3, "cka", "unbiased CKA wanted 4 examples, found 3"),
+        (3, "cka", "wanted at least 4 rows for the unbiased estimator, got 3"),
         (2, "rsa", "wanted at least 3 rows for a dissimilarity matrix, got 2"),
         (1, "svcca", "wanted at least 2 rows for a basis, got 1"),
     ],
