@@ -92,7 +92,7 @@ CLAIMS = (
         "Fine-tuning makes the top layers less localized.",
         f"{WU}, section 6.1",
         "Estimates the mean localization score of the top quarter of the layers, fine-tuned model "
-        f"minus pretrained model; mean over fine-tuned models. {DECIDED_BELOW}",
+        f"minus the one pretrained model; mean over fine-tuned models. {DECIDED_BELOW}",
         wu.tuning_delocalizes,
     ),
     Claim(

@@ -90,15 +90,13 @@ def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
     scores = rows.localization()
     before = scores[scores["role_x"] == PRETRAINED]
     after = scores[scores["role_x"] == TUNED]
-    units = []
-    for model, some in after.groupby("x", sort=False):
-        family = rows.options.family(str(model))
-        same = [rows.options.family(name) == family for name in before["x"]]
-        mates = before[np.array(same, bool)]
-        if mates["x"].nunique() == 1:
-            units.append(unit(str(model), _top(some) - _top(mates)))
-    if units:
-        yield Evidence("localization of the top layers, fine-tuned minus pretrained", units, below)
+    if before["x"].nunique() != 1 or after.empty:
+        return
+    units = [
+        unit(str(model), _top(some) - _top(before))
+        for model, some in after.groupby("x", sort=False)
+    ]
+    yield Evidence("localization of the top layers, fine-tuned minus pretrained", units, below)
 
 
 def _top(scores: pd.DataFrame) -> float:

@@ -24,18 +24,22 @@ from simlab.evidence.rows import TaskRows
 from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import (
     FREEZING,
+    HELDOUT,
     PARENT,
     SECONDS,
     SKIPPING,
+    TRAIN,
     TRAINED,
     TRUNCATIONS,
     to_frame,
 )
 from support.lab.claimrows import (
+    BUILDERS,
     OPTIONS,
     band,
     block_diagonal,
     curve,
+    families_alike,
     freeze_bottom,
     grid,
     higher_layers_localized,
@@ -45,6 +49,7 @@ from support.lab.claimrows import (
     skipping,
     top_layers_can_go,
     top_layers_change,
+    tuning_delocalizes,
 )
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -187,6 +192,30 @@ def test_equal_splits_are_as_much_above_chance_as_can_be():
     splits = [{layer: int(layer > k) for layer in range(7)} for k in range(6)]
     mean = np.mean([rand_index(a, b) for a in splits for b in splits])
     assert mean == pytest.approx(0, abs=1e-12)
+
+
+def test_only_models_with_the_same_layers_are_compared_by_blocks():
+    rows = grid("FT-FT", planted(4, 9), "FT[1]", "FT[1]")
+    rows += grid("FT-FT", planted(4, 7), "FT[2]", "FT[2]")
+    assert judged("blocks-agree", to_frame(rows)) == []
+
+
+def test_localization_has_one_model_to_be_compared_with():
+    rows = tuning_delocalizes(HOLDS)
+    second = [dataclasses.replace(r, model_x="ORIG-2") for r in rows if r.model_x == "ORIG"]
+    assert judged("tuning-delocalizes", to_frame(rows))
+    assert judged("tuning-delocalizes", to_frame(rows + second)) == []
+
+
+@pytest.mark.parametrize("name", ["deeper-layers-vary", "attention-varies-less"])
+def test_errors_of_training_rows_do_not_count(name):
+    rows = [
+        found
+        for part, case in ((HELDOUT, HOLDS), (TRAIN, FAILS))
+        for found in BUILDERS[name](case)
+        if json.loads(found.options)["rows"] == part
+    ]
+    assert {f.verdict for f in judged(name, to_frame(rows))} == {HOLDS}
 
 
 @pytest.mark.parametrize(
@@ -366,6 +395,17 @@ def test_intervals_over_examples_widen_the_interval():
         assert 0.7 * spread < added < 1.6 * spread
         assert "error over examples" in other.note
         assert one.interval.estimate == other.interval.estimate
+
+
+def test_errors_that_cells_share_do_not_average_out():
+    half = 0.02
+    (found,) = judged("families-alike", with_intervals(families_alike(HOLDS), half))
+    (without,) = judged("families-alike", to_frame(families_alike(HOLDS)))
+    halves = [(f.interval.high - f.interval.low) / 2 for f in (without, found)]
+    added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 5)
+    # Means of 6 pairs within and 9 pairs across families; each pair has two directions.
+    shared = half / stats.norm.ppf(0.975) * math.sqrt((1 / 6 + 1 / 9) / 2)
+    assert 0.6 * shared < added < 1.7 * shared
 
 
 def test_wide_intervals_over_examples_leave_a_claim_undecided():
