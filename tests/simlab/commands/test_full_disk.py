@@ -16,7 +16,7 @@ from simlab.commands import demo_steps
 from support.lab.disks import file_limit, mounted_disk
 from support.lab.tinymodels import COLUMNS
 
-WRITE_NOTHING = {"models", "tasks"}
+WRITE_NOTHING = {"models", "papers", "tasks"}
 REASON = r"(File too large|No space left on device|torch could not write all of a file)"
 SHORT = ("--max-steps", "4", "--batch-size", "8", "--max-length", "24")
 ROOM = 1 << 24
