@@ -1,4 +1,4 @@
-"""What claims estimate, by hand; which rows they read; errors over examples."""
+"""What claims estimate, by hand, and which rows they read."""
 
 import dataclasses
 import json
@@ -6,7 +6,6 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.metrics import adjusted_rand_score
@@ -21,7 +20,6 @@ from simlab.evidence.judge import judge
 from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
-from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import (
     FREEZING,
     HELDOUT,
@@ -39,11 +37,9 @@ from support.lab.claimrows import (
     band,
     block_diagonal,
     curve,
-    families_alike,
     freeze_bottom,
     grid,
     higher_layers_localized,
-    labels,
     planted,
     row,
     skipping,
@@ -371,58 +367,3 @@ def test_families_come_from_patterns():
     options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
     assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
     assert ClaimOptions().family("BERT-0") is None
-
-
-# Errors over examples.
-
-
-def with_intervals(rows, half):
-    """Return a table whose values have 95 % intervals of this half width."""
-    frame = to_frame(rows)
-    return frame.assign(low=frame["value"] - half, high=frame["value"] + half)
-
-
-def test_intervals_over_examples_widen_the_interval():
-    rows = freeze_bottom(HOLDS)
-    without = judged("freeze-bottom", to_frame(rows))
-    half = 0.01
-    found = judged("freeze-bottom", with_intervals(rows, half))
-    # Each of three differences has two values with this error.
-    spread = half / stats.norm.ppf(0.975) * math.sqrt(2 / 3)
-    for one, other in zip(without, found, strict=True):
-        halves = [(f.interval.high - f.interval.low) / 2 for f in (one, other)]
-        added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
-        assert 0.7 * spread < added < 1.6 * spread
-        assert "error over examples" in other.note
-        assert one.interval.estimate == other.interval.estimate
-
-
-def test_errors_that_cells_share_do_not_average_out():
-    half = 0.02
-    (found,) = judged("families-alike", with_intervals(families_alike(HOLDS), half))
-    (without,) = judged("families-alike", to_frame(families_alike(HOLDS)))
-    halves = [(f.interval.high - f.interval.low) / 2 for f in (without, found)]
-    added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 5)
-    # Means of 6 pairs within and 9 pairs across families; each pair has two directions.
-    shared = half / stats.norm.ppf(0.975) * math.sqrt((1 / 6 + 1 / 9) / 2)
-    assert 0.6 * shared < added < 1.7 * shared
-
-
-def test_wide_intervals_over_examples_leave_a_claim_undecided():
-    found = judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS), 1.0))
-    assert {f.verdict for f in found} == {UNDECIDED}
-
-
-def test_rows_of_other_claims_add_no_error():
-    mine, other = freeze_bottom(HOLDS), with_intervals(block_diagonal(HOLDS), 0.3)
-    frame = pd.concat([to_frame(mine), other], ignore_index=True)
-    assert judged("freeze-bottom", frame) == judged("freeze-bottom", to_frame(mine))
-    (found, _) = judged("block-diagonal", frame)
-    assert "error over examples" in found.note
-
-
-def test_blocks_are_scored_as_simcore_blocks_scores_them():
-    noise = np.random.default_rng(2).uniform(size=(7, 7))
-    similarity = (noise + noise.T) / 2
-    found = judged("block-diagonal", to_frame(grid("FT-FT", similarity, *labels(1) * 2)))[0]
-    assert found.interval.estimate == find_blocks(similarity, 2).calibrated
