@@ -61,7 +61,7 @@ __device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, 
   if (entry == Entry::linear) return product;
   const T d = norm_i + norm_j - 2 * product;
   const T distance = d > T(0) ? d : T(0);
-  return entry == Entry::distance ? distance : exp(-gamma * distance) - shift;
+  return entry == Entry::distance ? distance : exp_of(-gamma * distance) - shift;
 }
 
 // The storage of entries: Gram entries as the product needs them that contracts them, distances as

@@ -39,14 +39,18 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
                                           at_most(side, pairs.rows - a0)};
   const Panel<typename Product::Stored> b{rows + (pairs.column0 + b0) * stride, entries,
                                           at_most(side, pairs.columns - b0)};
-  double* out = sums + blockIdx.y * pairs.rows * pairs.columns + a0 * pairs.columns + b0;
   for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
     Product product;
     product.add(a, b, k, at_most(entries, k + chunk));
+    // Found again for every chunk: kept, it takes registers that the product needs.
+    const Place tile = pairs.place(blockIdx.x, side);
+    const int64_t row = tile.row * side, column = tile.column * side;
+    double* out = sums + (blockIdx.y * pairs.rows + row) * pairs.columns + column;
+    const int64_t down = pairs.rows - row, across = pairs.columns - column;
     product.visit([&](int r, int c, const auto& values) {
 #pragma unroll
       for (int e = 0; e < Product::kRun; e++)
-        if (r < a.rows && c + e < b.rows) out[r * pairs.columns + c + e] += double(values[e]);
+        if (r < down && c + e < across) out[r * pairs.columns + c + e] += double(values[e]);
     });
   }
 }

@@ -166,9 +166,11 @@ TEST(workspace_order_of_blocks_and_repetition) {
     const Result first = compute(problem, wide);
     compare(first, x, {}, problem);
     compare(compute(problem, narrow), x, {}, problem);
-    cuda_host::Machine::get().backwards = true;
-    CHECK(same_bits(first.xy, compute(problem, wide).xy));
-    cuda_host::Machine::get().backwards = false;
+    for (const auto order : {cuda_host::Order::backwards, cuda_host::Order::random}) {
+      cuda_host::order_of_blocks = order;
+      CHECK(same_bits(first.xy, compute(problem, wide).xy));
+    }
+    cuda_host::order_of_blocks = cuda_host::Order::forwards;
   }
 }
 
@@ -179,7 +181,7 @@ TEST(the_sequence_with_products_of_tensor_cores) {
   DeviceHsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
   problem.variant = Variant::tensor;
   problem.precision = Precision::medium;
-  simcore::cuda::copies_arrive_late = true;
+  simcore::cuda::arrival_of_copies = simcore::cuda::Arrival::mixed;
   const Result result = compute(problem);
   problem.variant = Variant::plain;
   const Result plain = compute(problem);
