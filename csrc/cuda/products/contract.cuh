@@ -31,7 +31,6 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;
-  static_assert(side * side % Product::kDepth == 0);
   const Place place = pairs.place(blockIdx.x, side);
   const int64_t a0 = place.row * side, b0 = place.column * side;
   const int64_t stride = entries * Product::Rows::kPlanes;
@@ -50,7 +49,8 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     product.visit([&](int r, int c, const auto& values) {
 #pragma unroll
       for (int e = 0; e < Product::kRun; e++)
-        if (r < down && c + e < across) out[r * pairs.columns + c + e] += double(values[e]);
+        if (r < down && c + e < across)  // an addition that nobody waits for; one block owns it
+          atomicAdd(&out[r * pairs.columns + c + e], double(values[e]));
     });
   }
 }

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "cuda/products/mma.cuh"
-#include "cuda/products/product_plain.cuh"
+#include "cuda/products/product_narrow.cuh"
 
 namespace simcore::cuda {
 
@@ -24,10 +24,12 @@ class TensorProduct {
   using Rows = SplitRows<parts>;
   using Value = float;
   using Stored = uint16_t;
+  using Narrow = NarrowProduct<parts>;
   static constexpr int kTile = 128;
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
+  static constexpr int64_t kChunk = 1024;
   // 96, 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
   static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;

@@ -1,6 +1,6 @@
 // The tile products of csrc/cuda, tensor-core variants included: the instructions of tensor cores
 // are emulated (cuda_host/mma_host.h); all other code is the code that a device runs.
-#include "cuda/products/product_tensor.cuh"
+#include "cuda/products/product_tensor.cuh"  // and product_narrow.cuh
 
 #include <algorithm>
 #include <random>
@@ -8,6 +8,7 @@
 #include "../check.h"
 
 using simcore::cuda::launch;
+using simcore::cuda::NarrowProduct;
 using simcore::cuda::Panel;
 using simcore::cuda::PlainProduct;
 using simcore::cuda::PlainRows;
@@ -149,6 +150,12 @@ TEST(accumulators_that_cut_leave_no_bias) {
 
 // Bounds: the rounding of the parts, 2^(-8 parts) of an entry each, and that of float32 sums.
 TEST(three_bfloat16_parts_are_float32) { check_product<TensorProduct<3>>(0x1p-21); }
+TEST(narrow_products) {
+  check_product<NarrowProduct<3>>(0x1p-21);
+  check_product<NarrowProduct<2>>(0x1p-15);
+  check_product<NarrowProduct<1>>(0x1p-7);
+  CHECK(worst_error<NarrowProduct<2>>(32, 32, 0, 128) > 0x1p-21);
+}
 TEST(two_bfloat16_parts) {
   check_product<TensorProduct<2>>(0x1p-15);
   CHECK(worst_error<TensorProduct<2>>(128, 128, 0, 32) > 0x1p-21);

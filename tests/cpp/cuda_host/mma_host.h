@@ -2,6 +2,7 @@
 // "ldmatrix", "Matrix fragments for mma.m16n8k16" and "cp.async"), written apart from their use.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -73,8 +74,12 @@ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
       x[r][k] = bfloat16_at(shown[of_a][r + k / 8 * 2].load(std::memory_order_relaxed), k % 2);
       y[r][k] = bfloat16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
     }
+  const auto zeros = [](const float (&row)[kDepth]) {
+    return std::all_of(row, row + kDepth, [](float value) { return value == 0; });
+  };
+  const bool x_zeros[2] = {zeros(x[0]), zeros(x[1])}, y_zeros[2] = {zeros(y[0]), zeros(y[1])};
   for (unsigned e = 0; e < 4; e++)
-    for (unsigned k = 0; k < kDepth; k += 8) {
+    for (unsigned k = 0; k < kDepth && !x_zeros[e / 2] && !y_zeros[e % 2]; k += 8) {
       const float *left = &x[e / 2][k], *right = &y[e % 2][k];
       if (accumulators_truncate)
         d[e] = add_products(d[e], left, right);
