@@ -195,7 +195,7 @@ class Record:
 
 
 def run(jobs: Sequence[str], record: Record, measured: dict[str, float]) -> bool:
-    """Run `jobs`, and return whether all of them could be set up and no contestant of ours failed."""
+    """Run `jobs`; return whether all could be set up and no contestant of ours failed."""
     good = True
     for job in jobs:
         record.start(job)

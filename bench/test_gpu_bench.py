@@ -1,4 +1,4 @@
-"""The jobs of bench.gpu run at tiny sizes on the CPU, their contestants agree, and rows are kept."""
+"""The jobs of bench.gpu at tiny sizes on the CPU: contestants agree, and rows are kept."""
 
 import json
 import math
@@ -50,7 +50,9 @@ def test_every_row_is_kept_whatever_fails(tmp_path, monkeypatch):
     assert gpu.run(["good"], gpu.Record(tmp_path, {"device": "Some GPU"}), {})
 
     stored = json.loads((tmp_path / "gpu-some-gpu.json").read_text())
-    rows = [(row["job"], row["contestant"], row.get("ms"), row.get("failed")) for row in stored["rows"]]
+    rows = [
+        (row["job"], row["contestant"], row.get("ms"), row.get("failed")) for row in stored["rows"]
+    ]
     assert rows == [
         ("bad", "", None, "ValueError: no such size"),
         ("good", "ours", 0.25, None),
