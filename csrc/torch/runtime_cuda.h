@@ -61,8 +61,7 @@ inline int64_t total_device_memory() {
 // Returns the bytes that a call could take now: what the driver has, and what torch keeps of the
 // memory that it once took from the driver, which torch gives out again.
 inline int64_t free_device_memory() {
-  const auto stats =
-      c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
   constexpr auto all = size_t(c10::CachingAllocator::StatType::AGGREGATE);
   return int64_t(ask_driver().free) + stats.reserved_bytes[all].current -
          stats.allocated_bytes[all].current;
