@@ -123,9 +123,15 @@ TEST(factors_of_all_shapes) {
   }
 }
 
+// Under ThreadSanitizer, which has seen every barrier after a few columns, fewer of them.
 TEST(the_largest_matrices) {
-  check::context = "128 x 128";
-  check_factors(random_matrices(1, 128, 128), 1, 128, 128);
+#if defined(__SANITIZE_THREAD__)
+  constexpr int64_t columns = 16;
+#else
+  constexpr int64_t columns = simcore::cuda::kMostJacobi;
+#endif
+  check::context = "128 rows";
+  check_factors(random_matrices(1, 128, columns), 1, 128, columns);
 }
 
 TEST(ranks_that_are_not_full_and_lengths_far_apart) {

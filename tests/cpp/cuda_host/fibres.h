@@ -44,9 +44,6 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 #endif
 
-// Marks the machinery itself, which every fibre shares and ThreadSanitizer must not observe.
-#define CUDA_HOST_UNSEEN __attribute__((noinline, no_sanitize("thread")))
-
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}

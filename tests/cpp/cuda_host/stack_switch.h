@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
+// Marks the machinery itself, which every fibre shares and ThreadSanitizer must not observe.
+#define CUDA_HOST_UNSEEN __attribute__((noinline, no_sanitize("thread")))
+
 #if defined(__x86_64__)
 
 // Saves the registers that a function must preserve (System V ABI) on the running stack, stores its
@@ -43,7 +46,7 @@ namespace cuda_host {
 class Context {
  public:
   // The first switch to this place calls `body`, which must not return.
-  void start(char* stack, size_t bytes, void (*body)()) {
+  CUDA_HOST_UNSEEN void start(char* stack, size_t bytes, void (*body)()) {
     const uintptr_t end = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t(15);
     void** top = reinterpret_cast<void**>(end);
     *--top = nullptr;  // where a function expects its return address
@@ -51,7 +54,7 @@ class Context {
     for (int i = 0; i < 6; i++) *--top = nullptr;
     end_ = top;
   }
-  void switch_to(Context& other) { cuda_host_switch_stack(&end_, other.end_); }
+  CUDA_HOST_UNSEEN void switch_to(Context& other) { cuda_host_switch_stack(&end_, other.end_); }
 
  private:
   void* end_ = nullptr;
@@ -67,14 +70,14 @@ namespace cuda_host {
 
 class Context {
  public:
-  void start(char* stack, size_t bytes, void (*body)()) {
+  CUDA_HOST_UNSEEN void start(char* stack, size_t bytes, void (*body)()) {
     getcontext(&context_);
     context_.uc_stack.ss_sp = stack;
     context_.uc_stack.ss_size = bytes;
     context_.uc_link = nullptr;
     makecontext(&context_, body, 0);
   }
-  void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
+  CUDA_HOST_UNSEEN void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
 
  private:
   ucontext_t context_{};
