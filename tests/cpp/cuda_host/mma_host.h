@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -112,18 +111,26 @@ struct PendingCopies {
   std::vector<PendingCopy> copies;
   size_t arrived = 0;
 };
-inline PendingCopies& pending_copies() {
+CUDA_HOST_UNSEEN inline PendingCopies& pending_copies() {
   static thread_local std::array<PendingCopies, 1024> of_threads;
   return of_threads[threadIdx.x];
+}
+
+// Draws a bit, by a xorshift generator.
+CUDA_HOST_UNSEEN inline bool draw_late() {
+  static thread_local uint32_t state = 1;
+  state ^= state << 13;
+  state ^= state >> 17;
+  state ^= state << 5;
+  return state >> 31;
 }
 
 inline void copy_or_clear(uint16_t* to, const uint16_t* from, bool exists) {
   if (reinterpret_cast<uint64_t>(to) % 16 != 0 || reinterpret_cast<uint64_t>(from) % 16 != 0)
     std::abort();
-  static thread_local std::minstd_rand coin(1);
   const PendingCopy copy{to, from, exists, false};
-  const bool late = arrival_of_copies == Arrival::late ||
-                    (arrival_of_copies == Arrival::mixed && coin() % 2 == 0);
+  const bool late =
+      arrival_of_copies == Arrival::late || (arrival_of_copies == Arrival::mixed && draw_late());
   if (late)
     pending_copies().copies.push_back(copy);
   else
