@@ -208,15 +208,15 @@ void check_tensor_grid(KernelKind kernel, Estimator estimator, size_t count_y) {
   compare(compute(problem, plan), x, y, problem);
 }
 
-TEST(linear_grids_by_tensor_cores) {
-  simcore::cuda::arrival_of_copies = simcore::cuda::Arrival::mixed;
-  check_tensor_grid(KernelKind::linear, Estimator::biased, 0);
-  check_tensor_grid(KernelKind::linear, Estimator::unbiased, 1);
-}
-TEST(rbf_grids_by_tensor_cores) {
+// One case passes every barrier; under ThreadSanitizer it takes a minute.
+TEST(grids_by_tensor_cores) {
   simcore::cuda::arrival_of_copies = simcore::cuda::Arrival::mixed;
   check_tensor_grid(KernelKind::rbf, Estimator::biased, 1);
+#if !defined(__SANITIZE_THREAD__)
   check_tensor_grid(KernelKind::rbf, Estimator::unbiased, 0);
+  check_tensor_grid(KernelKind::linear, Estimator::biased, 0);
+  check_tensor_grid(KernelKind::linear, Estimator::unbiased, 1);
+#endif
 }
 
 // Products of bfloat16 numbers alone are as far off as their 8 bits say, and no further.
