@@ -21,7 +21,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-cpus test-cpp test-cuda gpu-check lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-cpus test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,8 +85,13 @@ TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import includ
   print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
 
 # Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
+# Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.
 gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
-	tools/gpu_check.sh $(PYTHON)
+	tools/gpu_check.sh all $(PYTHON)
+gpu-check-quick: ## the first part of gpu-check: build, tests, benchmark of CKA
+	tools/gpu_check.sh quick $(PYTHON)
+gpu-check-rest: ## the second part of gpu-check: sanitizer, the other benchmarks
+	tools/gpu_check.sh rest $(PYTHON)
 
 lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
 	ruff check --no-cache .

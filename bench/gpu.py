@@ -1,6 +1,9 @@
 """Grids and couplings on a CUDA device: ours beside plain torch, errors, and the floor.
 
-    python -m bench.gpu            # writes bench/results/gpu-<device>.json
+    python -m bench.gpu                       # writes bench/results/gpu-<device>.json
+    python -m bench.gpu --job cka13 --out F   # one job, into folder F
+
+The file is written anew after every row, and a second run of other jobs adds its rows.
 
 Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
 
@@ -12,13 +15,14 @@ Both rates are measured in the same run.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,12 +110,20 @@ def contestants(x: Tensor) -> dict[str, tuple[Function, dict[str, str]]]:
     return found
 
 
-def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, object]]:
-    """Return a row per contestant; a contestant that fails gives its reason and stops no other."""
+Row = dict[str, object]
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of an error, with its type."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def measure(job: str, count: int, measured: dict[str, float]) -> Iterator[Row]:
+    """Yield a row per contestant; a contestant that fails gives its reason and stops no other."""
+    x = drifting_layers(count, 1600, 768)
     reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
-    rows: list[dict[str, object]] = []
     for name, (function, options) in contestants(x).items():
-        row: dict[str, object] = {"job": job, "contestant": name}
+        row: Row = {"job": job, "contestant": name}
         try:
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
@@ -120,21 +132,18 @@ def measure(job: str, x: Tensor, measured: dict[str, float]) -> list[dict[str, o
             if not {"estimator", "kernel"} & options.keys():
                 row["error"] = float((grid.double() - reference).abs().max())
             row |= milliseconds(function)
-        except (RuntimeError, ImportError) as error:
-            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        except Exception as error:  # whatever it is, the other contestants run
+            row["failed"] = reason(error)
         if "precision" in options and "ms" in row:
             row["floor_ms"] = floor_ms(x, options["precision"], measured)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+        yield row
         torch.cuda.empty_cache()
-    return rows
 
 
-def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> list[dict[str, object]]:
-    """Return a row per contestant of the other jobs; only short ones run REPEATS times."""
-    rows: list[dict[str, object]] = []
+def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> Iterator[Row]:
+    """Yield a row per contestant of the other jobs; only short ones run REPEATS times."""
     for name, function in job.contestants.items():
-        row: dict[str, object] = {"job": job.name, "contestant": name, **job.notes}
+        row: Row = {"job": job.name, "contestant": name, **job.notes}
         try:
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
@@ -143,14 +152,12 @@ def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> list[dict[str,
             row |= milliseconds(function) if once < LONG_MS else {"ms": once}
             if job.name == "inn":
                 row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
-        except (RuntimeError, ImportError) as error:
-            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        except Exception as error:  # whatever it is, the other contestants run
+            row["failed"] = reason(error)
         if job.floor_bytes:
             row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+        yield row
         torch.cuda.empty_cache()
-    return rows
 
 
 def output_of(*command: str) -> str:
@@ -160,20 +167,57 @@ def output_of(*command: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def main() -> int:
-    """Measure every job and write one file for this device."""
-    if not torch.cuda.is_available() or not build_info()["cuda"]:
-        print("bench.gpu: needs a CUDA device and a simcore with CUDA kernels", file=sys.stderr)
-        return 2
-    warnings.simplefilter("ignore")  # torch.compile warns of its own choices
+CKA_JOBS = {"cka13": 13, "cka325": 325}  # numbers of layers
+ALL_JOBS = (*CKA_JOBS, *gpu_jobs.JOBS)
+
+
+class Record:
+    """The file of this device: what is known about it, and the rows so far."""
+
+    def __init__(self, folder: Path, about: dict[str, object]) -> None:
+        name = re.sub(r"[^a-z0-9]+", "-", str(about["device"]).lower()).strip("-")
+        self.path = folder / f"gpu-{name}.json"
+        self.about = about
+        before = json.loads(self.path.read_text())["rows"] if self.path.exists() else []
+        self.rows: list[Row] = before
+
+    def start(self, job: str) -> None:
+        """Drop the rows of an earlier run of `job`."""
+        self.rows = [row for row in self.rows if row["job"] != job]
+
+    def add(self, row: Row) -> None:
+        """Add a row, print it, and write the file by renaming a complete one."""
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(json.dumps({**self.about, "rows": self.rows}, indent=1) + "\n")
+        partial.replace(self.path)
+
+
+def run(jobs: Sequence[str], record: Record, measured: dict[str, float]) -> bool:
+    """Run `jobs`; return whether all could be set up and no contestant of ours failed."""
+    good = True
+    for job in jobs:
+        record.start(job)
+        try:
+            rows = (
+                measure(job, CKA_JOBS[job], measured)
+                if job in CKA_JOBS
+                else measure_job(gpu_jobs.JOBS[job]("cuda"), measured)
+            )
+            for row in rows:
+                record.add({**row, "job": job})
+                good &= "failed" not in row or not str(row["contestant"]).startswith("ours")
+        except Exception as error:  # a job whose data do not fit stops no other
+            record.add({"job": job, "contestant": "", "failed": reason(error)})
+            good = False
+    return good
+
+
+def about_device(measured: dict[str, float]) -> dict[str, object]:
+    """Return what the file says of the device, the build and the measured rates."""
     properties = torch.cuda.get_device_properties(0)
-    measured = rates()
-    rows = []
-    for job, count in (("cka13", 13), ("cka325", 325)):
-        rows += measure(job, drifting_layers(count, 1600, 768), measured)
-    for make in gpu_jobs.JOBS.values():
-        rows += measure_job(make("cuda"), measured)
-    result = {
+    return {
         "device": properties.name,
         "multiprocessors": properties.multi_processor_count,
         "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
@@ -181,13 +225,26 @@ def main() -> int:
         "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
         "build": build_info(),
         "rates": measured,
-        "rows": rows,
     }
-    name = re.sub(r"[^a-z0-9]+", "-", properties.name.lower()).strip("-")
-    path = RESULTS / f"gpu-{name}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"wrote {path.relative_to(RESULTS.parents[1])}")
-    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the wanted jobs, and write their rows to one file for this device."""
+    parser = argparse.ArgumentParser(prog="bench.gpu")
+    parser.add_argument("--job", action="append", choices=ALL_JOBS, default=[])
+    parser.add_argument("--all-but", action="append", choices=ALL_JOBS, default=[])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    if not torch.cuda.is_available() or not build_info()["cuda"]:
+        print("bench.gpu: needs a CUDA device and a simcore with CUDA kernels", file=sys.stderr)
+        return 2
+    warnings.simplefilter("ignore")  # torch.compile warns of its own choices
+    measured = rates()
+    record = Record(options.out, about_device(measured))
+    jobs = [job for job in options.job or ALL_JOBS if job not in options.all_but]
+    good = run(jobs, record, measured)
+    print(f"wrote {record.path}")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-# The compile gate of csrc/cuda: every .cu for the oldest and the newest architecture in use, no
+# The compile gate of csrc/cuda: every .cu for the architectures of setup.py, no
 # register spills (tools/nvcc_gate.py), and the torch adapters against whatever torch is there.
 set(CMAKE_CUDA_ARCHITECTURES OFF)  # named below: CMake's own list does not know all of them
 enable_language(CUDA)
@@ -10,7 +10,7 @@ add_library(simcore_cuda OBJECT ${cuda_kernels})
 target_include_directories(simcore_cuda PRIVATE csrc)
 target_compile_options(simcore_cuda PRIVATE
   -O3 --expt-relaxed-constexpr -Xptxas -v -Werror all-warnings --threads 0
-  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a)
+  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90)
 set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
   "${Python3_EXECUTABLE};${CMAKE_SOURCE_DIR}/tools/nvcc_gate.py")
 

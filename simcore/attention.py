@@ -149,25 +149,26 @@ def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
 
     Weights that are never read do not count. NaN and infinity have a check of their own.
     """
-    for sentence in layer:
-        if sentence.dtype == torch.float64:
-            low, high = torch.aminmax(sentence.detach().tril() if causal else sentence.detach())
-            largest = max(-float(low), float(high))
-            if LARGEST_WEIGHT < largest < float("inf"):
-                raise ValueError(
-                    f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}"
-                )
+    wide = [s.detach() for s in layer if s.dtype == torch.float64]
+    if not wide:
+        return
+    magnitudes = torch.stack([(s.tril() if causal else s).abs().amax() for s in wide])
+    largest = float(magnitudes.masked_fill(~magnitudes.isfinite(), 0).amax())  # one wait a layer
+    if largest > LARGEST_WEIGHT:
+        raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
 
 
 def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
     """Warn once if rows do not sum to 1: the divergence is defined for distributions alone."""
-    for i, layer in enumerate(layers):
-        off = [int(((s.sum(-1) - 1).abs() > ROW_SUM).sum()) for s in layer]
-        if any(off):
-            rows = sum(sentence.shape[0] * sentence.shape[1] for sentence in layer)
+    if not layers:
+        return
+    sums = [torch.cat([s.sum(-1).flatten() for s in layer]) for layer in layers]
+    off = torch.stack([((rows - 1).abs() > ROW_SUM).sum() for rows in sums]).tolist()
+    for i, (count, rows) in enumerate(zip(off, sums, strict=True)):
+        if count:
             warn_caller(
-                f"attention_grid: {sum(off)} of {rows} rows of {name}[{i}] do not sum to 1, and js "
-                "is a divergence of distributions; pass lengths if they are padding"
+                f"attention_grid: {count} of {len(rows)} rows of {name}[{i}] do not sum to 1, and "
+                "js is a divergence of distributions; pass lengths if they are padding"
             )
             return
 

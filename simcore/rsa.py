@@ -46,6 +46,7 @@ def rsa_grid(
     correlation : {"pearson", "spearman"}
         ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer, computed in float64,
         and holds the ranks of all layers. Equal dissimilarities share their mean rank.
+        CUDA devices have ``pearson`` only.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
         ``pearson`` holds a standardised copy of every layer. ``spearman`` holds 2 n^2 bytes of
@@ -96,7 +97,8 @@ def rsa_grid(
         least_rows=LEAST_ROWS["dissimilarities"],
         max_memory=max_memory,
     )
-    check_on_cpu(sides.x.layers[0], "X[0]", "rsa_grid")
+    if correlation == "spearman":
+        check_on_cpu(sides.x.layers[0], "X[0]", "ranks of dissimilarities")
     _check_widths(sides.x)
     _check_widths(sides.y)
     x, y = sides.x.layers, sides.y.layers
@@ -165,7 +167,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     xx = moment(xx, v[first].square().sum(1), unit[first].square())
     yy = moment(yy, v[second].square().sum(1), unit[second].square())
     # The sums hold products as large as the squared mean, whose rounding is no variance.
-    eps = torch.tensor([torch.finfo(_dtype_by_width(layer)).eps for layer in layers])
+    eps = xy.new_tensor([torch.finfo(_dtype_by_width(layer)).eps for layer in layers])
     return (
         moment(xy, v[first] @ v[second].T, unit[first][:, None] * unit[second]),
         xx,

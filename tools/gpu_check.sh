@@ -1,35 +1,114 @@
 #!/usr/bin/env bash
-# Builds the extension for the GPU that is here and checks it: tests, compute-sanitizer where it
-# exists, benchmark. Offline; needs torch (a CUDA build), numpy, setuptools, ninja and pytest of the
-# Python given, hypothesis too if it is there. Within ten minutes.
+# Builds the extension for the GPU that is here and checks it, in two parts of at most 8 minutes:
 #
-#     tools/gpu_check.sh [python]
-set -euo pipefail
+#     tools/gpu_check.sh quick [python]    build, tests, benchmark of CKA
+#     tools/gpu_check.sh rest [python]     build, compute-sanitizer, the other benchmarks
+#     tools/gpu_check.sh all [python]      both
+#
+# Offline; needs torch (a CUDA build), numpy, setuptools, ninja and pytest of the Python given. Every
+# step runs whatever the others did, and its log and result are in the folder $OUT (build/gpu-check
+# without one) as soon as it ends. Exit status: 1 where a step failed, 2 without a device or toolkit.
+set -uo pipefail
 cd "$(dirname "$0")/.."
-python=${1:-python3}
+part=${1:-all}
+python=${2:-python3}
+case $part in quick | rest | all) ;; *)
+  echo "gpu-check: wanted quick, rest or all, found $part" >&2
+  exit 2
+  ;;
+esac
+out=${OUT:-$PWD/build/gpu-check}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+summary=$out/summary.txt
+failures=0
+
+# Runs a command as step $1; notes at once how it ended, and after how many seconds.
+step() {
+  local name=$1 log=$out/$1.log start=$SECONDS status
+  shift
+  echo "== $name: $*"
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  if [ "$status" = 0 ]; then
+    note "$name" "ok" "$start"
+  else
+    note "$name" "failed ($status)" "$start"
+    failures=$((failures + 1))
+  fi
+  return "$status"
+}
+note() { echo "$1: $2, $((SECONDS - $3)) s" | tee -a "$summary"; }
+
+# A toolkit has its compiler and its headers: nvcc on PATH may be a wrapper script without headers.
+toolkit() {
+  local nvcc folder
+  nvcc=$(command -v nvcc || true)
+  for folder in "${CUDA_HOME:-}" ${nvcc:+"$(dirname "$(dirname "$(readlink -f "$nvcc")")")"} \
+    /usr/local/cuda /usr/local/cuda-*; do
+    if [ -x "$folder/bin/nvcc" ] && [ -f "$folder/include/cuda_runtime.h" ]; then
+      echo "$folder"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# No test may run on a CPU and count: a run without a passed test is a failure.
+tests() {
+  "$python" -m pytest -q -ra --noconftest -p no:cacheprovider \
+    -o "addopts=--import-mode=importlib --strict-markers" "$@" | tee "$out/pytest.txt"
+  local status=${PIPESTATUS[0]}
+  grep -Eq '[1-9][0-9]* passed' "$out/pytest.txt" || {
+    echo "gpu-check: no test passed" >&2
+    return 1
+  }
+  return "$status"
+}
+
+# Some machines have the sanitizer and refuse it the device: that is said, and is no failure.
+sanitizers() {
+  local start=$SECONDS sanitizer tool
+  sanitizer=$(command -v compute-sanitizer || ls "$CUDA_HOME/bin/compute-sanitizer" 2>/dev/null)
+  if [ -z "$sanitizer" ]; then
+    note sanitizer "skipped, it is not on this machine" "$start"
+    return
+  fi
+  if ! "$sanitizer" --error-exitcode 1 "$python" -c \
+    "import torch; torch.zeros(1, device='cuda')" >"$out/sanitizer-probe.log" 2>&1; then
+    note sanitizer "skipped, it is refused here (sanitizer-probe.log)" "$start"
+    return
+  fi
+  for tool in memcheck racecheck; do
+    step "$tool" env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" \
+      --kernel-regex kns=simcore --error-exitcode 1 --target-processes all \
+      "$python" -m pytest -q --noconftest -p no:cacheprovider \
+      -o "addopts=--import-mode=importlib --strict-markers" tests/gpu/test_every_kernel.py
+  done
+}
 
 arch=$("$python" -c 'import torch; print("%d.%d" % torch.cuda.get_device_capability())') || {
-  echo "gpu-check: no CUDA device that torch can use" >&2
+  echo "gpu-check: wanted a CUDA device that torch can use, found none" >&2
   exit 2
 }
-export TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-$(nproc)}
+CUDA_HOME=$(toolkit) || {
+  echo "gpu-check: wanted a CUDA toolkit (bin/nvcc and include/cuda_runtime.h), found none" >&2
+  exit 2
+}
+export CUDA_HOME TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-$(nproc)}
 export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
-"$python" setup.py -q egg_info build_ext --inplace
+echo "gpu-check $part: compute capability $arch, toolkit $CUDA_HOME" | tee -a "$summary"
 
-# --noconftest: the suite's conftest.py needs hypothesis, which the GPU tests do not.
-tests=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
-  -o "addopts=--import-mode=importlib --strict-markers")
-"${tests[@]}" tests/gpu
-
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
-if [ -n "$sanitizer" ]; then
-  for tool in memcheck racecheck; do
-    # Every kernel is launched at small sizes, by both the float32 and the float64 products.
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" --error-exitcode 1 \
-      --target-processes all "${tests[@]}" tests/gpu \
-      -k "(test_hsic_cross_grid or neuronsim or mixedsim or attention or couplings) and 33"
-  done
-else
-  echo "gpu-check: compute-sanitizer skipped, it is not on this machine"
+if step build "$python" setup.py -q egg_info build_ext --inplace; then
+  if [ "$part" != rest ]; then
+    step tests tests tests/gpu
+    step bench-cka "$python" -m bench.gpu --out "$out" --job cka13 --job cka325
+  fi
+  if [ "$part" != quick ]; then
+    sanitizers
+    step bench-others "$python" -m bench.gpu --out "$out" --all-but cka13 --all-but cka325
+  fi
 fi
-"$python" -m bench.gpu
+echo "== summary"
+cat "$summary"
+exit $((failures > 0))

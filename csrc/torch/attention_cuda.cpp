@@ -78,14 +78,20 @@ at::Tensor attention_similarity_cuda(at::TensorList x, at::TensorList y, int64_t
   check_same_device(x, "A", device);
   check_same_device(y, "B", device);
   const c10::cuda::CUDAGuard guard(device);
-  problem.max_memory = device_memory_bound(max_memory);
+  TORCH_CHECK_VALUE(
+      !capturing(),
+      "attention_grid: wanted a stream that captures no CUDA graph, because tables are "
+      "copied to the device and counts back");
   const int64_t rows = int64_t(problem.x.size());
   const int64_t columns = problem.y.empty() ? rows : int64_t(problem.y.size());
   const at::Tensor grid = empty_on(device, {rows, columns}, at::kDouble);
   const at::Tensor bad = empty_on(device, {rows + int64_t(problem.y.size()), 2}, at::kLong);
   try {
     const cuda::AttentionTables tables(problem);
-    const cuda::AttentionPlan plan = cuda::make_plan(problem, tables, current_device());
+    const cuda::AttentionPlan plan = plan_within(max_memory, [&](int64_t bound) {
+      problem.max_memory = bound;
+      return cuda::make_plan(problem, tables, current_device());
+    });
     const TableUpload upload(tables, device);
     const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
     const cuda::AttentionOutput output{

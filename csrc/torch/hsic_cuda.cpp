@@ -34,15 +34,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cuda(
   check_same_device(y, "Y", device);
   const c10::cuda::CUDAGuard guard(device);
   const cuda::DeviceHsicProblem problem{wanted, parse_precision(std::string(precision)),
-                                        best_variant()};
+                                        cuda::Variant::tensor};
   const int64_t rows = problem.rows(), columns = problem.columns();
   const at::Tensor xy = empty_on(device, {rows, columns}, at::kDouble);
   const at::Tensor xx = empty_on(device, {rows}, at::kDouble);
   const at::Tensor yy = empty_on(device, {columns}, at::kDouble);
   const at::Tensor bad = empty_on(device, {problem.layers()}, at::kLong);
   try {
-    const cuda::HsicPlan plan =
-        cuda::make_plan(problem, current_device(), device_memory_bound(max_memory));
+    const cuda::HsicPlan plan = plan_within(max_memory, [&](int64_t bound) {
+      return cuda::make_plan(problem, current_device(), bound);
+    });
     const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
     const cuda::HsicOutput output{xy.mutable_data_ptr<double>(), xx.mutable_data_ptr<double>(),
                                   yy.mutable_data_ptr<double>(), bad.mutable_data_ptr<int64_t>()};

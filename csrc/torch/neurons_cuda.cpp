@@ -26,8 +26,9 @@ at::Tensor compute(Compute function, const LayersProblem& problem, at::TensorLis
   output.grid = grid.mutable_data_ptr<double>();
   output.nonfinite = bad.mutable_data_ptr<int64_t>();
   try {
-    const cuda::NeuronPlan plan =
-        cuda::make_plan(problem, current_device(), device_memory_bound(max_memory));
+    const cuda::NeuronPlan plan = plan_within(max_memory, [&](int64_t bound) {
+      return cuda::make_plan(problem, current_device(), bound);
+    });
     const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
     function(problem, plan, workspace.mutable_data_ptr(), output,
              c10::cuda::getCurrentCUDAStream());

@@ -3,11 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAMacros.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <array>
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 
@@ -21,30 +25,59 @@ inline int device_attribute(cudaDeviceAttr attribute) {
   return value;
 }
 
+// Tensor-core instructions with bfloat16 and asynchronous copies came with compute capability 8.0.
 inline cuda::Device current_device() {
+  constexpr int least = 8;
+  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  TORCH_CHECK_VALUE(major >= least, "simcore: wanted a CUDA device of compute capability ", least,
+                    ".0 or newer, got ", major, ".",
+                    device_attribute(cudaDevAttrComputeCapabilityMinor));
   return {device_attribute(cudaDevAttrMultiProcessorCount),
           device_attribute(cudaDevAttrL2CacheSize)};
-}
-
-// Tensor-core instructions with bfloat16 came with compute capability 8.0.
-inline cuda::Variant best_variant() {
-  return device_attribute(cudaDevAttrComputeCapabilityMajor) >= 8 ? cuda::Variant::tensor
-                                                                  : cuda::Variant::plain;
 }
 
 inline bool capturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// Returns the bound in force: max_memory itself, or a quarter of the free device memory for 0.
-// While a graph is captured nothing may be asked of the device: the plan's own sizes are the bound
-// then.
-inline int64_t device_memory_bound(int64_t max_memory) {
-  if (max_memory > 0) return max_memory;
-  if (capturing()) return std::numeric_limits<int64_t>::max();
+struct DeviceMemory {
   size_t free = 0, total = 0;
-  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return int64_t(free / 4);
+};
+
+inline DeviceMemory ask_driver() {
+  DeviceMemory memory;
+  C10_CUDA_CHECK(cudaMemGetInfo(&memory.free, &memory.total));
+  return memory;
+}
+
+// Returns the bytes of the current device, which the driver is asked for once.
+inline int64_t total_device_memory() {
+  static std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> known{};
+  std::atomic<int64_t>& total = known[size_t(c10::cuda::current_device())];
+  if (total == 0) total = int64_t(ask_driver().total);
+  return total;
+}
+
+// Returns the bytes that a call could take now: what the driver has, and what torch keeps of the
+// memory that it once took from the driver, which torch gives out again.
+inline int64_t free_device_memory() {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+  constexpr auto all = size_t(c10::CachingAllocator::StatType::AGGREGATE);
+  return int64_t(ask_driver().free) + stats.reserved_bytes[all].current -
+         stats.allocated_bytes[all].current;
+}
+
+// Returns the bound in force: max_memory itself, or a quarter of the free device memory for 0. A
+// workspace of at most 1 / kSmallShare of the device's memory is never bounded, so that small calls
+// need not ask the driver. While a graph is captured nothing may be asked of the device: the plan's
+// own sizes are the bound then.
+template <typename MakePlan>
+auto plan_within(int64_t max_memory, MakePlan make_plan) {
+  constexpr int64_t kShare = 4, kSmallShare = 64;
+  if (max_memory > 0) return make_plan(max_memory);
+  const auto wanted = make_plan(std::numeric_limits<int64_t>::max());
+  if (capturing() || wanted.workspace_bytes <= total_device_memory() / kSmallShare) return wanted;
+  return make_plan(free_device_memory() / kShare);
 }
 
 inline void check_same_device(at::TensorList layers, const char* name, const at::Device& device) {

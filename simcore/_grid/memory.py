@@ -15,7 +15,7 @@ def free_memory(device: str | torch.device = "cpu") -> int:
     of the memory that the machine has available (``MemAvailable`` of /proc/meminfo) and the memory
     that each control group of the process (a container, a batch job, a service) has left up to its
     limit. Page cache that the kernel could take back counts as left. On a CUDA device the number is
-    the free memory that the driver reports.
+    the free memory that the driver reports, and the memory that torch keeps for later tensors.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def free_memory(device: str | torch.device = "cpu") -> int:
     if torch.device(device).type != "cuda":
         free: int = _C.free_memory()
         return free
-    return torch.cuda.mem_get_info(device)[0]
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def memory_bound(max_memory: int, layer: Tensor) -> int:

@@ -114,37 +114,41 @@ inline std::vector<LayerView> views(const std::vector<Layer>& layers) {
   return all;
 }
 
-inline std::vector<double> squared_distances(const Layer& x) {
-  std::vector<double> d(x.n * x.n);
+// These compute in T: double for the values wanted, float for what a plain float32 run would give.
+template <typename T = double>
+std::vector<T> squared_distances(const Layer& x) {
+  std::vector<T> d(x.n * x.n);
   for (int64_t i = 0; i < x.n; i++)
     for (int64_t j = 0; j < x.n; j++)
       for (int64_t k = 0; k < x.view.width; k++)
-        d[i * x.n + j] += (x.at(i, k) - x.at(j, k)) * (x.at(i, k) - x.at(j, k));
+        d[i * x.n + j] += T(x.at(i, k) - x.at(j, k)) * T(x.at(i, k) - x.at(j, k));
   return d;
 }
 
 // Returns the middle value, or the mean of the two middle ones.
-inline double median(std::vector<double> values) {
+template <typename T>
+T median(std::vector<T> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // Returns the Gram matrix [n, n]: exp(-d^2 / (2 s^2)), or inner products of columns centred first.
-inline std::vector<double> gram(const Layer& x, simcore::KernelKind kernel, double bandwidth) {
+template <typename T = double>
+std::vector<T> gram(const Layer& x, simcore::KernelKind kernel, double bandwidth) {
   const int64_t n = x.n;
   if (kernel == simcore::KernelKind::rbf) {
-    std::vector<double> g = squared_distances(x);
-    const double width = bandwidth * bandwidth * median(g);
-    for (double& d : g) d = std::exp(-d / (2 * width));
+    std::vector<T> g = squared_distances<T>(x);
+    const T width = T(bandwidth * bandwidth) * median(g);
+    for (T& d : g) d = std::exp(-d / (2 * width));
     return g;
   }
-  std::vector<double> centred = x.values, g(n * n);
+  std::vector<T> centred(x.values.begin(), x.values.end()), g(n * n);
   for (int64_t k = 0; k < x.view.width; k++) {
     double mean = 0;
     for (int64_t i = 0; i < n; i++) mean += (x.at(i, k) - x.at(0, k)) / double(n);
     for (int64_t i = 0; i < n; i++)
-      centred[i * x.view.width + k] = (x.at(i, k) - x.at(0, k)) - mean;
+      centred[i * x.view.width + k] = T((x.at(i, k) - x.at(0, k)) - mean);
   }
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < n; j++)
@@ -154,25 +158,27 @@ inline std::vector<double> gram(const Layer& x, simcore::KernelKind kernel, doub
 }
 
 // tr(K H L H) / (n-1)^2, K and L [n, n]: both are centred, then multiplied entry by entry.
-inline double hsic_biased(std::vector<double> k, std::vector<double> l, int64_t n) {
-  for (std::vector<double>* g : {&k, &l}) {
-    std::vector<double> row(n);
-    double all = 0;
-    for (int64_t i = 0; i < n * n; i++) row[i / n] += (*g)[i] / double(n);
-    for (const double r : row) all += r / double(n);
+template <typename T>
+double hsic_biased(std::vector<T> k, std::vector<T> l, int64_t n) {
+  for (std::vector<T>* g : {&k, &l}) {
+    std::vector<T> row(n);
+    T all = 0;
+    for (int64_t i = 0; i < n * n; i++) row[i / n] += (*g)[i] / T(n);
+    for (const T r : row) all += r / T(n);
     for (int64_t i = 0; i < n * n; i++) (*g)[i] += all - row[i / n] - row[i % n];
   }
-  double sum = 0;
+  T sum = 0;
   for (int64_t i = 0; i < n * n; i++) sum += k[i] * l[i];
-  return sum / double((n - 1) * (n - 1));
+  return double(sum) / double((n - 1) * (n - 1));
 }
 
 // Song et al. 2012, equation 5.
-inline double hsic_unbiased(std::vector<double> k, std::vector<double> l, int64_t n) {
+template <typename T>
+double hsic_unbiased(std::vector<T> k, std::vector<T> l, int64_t n) {
   for (int64_t i = 0; i < n; i++) k[i * n + i] = l[i * n + i] = 0;
-  double trace = 0, sum_k = 0, sum_l = 0, rows = 0;
+  T trace = 0, sum_k = 0, sum_l = 0, rows = 0;
   for (int64_t i = 0; i < n; i++) {
-    double row_k = 0, row_l = 0;
+    T row_k = 0, row_l = 0;
     for (int64_t j = 0; j < n; j++) {
       trace += k[i * n + j] * l[i * n + j];
       row_k += k[i * n + j];
@@ -182,8 +188,8 @@ inline double hsic_unbiased(std::vector<double> k, std::vector<double> l, int64_
     sum_k += row_k;
     sum_l += row_l;
   }
-  const double m = double(n);
-  return (trace + sum_k * sum_l / ((m - 1) * (m - 2)) - 2 / (m - 2) * rows) / (m * (m - 3));
+  const T m = T(n);
+  return double((trace + sum_k * sum_l / ((m - 1) * (m - 2)) - 2 / (m - 2) * rows) / (m * (m - 3)));
 }
 
 // The error allowed in an HSIC value: relative to the biased self-HSICs, so an absolute error of

@@ -62,7 +62,7 @@ void compare(const HsicResult& result, const std::vector<naive::Layer>& x,
              const std::vector<naive::Layer>& y, const Options& options) {
   const int64_t n = x[0].n;
   const bool biased = options.estimator == Estimator::biased;
-  const auto hsic = biased ? naive::hsic_biased : naive::hsic_unbiased;
+  const auto hsic = biased ? naive::hsic_biased<double> : naive::hsic_unbiased<double>;
   const Grams k = grams_of(x, options.kernel), l = y.empty() ? k : grams_of(y, options.kernel);
   std::vector<double> self_k, self_l;
   for (const auto& g : k) self_k.push_back(naive::hsic_biased(g, g, n));

@@ -32,6 +32,14 @@ __device__ __forceinline__ T entry_of(double value) {
   return T(value);
 }
 
+// The device's exponential; the host run draws errors within its bounds.
+#if defined(__CUDACC__)
+__device__ __forceinline__ float exp_of(float x) { return expf(x); }
+#else
+inline float exp_of(float x) { return cuda_host::device_exp(x); }
+#endif
+__device__ __forceinline__ double exp_of(double x) { return exp(x); }
+
 // Element `at` of an array.
 template <typename T>
 __device__ __forceinline__ T load(const void* data, DType dtype, int64_t at) {

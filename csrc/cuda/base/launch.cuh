@@ -52,7 +52,7 @@ void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int th
   config.blockDim = dim3(unsigned(threads));
   config.dynamicSmemBytes = size_t(shared.bytes);
   config.stream = stream;
-  check(cudaLaunchKernelEx(&config, kernel, Formal(actual)...), name);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(actual)...), name);
 }
 
 template <typename... Formal, typename... Actual>

@@ -92,7 +92,7 @@ __device__ __forceinline__ SoftClamp<T> clamp_entry(T s_raw, T clamp, T two_over
   T z = s_raw * two_over_clamp;
   z = z > largest ? largest : z;  // as written, NaN stays
   z = z < -largest ? -largest : z;
-  return soft_clamp<T, T>(exp(z), expm1(z), clamp);
+  return soft_clamp<T, T>(exp_of(z), expm1(z), clamp);
 }
 
 // Blocks: rows of all matrices of the batch, one after the other.
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kCouplingThreads)
     for (int e = 0; e < kPack<T>; e++) {
       const T s = clamp_entry(s_raw[e], clamp, two_over_clamp).s;
       part += s;
-      value[e] = couple_entry<inverse>(value[e], exp(inverse ? -s : s), t[e]);
+      value[e] = couple_entry<inverse>(value[e], exp_of(inverse ? -s : s), t[e]);
     }
     sum += double(part);
     write(out + i * width, width, k, count, value);
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kCouplingThreads)
     for (int e = 0; e < kPack<T>; e++) {
       const SoftClamp<T> c = clamp_entry(s_raw[e], clamp, two_over_clamp);
       const auto d = coupling_gradients<inverse>(g[e], of_row, value[e],
-                                                 T(exp(inverse ? -c.s : c.s)), c.slope);
+                                                 T(exp_of(inverse ? -c.s : c.s)), c.slope);
       g[e] = d.x, s_raw[e] = d.s_raw, t[e] = d.t;
     }
     write(grad_x + i * width, width, k, count, g);

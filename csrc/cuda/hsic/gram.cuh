@@ -8,7 +8,7 @@
 //                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
 //           add_self_sums   the same of a layer with itself, where x and y differ
 //           add_row_sums    RBF: sum_{j != i} K_ij, a block per (rows, layer)
-// Numerics  at most kContractDepth entries are added in T before their sum goes to float64. Every
+// Numerics  at most Product::kChunk entries are added in T before their sum goes to float64. Every
 //           sum has one owner and a fixed order: repetition is bit-equal.
 // Twin      simcore/reference/hsic.py; the CPU's csrc/cpu/hsic/gram.cpp has the formulas
 #pragma once
@@ -21,8 +21,6 @@
 #include "cuda/products/layers.cuh"
 
 namespace simcore::cuda {
-
-constexpr int64_t kContractDepth = 1024;
 
 enum class Entry { linear, rbf, distance };  // distance: squared, or -1 where no pair is
 
@@ -61,7 +59,7 @@ __device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, 
   if (entry == Entry::linear) return product;
   const T d = norm_i + norm_j - 2 * product;
   const T distance = d > T(0) ? d : T(0);
-  return entry == Entry::distance ? distance : exp(-gamma * distance) - shift;
+  return entry == Entry::distance ? distance : exp_of(-gamma * distance) - shift;
 }
 
 // The storage of entries: Gram entries as the product needs them that contracts them, distances as
@@ -78,7 +76,7 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   using T = typename Product::Value;
   using Out = EntryRows<Product, entry>;
   constexpr int64_t side = Product::kTile, planes = Product::Rows::kPlanes;
-  static_assert(kPitchUnit % Product::kDepth == 0 && kContractDepth % Product::kDepth == 0);
+  static_assert(kPitchUnit % Product::kDepth == 0 && side * side % Product::Narrow::kDepth == 0);
   const DeviceLayer layer = g.layers[blockIdx.y];
   const Place place = g.block.place(g.first_tile + blockIdx.x, side);
   const int64_t before = layer.packed_column - g.packed_origin;

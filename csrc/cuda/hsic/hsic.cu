@@ -42,15 +42,19 @@ int64_t bytes_of(const HsicSizes& sizes, const HsicPlan& plan) {
   return HsicBuffers<Rows>(sizes, plan, nullptr, nullptr).bytes;
 }
 
+// Tiles of a group that do not fit into L2: every launch then has enough blocks for the whole
+// device, and what spills is read once.
+constexpr int64_t kLeastGroup = 8;
+
 // The size of a group: the Gram tiles of a group, and the distances of the layers whose median is
-// being found, stay in half of L2.
+// being found, stay in half of L2; but a group has kLeastGroup tiles.
 template <typename Rows>
 void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const int64_t tile_entries = plan.tile * plan.tile;
   const int64_t entry_bytes = Rows::kPlanes * int64_t(sizeof(typename Rows::Stored));
   const int64_t tiles = triangle_size(s.padded_n(plan.tile) / plan.tile);
-  plan.group_tiles =
-      std::clamp<int64_t>(device.l2_bytes / 2 / (s.layers * tile_entries * entry_bytes), 1, tiles);
+  const int64_t cached = device.l2_bytes / 2 / (s.layers * tile_entries * entry_bytes);
+  plan.group_tiles = std::min(std::max(cached, kLeastGroup), tiles);
   if (!s.rbf) return;
   const int64_t m = ceil_div(MedianRule(s.n).rows, plan.tile);
   const int64_t distances = triangle_size(m) * tile_entries;
@@ -60,24 +64,30 @@ void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
 
 // Sets the shares: every multiprocessor has one block of the contraction, as far as the entries
 // last.
+template <typename Product>
 void plan_shares(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const PairBlock pairs = s.symmetric() ? PairBlock{0, s.layers, 0, s.layers, true}
                                         : PairBlock{0, s.count_x, s.count_x, s.count_y, false};
   const int64_t entries = plan.group_tiles * plan.tile * plan.tile;
-  plan.shares = std::clamp<int64_t>(device.multiprocessors / pairs.tiles(plan.tile), 1,
+  const int64_t side = plan.narrow ? Product::Narrow::kTile : Product::kTile;
+  plan.shares = std::clamp<int64_t>(device.multiprocessors / pairs.tiles(side), 1,
                                     std::min(entries / kPitchUnit, kMaxGridY));
 }
+
+// Up to this many layers a side, tiles of Product::Narrow do less than one of the product's.
+constexpr int64_t kFewLayers = 64;
 
 template <typename Product>
 HsicPlan plan_of(const HsicSizes& s, const Device& device, int64_t max_memory) {
   HsicPlan plan;
   plan.float64 = std::is_same_v<typename Product::Value, double>;
   plan.tile = Product::kTile;
+  plan.narrow = std::max(s.count_x, s.count_y) <= kFewLayers;
   plan.column_chunks = column_chunks(s.n, s.layers, s.widest, device);
   plan.block_rows = s.padded_n(plan.tile);
   plan_groups<typename Product::Rows>(plan, s, device);
   while (true) {
-    plan_shares(plan, s, device);
+    plan_shares<Product>(plan, s, device);
     plan.workspace_bytes = bytes_of<typename Product::Rows>(s, plan);
     if (plan.workspace_bytes <= max_memory) return plan;
     if (plan.block_rows > plan.tile)

@@ -31,6 +31,7 @@ struct HsicPlan {
   int64_t column_chunks = 1;  // shares of the rows in which columns are summed
   int64_t block_rows = 0;     // examples whose rows are packed at a time
   int64_t group_tiles = 1;    // Gram tiles of every layer that are held at a time
+  bool narrow = false;        // contract by the product for few layers
   int64_t shares = 1;         // of a group's entries, contracted side by side
   int64_t median_layers = 0;  // RBF: layers whose distances are held at a time
   int64_t workspace_bytes = 0;

@@ -80,19 +80,35 @@ __global__ void histogram(const T* distances, int64_t entries, const Selection* 
     if (counts[b] > 0) atomicAdd(&bins[blockIdx.y * kBins + b], counts[b]);
 }
 
-// One thread per layer finds the bin that holds the rank; all clear the bins for the next digit.
+constexpr int kBinsOfThread = kBins / kSelectThreads;
+
+// Finds the bin that holds the rank, and clears the bins for the next digit. A block per layer;
+// each thread has a run of kBinsOfThread bins.
 static __global__ void pick_bin(Digit digit, Selection* selections, unsigned* bins) {
-  unsigned* counts = bins + int64_t(blockIdx.x) * kBins;
-  if (threadIdx.x == 0) {
-    Selection s = selections[blockIdx.x];
-    int b = 0;
-    for (; b < kBins - 1 && s.rank >= int64_t(counts[b]); b++) s.rank -= counts[b];
-    s.key |= Key(b) << digit.from;
-    s.equal = counts[b];
-    selections[blockIdx.x] = s;
+  __shared__ int64_t before[kSelectThreads];
+  unsigned* counts = bins + int64_t(blockIdx.x) * kBins + int64_t(threadIdx.x) * kBinsOfThread;
+  unsigned own[kBinsOfThread];
+  int64_t total = 0;
+#pragma unroll
+  for (int b = 0; b < kBinsOfThread; b++) {
+    own[b] = counts[b];
+    counts[b] = 0;
+    total += own[b];
   }
-  __syncthreads();
-  for (int b = int(threadIdx.x); b < kBins; b += kSelectThreads) counts[b] = 0;
+  const Selection s = selections[blockIdx.x];
+  before[threadIdx.x] = total;
+  for (int step = 1; step < kSelectThreads; step *= 2) {  // sums over the threads up to each
+    __syncthreads();
+    const int64_t more = int(threadIdx.x) >= step ? before[threadIdx.x - step] : 0;
+    __syncthreads();
+    before[threadIdx.x] += more;
+  }
+  int64_t rank = s.rank - (before[threadIdx.x] - total);
+  if (rank < 0 || rank >= total) return;  // in another thread's run
+  int b = 0;
+  for (; rank >= int64_t(own[b]); b++) rank -= own[b];
+  const Key bin = Key(int(threadIdx.x) * kBinsOfThread + b);
+  selections[blockIdx.x] = {s.key | bin << digit.from, rank, own[b], s.next};
 }
 
 // Blocks: shares of the entries, layers.

@@ -144,18 +144,26 @@ class HsicRun {
     launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, kShared, g,
            buffers_.gram);
     const int64_t entries = tiles * kSide * kSide;
-    const int64_t chunk =
-        at_most(kContractDepth, round_to(ceil_div(entries, plan_.shares), Product::kDepth));
-    launch("contract", contract<Product>,
-           {pairs_.tiles(kSide), at_most(plan_.shares, ceil_div(entries, chunk))},
-           Product::kThreads, stream_, kShared, buffers_.gram, entries, chunk, pairs_,
-           buffers_.sums);
+    if (plan_.narrow)
+      contract_entries<typename Product::Narrow>(entries);
+    else
+      contract_entries<Product>(entries);
     if (!sizes_.symmetric())
       launch("add_self_sums", add_self_sums<Rows>, {kSelfShares, sizes_.layers}, kSumThreads,
              stream_, buffers_.gram, entries, buffers_.self_sums);
     if (sizes_.rbf)
       launch("add_row_sums", add_row_sums<Rows, int(kSide)>, {pitch_ / kSide, sizes_.layers},
              int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
+  }
+
+  template <typename Contraction>
+  void contract_entries(int64_t entries) {
+    const int64_t share = round_to(ceil_div(entries, plan_.shares), Contraction::kDepth);
+    const int64_t chunk = at_most(Contraction::kChunk, share);
+    launch("contract", contract<Contraction>,
+           {pairs_.tiles(Contraction::kTile), at_most(plan_.shares, ceil_div(entries, chunk))},
+           Contraction::kThreads, stream_, DynamicShared{Contraction::kSharedBytes}, buffers_.gram,
+           entries, chunk, pairs_, buffers_.sums);
   }
 
   void finish() {

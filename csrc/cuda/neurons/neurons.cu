@@ -125,9 +125,9 @@ class NeuronRun {
     // Orthonormal neurons of y keep their length: their products are added, not compared.
     const int64_t unscaled = best ? extent_.layers : count_x_;
     launch("pack_neurons", pack_neurons<T>,
-           {pitch_ / kSquare, ceil_div(extent_.widest, kSquare), group.last - group.first},
+           {pitch_ / kSquare * ceil_div(extent_.widest, kSquare), group.last - group.first},
            kPackNeuronThreads, stream_, buffers_.layers, group.first, unscaled, problem_.n,
-           buffers_.centring, buffers_.factors, packed);
+           pitch_ / kSquare, buffers_.centring, buffers_.factors, packed);
     return packed;
   }
 

@@ -40,7 +40,7 @@ static __global__ void column_factors(const DeviceLayer* layers, int64_t n, int6
 
 constexpr int kSquare = 32, kPackNeuronThreads = 256;
 
-// The packed layers [first, first + gridDim.z) in a buffer of their own.
+// The packed layers [first, first + gridDim.y) in a buffer of their own.
 template <typename T>
 struct PackedLayers {
   T* neurons;      // neuron k of a layer: row layer.column - origin + k
@@ -52,15 +52,17 @@ struct PackedLayers {
   }
 };
 
-// Blocks: squares of examples, of neurons, layers. Layers from `unscaled` on keep their length.
+// Blocks: squares of all neurons against `across` squares of examples, row by row, in one axis,
+// because the others end at kMaxGridY; layers. Layers from `unscaled` on keep their length.
 template <typename T>
 __global__ void __launch_bounds__(kPackNeuronThreads)
     pack_neurons(const DeviceLayer* layers, int64_t first, int64_t unscaled, int64_t n,
-                 Centring<T> centring, const double* factors, PackedLayers<T> packed) {
+                 int64_t across, Centring<T> centring, const double* factors,
+                 PackedLayers<T> packed) {
   __shared__ T square[kSquare][kSquare + 1];
-  const int64_t l = first + blockIdx.z;
+  const int64_t l = first + blockIdx.y;
   const DeviceLayer layer = layers[l];
-  const int64_t i0 = int64_t(blockIdx.x) * kSquare, k0 = int64_t(blockIdx.y) * kSquare;
+  const int64_t i0 = blockIdx.x % across * kSquare, k0 = blockIdx.x / across * kSquare;
   if (k0 >= layer.view.width) return;
   const T scale = T(scalbn(1.0, -centring.exponent[l]));
   const int lane = lane_of_thread();

@@ -31,7 +31,6 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;
-  static_assert(side * side % Product::kDepth == 0);
   const Place place = pairs.place(blockIdx.x, side);
   const int64_t a0 = place.row * side, b0 = place.column * side;
   const int64_t stride = entries * Product::Rows::kPlanes;
@@ -39,14 +38,19 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
                                           at_most(side, pairs.rows - a0)};
   const Panel<typename Product::Stored> b{rows + (pairs.column0 + b0) * stride, entries,
                                           at_most(side, pairs.columns - b0)};
-  double* out = sums + blockIdx.y * pairs.rows * pairs.columns + a0 * pairs.columns + b0;
   for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
     Product product;
     product.add(a, b, k, at_most(entries, k + chunk));
+    // Found again for every chunk: kept, it takes registers that the product needs.
+    const Place tile = pairs.place(blockIdx.x, side);
+    const int64_t row = tile.row * side, column = tile.column * side;
+    double* out = sums + (blockIdx.y * pairs.rows + row) * pairs.columns + column;
+    const int64_t down = pairs.rows - row, across = pairs.columns - column;
     product.visit([&](int r, int c, const auto& values) {
 #pragma unroll
       for (int e = 0; e < Product::kRun; e++)
-        if (r < a.rows && c + e < b.rows) out[r * pairs.columns + c + e] += double(values[e]);
+        if (r < down && c + e < across)  // an addition that nobody waits for; one block owns it
+          atomicAdd(&out[r * pairs.columns + c + e], double(values[e]));
     });
   }
 }

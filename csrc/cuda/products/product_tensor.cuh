@@ -7,11 +7,14 @@
 //           memory; kStages - 1 of them are on their way (cp.async) while one is multiplied. Rows
 //           of a stage are 64 bytes; their four pieces of 16 are exchanged so that eight rows that
 //           ldmatrix reads lie in all 32 banks.
-// Numerics  float32 accumulators; the caller bounds the depth.
+// Numerics  tensor cores cut sums towards zero when they add to an accumulator (Fasi et al. 2021,
+//           PeerJ CS 330), which is a bias that grows with the depth. Accumulators therefore start
+//           again from zero every kFresh entries and are added to float32 sums as usual, to
+//           nearest. The caller bounds the depth.
 #pragma once
 
 #include "cuda/products/mma.cuh"
-#include "cuda/products/product_plain.cuh"
+#include "cuda/products/product_narrow.cuh"
 
 namespace simcore::cuda {
 
@@ -21,13 +24,16 @@ class TensorProduct {
   using Rows = SplitRows<parts>;
   using Value = float;
   using Stored = uint16_t;
+  using Narrow = NarrowProduct<parts>;
   static constexpr int kTile = 128;
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
+  static constexpr int64_t kChunk = 1024;
   // 96, 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
   static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
+  static_assert(kSharedBytes <= 99 << 10);
 
   // Adds C += A B' over entries [begin, end), as PlainProduct::add does.
   __device__ void add(const Panel<Stored>& a, const Panel<Stored>& b, int64_t begin, int64_t end) {
@@ -50,7 +56,9 @@ class TensorProduct {
       const Stage& stage = stages[step % kStages];
 #pragma unroll
       for (int d = 0; d < kDepth; d += kStep) multiply(stage, d);
+      if ((step + 1) % (kFresh / kDepth) == 0) add_fresh();
     }
+    add_fresh();
     __syncthreads();  // the stages may be filled again
   }
 
@@ -70,6 +78,8 @@ class TensorProduct {
 
  private:
   static constexpr int kStep = 16;  // depth of one instruction
+  // Where operands have fewer bits, the bias matters less than their rounding.
+  static constexpr int kFresh = parts == 3 ? kDepth : 256;
   static constexpr int kWarpRows = 64, kWarpColumns = 32;
   static constexpr int kRowsOf = kWarpRows / 16, kColumnsOf = kWarpColumns / 8;
   static constexpr int kPiece = 8;  // entries that are copied at once, 16 bytes
@@ -132,25 +142,35 @@ class TensorProduct {
         load_matrices(b[p][j],
                       piece_at(stage.right, p, column0() + j * 16 + lane / 16 * 8 + lane % 8,
                                d + lane / 8 % 2 * 8));
+    // Products are added from the smallest to the largest.
 #pragma unroll
-    for (int p = parts - 1; p >= 0; p--) {
-      uint32_t a[kRowsOf][4];
+    for (int p = parts - 1; p >= 0; p--)
 #pragma unroll
-      for (int i = 0; i < kRowsOf; i++)
-        load_matrices(a[i],
-                      piece_at(stage.left, p, row0() + i * 16 + lane % 16, d + lane / 16 * 8));
-      // Products are added from the smallest to the largest.
+      for (int i = 0; i < kRowsOf; i++) {
+        uint32_t a[4];
+        load_matrices(a, piece_at(stage.left, p, row0() + i * 16 + lane % 16, d + lane / 16 * 8));
 #pragma unroll
-      for (int q = parts - 1 - p; q >= 0; q--)
-#pragma unroll
-        for (int i = 0; i < kRowsOf; i++)
+        for (int q = parts - 1 - p; q >= 0; q--)
 #pragma unroll
           for (int j = 0; j < kColumnsOf; j++)
-            multiply_add(sum_[i][j], a[i], b[q][j / 2][j % 2 * 2], b[q][j / 2][j % 2 * 2 + 1]);
-    }
+            multiply_add(fresh_[i][j], a, b[q][j / 2][j % 2 * 2], b[q][j / 2][j % 2 * 2 + 1]);
+      }
+  }
+
+  __device__ void add_fresh() {
+#pragma unroll
+    for (int i = 0; i < kRowsOf; i++)
+#pragma unroll
+      for (int j = 0; j < kColumnsOf; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          sum_[i][j][e] += fresh_[i][j][e];
+          fresh_[i][j][e] = 0;
+        }
   }
 
   float sum_[kRowsOf][kColumnsOf][4] = {};
+  float fresh_[kRowsOf][kColumnsOf][4] = {};  // of the entries since the last add_fresh()
 };
 
 }  // namespace simcore::cuda

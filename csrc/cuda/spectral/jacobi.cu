@@ -7,8 +7,10 @@
 // Plan      sweeps of a tournament of the columns, a warp a pair, until a sweep rotates nothing, at
 //           most kMostSweeps sweeps. Then the columns are ranked by length.
 // Cost      18 rows columns^2 flops a sweep and half as many for V.
-// Numerics  float32, lengths in float64; the factors multiply to M within 3e-6 of the largest
-//           singular value (tests).
+// Numerics  float32, lengths in float64. Where t is small, 1 + t^2 rounds to 1 and a rotation
+//           lengthens both columns of M V and of V by the same factor, some 1e-5 in all; singular
+//           values are therefore |M v_k| / |v_k|, and v_k gets unit length at the end. The factors
+//           multiply to M within 3e-6 of the largest singular value (tests).
 // Twin      torch.linalg.svd in float64 (tests)
 #include "cuda/spectral/jacobi.h"
 
@@ -58,9 +60,19 @@ __device__ __forceinline__ void load_matrix(const SmallSvd& p, float* m, float* 
     v[e] = e / p.columns == e % p.columns ? 1.0f : 0.0f;
 }
 
-// Stores the columns in the order of `rank`, the columns of u at unit length.
+// The Euclidean length of a column, in every lane of the warp.
+__device__ __forceinline__ double column_length(const float* column, int64_t rows) {
+  double square = 0;
+  for (int64_t i = lane_of_thread(); i < rows; i += kWarp)
+    square += double(column[i]) * double(column[i]);
+  return sqrt(warp_sum(square));
+}
+
+// Stores the columns in the order of `rank`, those of u and v at unit length. lengths, v_lengths:
+// of the columns of m and v.
 __device__ __forceinline__ void store_matrix(const SmallSvd& p, const float* m, const float* v,
-                                             const float* lengths, const int* rank) {
+                                             const float* lengths, const float* v_lengths,
+                                             const int* rank) {
   float* u_out = p.u + int64_t(blockIdx.x) * p.rows * p.columns;
   float* v_out = p.v + int64_t(blockIdx.x) * p.columns * p.columns;
   for (int64_t e = threadIdx.x; e < p.rows * p.columns; e += kJacobiThreads) {
@@ -68,15 +80,15 @@ __device__ __forceinline__ void store_matrix(const SmallSvd& p, const float* m, 
     u_out[i * p.columns + rank[k]] = lengths[k] > 0 ? m[e] / lengths[k] : 0.0f;
   }
   for (int64_t e = threadIdx.x; e < p.columns * p.columns; e += kJacobiThreads)
-    v_out[e % p.columns * p.columns + rank[e / p.columns]] = v[e];
+    v_out[e % p.columns * p.columns + rank[e / p.columns]] = v[e] / v_lengths[e / p.columns];
   for (int64_t k = threadIdx.x; k < p.columns; k += kJacobiThreads)
-    p.s[int64_t(blockIdx.x) * p.columns + rank[k]] = lengths[k];
+    p.s[int64_t(blockIdx.x) * p.columns + rank[k]] = lengths[k] / v_lengths[k];
 }
 
 // Blocks: matrices.
 static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallSvd p) {
   SIMCORE_DYNAMIC_SHARED(float, shared);
-  __shared__ float lengths[kMostJacobi];
+  __shared__ float lengths[kMostJacobi], v_lengths[kMostJacobi];
   __shared__ int rank[kMostJacobi];
   __shared__ int rotated;
   float* m = shared;
@@ -99,11 +111,11 @@ static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallS
     if (rotated == 0) break;
   }
   for (int k = warp_of_thread(); k < columns; k += kJacobiWarps) {
-    double square = 0;
-    for (int64_t i = lane_of_thread(); i < p.rows; i += kWarp)
-      square += double(m[k * p.rows + i]) * double(m[k * p.rows + i]);
-    square = warp_sum(square);
-    if (lane_of_thread() == 0) lengths[k] = float(sqrt(square));
+    const double length = column_length(m + k * p.rows, p.rows);
+    const double v_length = column_length(v + k * p.columns, p.columns);
+    if (lane_of_thread() != 0) continue;
+    lengths[k] = float(length);
+    v_lengths[k] = float(v_length);
   }
   __syncthreads();
   for (int k = int(threadIdx.x); k < columns; k += kJacobiThreads) {
@@ -113,7 +125,7 @@ static __global__ void __launch_bounds__(kJacobiThreads) small_svd_kernel(SmallS
     rank[k] = before;
   }
   __syncthreads();
-  store_matrix(p, m, v, lengths, rank);
+  store_matrix(p, m, v, lengths, v_lengths, rank);
 }
 
 }  // namespace

@@ -119,9 +119,9 @@ TEST(memory_and_the_order_of_blocks_leave_the_result_alone) {
     check::context = "measure " + std::to_string(int(measure));
     const AttentionProblem problem = problem_of(x, {}, measure);
     const Result want = compute(problem);
-    cuda_host::Machine::get().backwards = true;
+    cuda_host::order_of_blocks = cuda_host::Order::random;
     CHECK(compute(problem).grid == want.grid);
-    cuda_host::Machine::get().backwards = false;
+    cuda_host::order_of_blocks = cuda_host::Order::forwards;
     const std::string message = check::message_of([&] { compute(problem, 1); });
     CHECK(message.find("max_memory: wanted at least ") == 0);
     const Result narrow = compute(problem, std::stoll(message.substr(message.find("least ") + 6)));

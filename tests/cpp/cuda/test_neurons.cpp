@@ -93,9 +93,9 @@ TEST(groups_of_layers_and_the_order_of_blocks_leave_the_result_alone) {
   const Result narrow = compute(x, {}, {true, least});
   CHECK(want.plan.together && !narrow.plan.together);
   CHECK(narrow.grid == want.grid && narrow.best == want.best && narrow.partner == want.partner);
-  cuda_host::Machine::get().backwards = true;
+  cuda_host::order_of_blocks = cuda_host::Order::random;
   CHECK(compute(x, {}).grid == want.grid);
-  cuda_host::Machine::get().backwards = false;
+  cuda_host::order_of_blocks = cuda_host::Order::forwards;
 }
 
 // Of equal columns the first wins; constant columns are nobody's partner and have none.

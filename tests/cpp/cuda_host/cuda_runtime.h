@@ -1,15 +1,16 @@
 // Stands in for CUDA's own header of this name, so that g++ compiles the kernels and launchers of
 // csrc/cuda as they are and the host runs them: fibres.h says how.
 //
-// Device memory is host memory, a stream is nothing, a launch returns when its blocks have run, one
-// after the other. __shared__ arrays are therefore static; what they hold when a block starts is
-// left over from another one, as on a device.
+// Device memory is host memory, a stream is nothing, a launch returns when its blocks have run. A
+// host thread runs one block at a time; __shared__ arrays are therefore static and its own. What
+// they hold when a block starts is left over from another one, as on a device.
 #pragma once
 
 #include <math.h>
 
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <tuple>
@@ -21,7 +22,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static thread_local
 #define __grid_constant__
 #define __launch_bounds__(...)
 
@@ -49,17 +50,20 @@ struct alignas(8) uint2 {
 };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
-inline void __syncthreads() { cuda_host::Machine::get().wait_block(); }
+inline void __syncthreads(cuda_host::Place place = cuda_host::Place::current()) {
+  cuda_host::Machine::get().wait_block(place);
+}
 
 template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask,
+                  cuda_host::Place place = cuda_host::Place::current()) {
   if (mask != ~0u) {
     std::printf("a shuffle of part of a warp is not emulated\n");
     std::abort();
   }
   std::array<uint64_t, 1> word{};
   std::memcpy(word.data(), &value, sizeof value);
-  const auto& shown = cuda_host::Machine::get().exchange(word);
+  const auto& shown = cuda_host::Machine::get().exchange(word, place);
   const unsigned lane = threadIdx.x % cuda_host::kLanes;
   const uint64_t other = shown[lane ^ unsigned(lane_mask)][0].load(std::memory_order_relaxed);
   std::memcpy(&value, &other, sizeof value);
@@ -79,7 +83,26 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
-inline float __log2f(float x) { return log2f(x); }
+// The errors that CUDA's programming guide allows these functions; the host's own are smaller. They
+// are drawn from the bits of x, so that repetition gives the same.
+namespace cuda_host {
+inline double error_of(float x) {  // in [-1, 1]
+  const uint32_t mixed = (std::bit_cast<uint32_t>(x) ^ 0x9e3779b9u) * 0x85ebca6bu;
+  return double(mixed >> 8) / double(1 << 23) - 1;
+}
+inline float with_ulps(double value, double ulps, float x) {
+  const float nearest = float(value);
+  const float ulp = std::nextafter(std::fabs(nearest), INFINITY) - std::fabs(nearest);
+  return isfinite(nearest) ? float(value + ulps * error_of(x) * double(ulp)) : nearest;
+}
+inline float device_exp(float x) { return with_ulps(exp(double(x)), 1, x); }
+}  // namespace cuda_host
+// Good to 2^-22 in [0.5, 2], to 2 ulp elsewhere.
+inline float __log2f(float x) {
+  const double exact = log2(double(x));
+  if (x >= 0.5f && x <= 2) return float(exact + 0x1p-22 * cuda_host::error_of(x));
+  return cuda_host::with_ulps(exact, 2, x);
+}
 
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
@@ -97,11 +120,12 @@ inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream
 }
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-// The shared memory that a block may have on every device since compute capability 8.0 (8.6, 8.9
-// and 12 have the least).
+// The shared memory that a block may have: 227 kB with compute capability 9.0 and 10.0. The least
+// of all devices from 8.0 on is 99 kB (8.6, 8.9 and 12).
+inline int shared_limit = 227 << 10;
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
-  return bytes <= 99 << 10 ? cudaSuccess : cudaErrorInvalidConfiguration;
+  return bytes <= shared_limit ? cudaSuccess : cudaErrorInvalidConfiguration;
 }
 
 struct cudaLaunchConfig_t {
@@ -118,8 +142,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
       uint64_t(block.x) * block.y * block.z > 1024)
     return cudaErrorInvalidConfiguration;
-  cuda_host::Machine::get().set_dynamic_shared(config->dynamicSmemBytes);
   const std::tuple<Formal...> arguments(std::forward<Actual>(actual)...);
-  cuda_host::Machine::get().run(grid, block, [&] { std::apply(kernel, arguments); });
+  const std::function<void()> body = [&] { std::apply(kernel, arguments); };
+  cuda_host::run({grid, block, config->dynamicSmemBytes, &body});
   return cudaSuccess;
 }

@@ -1,0 +1,57 @@
+"""The table of what runs on a CUDA device; tests compare it with the registrations.
+
+`docs/measures.md` shows it (section "Devices"), and a test compares the page with this table too.
+"""
+
+# Operators with kernels of their own (csrc/torch/<family>_cuda.cpp).
+CUDA_KERNELS = (
+    "hsic_terms",
+    "small_svd",
+    "best_partners",
+    "multiple_correlations",
+    "attention_similarity",
+    "affine_coupling",
+    "affine_coupling_backward",
+)
+# Operators that are operations of torch there (this folder).
+CUDA_COMPOSED = ("principal_components", "nuclear_norms", "pwcca", "standardised_rows")
+# Operators that the CPU alone has, and what they are for.
+CPU_ONLY = {
+    "rank_moments": "RSA with Spearman's correlation",
+    "permuted_gram_products": "permutation tests and bootstrap intervals",
+    "gram_power_sums": "permutation tests",
+    "median_squared_distances": "permutation tests and bootstrap intervals",
+}
+# Public functions, and the operators that each of them calls.
+CALLS = {
+    "cka_grid, hsic_grid": ("hsic_terms",),
+    "cca_grid, svcca_grid": ("principal_components", "nuclear_norms"),
+    "pwcca_grid": ("principal_components", "pwcca", "small_svd"),
+    "linreg_grid": ("principal_components", "hsic_terms"),
+    "procrustes_grid": ("principal_components", "nuclear_norms"),
+    "neuronsim_grid": ("best_partners",),
+    "mixedsim_grid": ("principal_components", "multiple_correlations"),
+    "rsa_grid, Pearson": ("standardised_rows", "hsic_terms"),
+    "rsa_grid, Spearman": ("rank_moments",),
+    "attention_grid": ("attention_similarity",),
+    "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
+    "stats.permutation_test, stats.bootstrap_ci": ("permuted_gram_products", "gram_power_sums"),
+}
+
+
+def markdown() -> str:
+    """Return the table of public functions and what computes them on each device."""
+    lines = ["| function | CPU | CUDA |", "|---|---|---|"]
+    for function, operators in CALLS.items():
+        if any(name in CPU_ONLY for name in operators):
+            on_cuda = "no, an error names `X[0]`"
+        elif any(name in CUDA_COMPOSED for name in operators):
+            kernels = any(name in CUDA_KERNELS for name in operators)
+            on_cuda = "torch's operations" + (" and kernels" if kernels else "")
+        else:
+            on_cuda = "kernels"
+        names = ", ".join(
+            f"`{name}`" if "_" in name or "." in name else name for name in function.split(", ")
+        )
+        lines.append(f"| {names} | kernels | {on_cuda} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,69 @@
+"""Every kernel once, with several tiles and ragged edges: what compute-sanitizer looks at."""
+
+import pytest
+import torch
+
+from simcore import attention_grid, hsic_grid, mixedsim_grid, neuronsim_grid
+from simcore._ops.coupling import affine_coupling
+from simcore._ops.spectral import small_svd
+from support import tolerance
+from support.cases import Case, layers
+from support.gpu import needs_cuda, on_gpu
+
+pytestmark = needs_cuda
+ROWS = 150  # two tiles of tensor-core products and three plain ones, the last ragged
+FLOATS = [torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("count", [3, 70])  # few layers have products of their own
+def test_hsic(count, dtype, kernel):
+    x = layers(Case(ROWS, widths=(5,) * count), dtype)
+    y = layers(Case(ROWS, widths=(33, 2)), dtype, seed=1)
+    for other in (None, y):
+        want = hsic_grid(x, other, kernel=kernel)
+        got = hsic_grid(on_gpu(x), None if other is None else on_gpu(other), kernel=kernel)
+        tolerance.assert_same(got.cpu(), want, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("grid", [neuronsim_grid, mixedsim_grid])
+def test_neurons(grid, dtype):
+    x = layers(Case(ROWS, widths=(70, 3)), dtype)
+    tolerance.assert_measure(grid(on_gpu(x)).cpu(), grid(x).numpy(), dtype)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("measure", ["js", "pearson", "frobenius"])
+def test_attention(measure, causal):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, 3, 70, 33, 33, generator=generator).softmax(-1)
+    want = attention_grid(x, measure=measure, causal=causal)
+    got = attention_grid(x.cuda(), x[:1].cuda(), measure=measure, causal=causal)
+    bound = tolerance.FLOAT32_ATTENTION_ABSOLUTE
+    torch.testing.assert_close(got.cpu(), want[:, :1], rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("width", [33, 64])
+def test_couplings(width, inverse):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 65, width, generator=generator)
+    params = torch.randn(3, 65, 2 * width, generator=generator)
+
+    def outputs(device):
+        inputs = [t.to(device).requires_grad_() for t in (x, params)]
+        y, log_det = affine_coupling(*inputs, 1.3, inverse)
+        return [t.cpu() for t in (y, *torch.autograd.grad((y.sum() + log_det.sum()), inputs))]
+
+    for got, want in zip(outputs("cuda"), outputs("cpu"), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 21, 21), (2, 128, 7), (2, 128, 128)], ids=str)
+def test_small_svd(shape):
+    m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    _, s, _ = small_svd(m.cuda())
+    want = torch.linalg.svdvals(m.double())
+    torch.testing.assert_close(s.cpu().double(), want, rtol=0, atol=2e-6 * float(want.max()))

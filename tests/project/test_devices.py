@@ -1,0 +1,49 @@
+"""The table of what runs on a CUDA device, beside the registrations and the documentation."""
+
+import re
+from pathlib import Path
+
+import torch
+
+import simcore
+from simcore._ops import devices, spectral_batched
+from simcore._ops.devices import CALLS, CPU_ONLY, CUDA_COMPOSED, CUDA_KERNELS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_kernels_are_those_that_the_sources_register():
+    found = set()
+    for source in (ROOT / "csrc" / "torch").glob("*.cpp"):
+        for block in re.findall(
+            r"TORCH_LIBRARY_IMPL\(simcore, CUDA, m\) \{(.*?)\}", source.read_text(), re.S
+        ):
+            found.update(re.findall(r'm\.impl\("(\w+)"', block))
+    assert found == set(CUDA_KERNELS)
+
+
+def test_composed_operators_are_those_that_python_registers():
+    registered = {
+        name
+        for name in devices.CUDA_COMPOSED
+        if torch._C._dispatch_has_kernel_for_dispatch_key(f"simcore::{name}", "CUDA")
+    }
+    assert registered == set(CUDA_COMPOSED)
+    assert set(spectral_batched.OPERATORS) <= set(CUDA_COMPOSED)
+
+
+def test_every_operator_is_in_one_list():
+    schema = (ROOT / "csrc" / "torch" / "schema.cpp").read_text()
+    defined = re.findall(r'm\.def\(\s*"(\w+)\(', schema)
+    listed = [*CUDA_KERNELS, *CUDA_COMPOSED, *CPU_ONLY]
+    assert sorted(listed) == sorted(defined)
+
+
+def test_every_grid_is_in_the_table():
+    named = {word.split(",")[0] for entry in CALLS for word in entry.split(", ")}
+    grids = {name for name in simcore.__all__ if name.endswith("_grid")}
+    assert grids <= named
+
+
+def test_the_documentation_shows_the_table():
+    assert devices.markdown() in (ROOT / "docs" / "measures.md").read_text()

@@ -1,0 +1,134 @@
+"""tools/gpu_check.sh with stand-ins for the programs of a machine with a GPU."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The program appends its arguments to a log; a word of FAIL in them makes it fail, a word of HANG
+# makes it wait. What it prints is what the real ones print at their end.
+STAND_IN = """#!/usr/bin/env bash
+echo "$(basename "$0") $*" >> "$LOG"
+for word in ${FAIL:-}; do [[ "$*" == *"$word"* ]] && { echo "$word: no"; exit 3; }; done
+for word in ${HANG:-}; do [[ "$*" == *"$word"* ]] && sleep 60; done
+case "$*" in
+  *get_device_capability*) echo 9.0 ;;
+  *pytest*) echo "${PYTEST:-7 passed in 1.0s}" ;;
+  *bench.gpu*) echo "wrote a file" ;;
+esac
+exit 0
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return a function that starts the script on a machine of stand-ins."""
+    root, toolkit = tmp_path / "root", tmp_path / "toolkit"
+    (root / "tools").mkdir(parents=True)
+    shutil.copy(ROOT / "tools" / "gpu_check.sh", root / "tools")
+    (toolkit / "bin").mkdir(parents=True)
+    (toolkit / "include").mkdir()
+    (toolkit / "include" / "cuda_runtime.h").touch()
+    for name in ("nvcc", "compute-sanitizer", "python"):
+        program = toolkit / "bin" / name
+        program.write_text(STAND_IN)
+        program.chmod(0o755)
+    path = f"{toolkit / 'bin'}:/usr/bin:/bin"
+    log = tmp_path / "log"
+
+    def start(part, **environment):
+        out = tmp_path / "out"
+        variables = {"PATH": path, "LOG": str(log), "OUT": str(out), **environment}
+        command = ["bash", str(root / "tools" / "gpu_check.sh"), part, "python"]
+        process = subprocess.Popen(
+            command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        process.out, process.log = out, log
+        return process
+
+    return start
+
+
+def finished(process):
+    """Return the exit status, the lines of the summary, and the commands that were run."""
+    printed, _ = process.communicate(timeout=60)
+    summary = (process.out / "summary.txt").read_text().splitlines()
+    steps = {line.split(": ")[0]: line.split(": ")[1].split(",")[0] for line in summary[1:]}
+    return process.returncode, steps, process.log.read_text(), printed
+
+
+def test_both_parts_run_all_their_steps(machine):
+    status, steps, commands, _ = finished(machine("quick"))
+    assert status == 0
+    assert steps == {"build": "ok", "tests": "ok", "bench-cka": "ok"}
+    assert "--job cka13 --job cka325" in commands
+
+    status, steps, commands, _ = finished(machine("rest"))
+    assert status == 0
+    later = {"memcheck": "ok", "racecheck": "ok", "bench-others": "ok"}
+    assert later.items() <= steps.items()
+    assert "--tool racecheck" in commands
+    assert "--all-but cka13 --all-but cka325" in commands
+
+
+def test_a_failing_test_stops_no_other_step(machine):
+    status, steps, _, _ = finished(machine("all", FAIL="tests/gpu"))
+    assert status == 1
+    assert steps["tests"] == "failed (3)" or steps["tests"] == "failed (1)"
+    assert steps["bench-cka"] == steps["bench-others"] == "ok"
+
+
+def test_a_run_without_a_passed_test_fails(machine):
+    status, steps, _, printed = finished(machine("quick", PYTEST="300 skipped in 1.0s"))
+    assert status == 1
+    assert steps["tests"].startswith("failed")
+    assert "no test passed" in printed
+
+
+def test_a_refused_sanitizer_is_said_and_no_failure(machine):
+    status, steps, commands, _ = finished(machine("rest", FAIL="torch.zeros"))
+    assert status == 0
+    assert steps["sanitizer"] == "skipped"
+    assert "memcheck" not in steps
+    assert "--tool memcheck" not in commands
+
+
+def test_a_benchmark_that_raises_is_noted(machine):
+    status, steps, _, _ = finished(machine("quick", FAIL="bench.gpu"))
+    assert status == 1
+    assert steps["bench-cka"] == "failed (3)"
+
+
+def test_a_kill_leaves_the_results_of_finished_steps(machine):
+    process = machine("quick", HANG="bench.gpu")
+    summary = process.out / "summary.txt"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if summary.exists() and "tests: ok" in summary.read_text():
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "build: ok" in summary.read_text()
+    assert (process.out / "tests.log").read_text().endswith("7 passed in 1.0s\n")
+
+
+def test_without_a_device_or_a_toolkit_it_says_so(machine, tmp_path):
+    process = machine("quick", FAIL="get_device_capability")
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "wanted a CUDA device" in printed
+    (tmp_path / "toolkit" / "include" / "cuda_runtime.h").unlink()
+    process = machine("quick")
+    printed, _ = process.communicate(timeout=30)
+    if not any(Path("/usr/local").glob("cuda*/include/cuda_runtime.h")):
+        assert process.returncode == 2
+        assert "wanted a CUDA toolkit" in printed
