@@ -158,16 +158,22 @@ def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
         raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
 
 
+def _rows_off(sentence: Tensor) -> Tensor:
+    """Return how many rows do not sum to 1, on the device of the sentence."""
+    return ((sentence.sum(-1) - 1).abs() > ROW_SUM).sum()
+
+
 def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
     """Warn once if rows do not sum to 1: the divergence is defined for distributions alone."""
     if not layers:
         return
-    sums = [torch.cat([s.sum(-1).flatten() for s in layer]) for layer in layers]
-    off = torch.stack([((rows - 1).abs() > ROW_SUM).sum() for rows in sums]).tolist()
-    for i, (count, rows) in enumerate(zip(off, sums, strict=True)):
+    # One wait for the device, however many sentences there are.
+    off = torch.stack([torch.stack([_rows_off(s) for s in layer]).sum() for layer in layers])
+    for i, (count, layer) in enumerate(zip(off.tolist(), layers, strict=True)):
         if count:
+            rows = sum(sentence.shape[0] * sentence.shape[1] for sentence in layer)
             warn_caller(
-                f"attention_grid: {count} of {len(rows)} rows of {name}[{i}] do not sum to 1, and "
+                f"attention_grid: {count} of {rows} rows of {name}[{i}] do not sum to 1, and "
                 "js is a divergence of distributions; pass lengths if they are padding"
             )
             return
