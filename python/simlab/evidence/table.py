@@ -85,8 +85,8 @@ def claims(
     >>> from simlab import TaskOptions, claims, finetune, truncate
     >>> few = TaskOptions(train_size=64, heldout_size=32)
     >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
-    >>> step = truncate("runs/ft-1", "rt", "runs/results/truncation.parquet", label="FT[1]")
-    >>> table = claims("runs/results/truncation.parquet")
+    >>> step = truncate("runs/ft-1", "rt", "runs/results/claims-truncation.parquet", label="FT[1]")
+    >>> table = claims("runs/results/claims-truncation.parquet")
     >>> table.set_index("claim").loc["top-layers-can-go", "verdict"]  # from a single model
     'undecided'
     """

@@ -190,7 +190,7 @@ def inject_pairs(
     ...     step = finetune("minilm", "rt", place, seed=seed, max_steps=2, task_options=few)
     >>> out = "runs/results/pairs"
     >>> steps = inject_pairs(["runs/ft-{1..2}"], "rt", out, methods=("itself", "identity"))
-    >>> sorted(read_results(out)["seed_x"].unique())
+    >>> sorted(read_results(out)["seed_x"].unique().tolist())
     [1, 2]
     """
     options = dataclasses.replace(options or InjectOptions(), **changes)

@@ -141,14 +141,14 @@ def test_a_finished_output_needs_no_lock(workplace):
 
 def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
     """The other process finishes after this process has looked and before it takes the lock."""
-    from simlab.store import jobs, results
+    from simlab.store import jobs, tables
 
     def owned_late(output, **options):
         monkeypatch.undo()
         make(workplace.kind, output, "a", lambda: None)
         return owned(output, **options)
 
-    for module in (jobs, results):
+    for module in (jobs, tables):
         monkeypatch.setattr(module, "owned", owned_late)
     assert make(workplace.kind, workplace.out, "a", lambda: None).skipped
     workplace.check_made()
