@@ -138,7 +138,7 @@ def test_figures_show_one_metric(simcore, results, tmp_path):
         assert len(printed.split()) == len(files) == 4
         for file in files:
             assert shown in file.read_text()
-            assert other not in file.read_text()
+            assert f"held-out {other}" not in file.read_text()
     check_refused(
         simcore("plot", results, "--metric", "pearson", "--out", tmp_path / "none"),
         "--metric pearson: wanted a metric in the results, found f1, accuracy",
