@@ -63,13 +63,23 @@ def top_partners(
     together = min(max(bound // (2 * column), 1), len(others))
     left = max(bound - together * column, 1)
     if together == len(others):
-        return top_of_table(best_partners(x, y, True, left)[1], x, top_k)
+        return top_of_table(_table(x, y, left), x, top_k)
     parts = []
     for start in range(0, len(others), together):
-        table = best_partners(x, others[start : start + together], True, left)[1]
+        table = _table(x, others[start : start + together], left)
         parts.append(top_of_table(table, x, top_k))
         report(min(start + together, len(others)) / len(others))
     return torch.cat(parts, dim=1)
+
+
+def _table(x: list[Tensor], y: list[Tensor], left: int) -> Tensor:
+    """Return the table of best values, ``[neurons of all X, Ly]``, made within `left` bytes."""
+    try:
+        return best_partners(x, y, True, left)[1]
+    except ValueError as refused:
+        if str(refused).startswith("max_memory"):
+            raise ValueError(f"{refused} beside the table of single neurons") from None
+        raise
 
 
 def top_of_table(best: Tensor, x: list[Tensor], top_k: int | float) -> Tensor:

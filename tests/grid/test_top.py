@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import simcore
+from simcore import _top
 from simcore._top import top_count
 from simcore.reference.cca import top_count as twin_count
 from support import tolerance
@@ -49,13 +50,36 @@ def test_a_share_rounds_down_to_one_at_least(top_k, count):
         assert kept == 29
 
 
-def test_little_memory_makes_the_table_in_parts():
-    x = NEURONSIM.layers(Case(20, widths=(30,) * 50))
-    y = NEURONSIM.layers(Case(20, widths=(9, 12, 8, 30) * 10), seed=1)
+@pytest.fixture
+def _one_thread():
+    """What the smallest tiles need grows with the threads; the tables below do not."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_one_thread")
+def test_little_memory_makes_the_table_in_parts(monkeypatch):
+    x = NEURONSIM.layers(Case(20, widths=(120,) * 50))  # a table of 4.8 MB
+    y = NEURONSIM.layers(Case(20, widths=(90, 120, 80, 30) * 10), seed=1)
+    columns = []
+    table = _top.top_of_table
     for other in (None, y):
         whole = simcore.neuronsim_grid(x, other, top_k=4)
-        parts = simcore.neuronsim_grid(x, other, top_k=4, max_memory=500_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                _top, "top_of_table", lambda t, *a: columns.append(t.shape) or table(t, *a)
+            )
+            parts = simcore.neuronsim_grid(x, other, top_k=4, max_memory=4 * 10**6)
         tolerance.assert_measure(parts, whole, torch.float64)
+    assert columns == [(6000, 20), (6000, 20), (6000, 10), (6000, 20), (6000, 20)]
+
+
+def test_memory_for_no_tile_beside_the_table_says_so():
+    x = NEURONSIM.layers(Case(20, widths=(30,) * 50))
+    with pytest.raises(ValueError, match=r"max_memory: wanted .* beside the table"):
+        simcore.neuronsim_grid(x, top_k=4, max_memory=1000)
 
 
 def test_partners_are_given_beside_the_mean_of_the_best():
