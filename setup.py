@@ -46,6 +46,7 @@ NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
 CUDA_ARCHITECTURES = "8.0;9.0+PTX"
+ADAPTERS_TOGETHER = 4
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -81,16 +82,35 @@ def decide_cuda() -> bool:
     return not missing
 
 
+def together(adapters: list[str]) -> list[str]:
+    """Write files that include some adapters each, because torch's headers take most of the time.
+
+    A file whose content is right is left alone, so that ninja compiles what has changed alone.
+    """
+    folder = ROOT / "build" / "torch"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for start in range(0, len(adapters), ADAPTERS_TOGETHER):
+        part = adapters[start : start + ADAPTERS_TOGETHER]
+        content = "".join(f'#include "{ROOT / file}"\n' for file in part)
+        path = folder / f"adapters_{len(made)}.cpp"
+        if not path.exists() or path.read_text() != content:
+            path.write_text(content)
+        made.append(str(path.relative_to(ROOT)))
+    return made
+
+
 def extension() -> object:
     """The one extension module, CPU only or with CUDA."""
     with_cuda = decide_cuda()
-    files = sources("cpu", ".cpp") + sources("torch", ".cpp")
+    adapters = sources("torch", ".cpp")
     flags = {"cxx": CXX_FLAGS}
     kind = cpp_extension.CppExtension
     architectures = ""
     if not with_cuda:
-        files = [file for file in files if not file.endswith("_cuda.cpp")]
-    else:
+        adapters = [file for file in adapters if not file.endswith("_cuda.cpp")]
+    files = sources("cpu", ".cpp") + together(adapters)
+    if with_cuda:
         files += sources("cuda", ".cu")
         architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
         flags["nvcc"] = NVCC_FLAGS

@@ -114,14 +114,14 @@ print(peak_during(step({n}, widths, needed, options)))
 # name: (n, layers, width, limit, which need a gradient, cross, dtype, options).
 BACKWARD_JOBS = {
     # centred copies of all layers would be 49 MB
-    "many layers": (24_000, 16, 32, 16 * MB, None, False, "torch.float32", {}),
-    "unbiased": (24_000, 16, 32, 16 * MB, None, False, "torch.float32", {"estimator": "unbiased"}),
+    "many layers": (6000, 16, 128, 16 * MB, None, False, "torch.float32", {}),
+    "unbiased": (6000, 16, 128, 16 * MB, None, False, "torch.float32", {"estimator": "unbiased"}),
     # centred copies would be 66 MB
-    "halves": (16_000, 8, 128, 16 * MB, None, False, "torch.bfloat16", {}),
+    "halves": (8000, 8, 256, 16 * MB, None, False, "torch.bfloat16", {}),
     # and 82 MB
     "many rows": (40_000, 4, 64, 16 * MB, None, True, "torch.float64", {}),
-    # gradients of all layers would be 131 MB
-    "one layer": (8000, 16, 256, 16 * MB, [3], False, "torch.float32", {}),
+    # gradients of all layers would be 66 MB
+    "one layer": (4000, 16, 256, 16 * MB, [3], False, "torch.float32", {}),
     # products with all layers would be 134 MB
     "wide layers": (256, 2, 4096, 48 * MB, [1], True, "torch.float32", {"method": "gram"}),
 }
