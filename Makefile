@@ -42,11 +42,14 @@ test-python: assets ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST)
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
-# held to an older instruction set. Every setting runs, whatever the others did.
+# held to an older instruction set. Every setting runs, whatever the others did. torch.compile keeps
+# its code in a folder for each instruction set, because its keys do not contain it.
 LEVEL_generic := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
-  ONEDNN_MAX_CPU_ISA=SSE41 SIMCORE_CPU_ISA=generic
+  ONEDNN_MAX_CPU_ISA=SSE41 SIMCORE_CPU_ISA=generic \
+  TORCHINDUCTOR_CACHE_DIR=$(abspath build/inductor-generic)
 LEVEL_avx2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
-  ONEDNN_MAX_CPU_ISA=AVX2 SIMCORE_CPU_ISA=avx2
+  ONEDNN_MAX_CPU_ISA=AVX2 SIMCORE_CPU_ISA=avx2 \
+  TORCHINDUCTOR_CACHE_DIR=$(abspath build/inductor-avx2)
 test-cpus: assets ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
 	failed=""; \
 	run() { echo "== $$*"; env "$$@" $(PYTEST) || failed+=$$'\n'"  $$*"; }; \
