@@ -69,6 +69,7 @@ def claims(
     if not results:
         raise UserError("RESULTS: wanted results files or folders, or --list, found none")
     from simlab.evidence import table
+    from simlab.evidence.catalogue import CLAIMS
     from simlab.store import console
 
     with explain_interrupt(out):
@@ -86,8 +87,9 @@ def claims(
         )
     console.print_rows(table.NAMES, table.claims_text(frame))
     missing = table.without_rows(frame)
-    if missing:
-        console.out.print(f"no rows: {', '.join(missing)}")
+    for claim in CLAIMS:
+        if claim.name in missing:
+            console.out.print(f"no rows: {claim.name}; they come from {claim.made_by}")
     if out is not None:
         console.out.print(f"{out}: written")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from simlab.representations.kinds import ATTENTION
 from simlab.store.results import PROTOCOL, without_old_svcca
 
 if TYPE_CHECKING:
@@ -46,6 +47,32 @@ def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
     roles = pd.Series([",".join(sorted(pair)) for pair in sides], rows.index, dtype=object)
     parts = [_largest_study(some) for _, some in rows.groupby(["kind", roles], dropna=False)]
     return pd.concat(parts).sort_index() if parts else rows
+
+
+def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of protocols in which attention and hidden states were both studied.
+
+    Rows of two roles are those of both models, whichever is first. A method counts with a training
+    that both have.
+    """
+    import pandas as pd
+
+    if rows.empty:
+        return rows
+    options = [json.loads(text) for text in rows["options"]]
+    sides = zip(rows["role_x"], rows["role_y"], strict=True)
+    key = pd.DataFrame(
+        {
+            "roles": [",".join(sorted(pair)) for pair in sides],
+            "protocol": [_in_words(found) for found in options],
+            "method": [found.get("method") for found in options],
+            "training": [found.get(_TRAINING, "") for found in options],
+        },
+        rows.index,
+    ).agg(tuple, axis=1)
+    is_attention = rows["kind"] == ATTENTION
+    both = set(key[is_attention]) & set(key[~is_attention])
+    return rows[key.isin(both)]
 
 
 def left_out(*tables: pd.DataFrame) -> str:

@@ -71,7 +71,8 @@ def inject(
 
     If the states do not allow a method, its value is nan, and its ``options`` give the reason under
     ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
-    the classifier token is the same vector in every text.
+    the classifier token is the same vector in every text. So it is with too few rows for a method,
+    unless `options` name the methods: then it is an error.
 
     Parameters
     ----------

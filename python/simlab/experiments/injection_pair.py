@@ -140,7 +140,10 @@ class InjectionPair:
             return None
         except TooFewRowsError as error:
             option, size = self._limit()
-            raise UserError(f"{option} {size}, --method {method}: {error}") from error
+            if self.options.methods is not None:
+                raise UserError(f"{option} {size}, --method {method}: {error}") from error
+            self.undefined[method] = f"{option} {size}: {error}"
+            return None
         except ValueError as error:
             raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
 

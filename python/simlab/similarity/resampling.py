@@ -199,14 +199,8 @@ def row_groups(call: Call) -> np.ndarray:
     A text is an example where rows are pairs of words. Where sentences are the rows of an attention
     measure, the rows here are their words (`_sentence_rows`).
     """
-    side = call.side
-    if not side.is_attention:
-        return side.examples
-    lengths = np.array(side.manifest["lengths"])
-    sizes = lengths
-    if call.measure.takes_representations:
-        sizes = lengths * (lengths + 1) // 2 if call.chosen["causal"] else lengths**2
-    return np.repeat(np.arange(len(lengths)), sizes)
+    pairs, causal = call.measure.takes_representations, bool(call.chosen.get("causal"))
+    return call.side.row_examples(pairs=pairs, causal=causal)
 
 
 def _note_places(call: Call) -> None:

@@ -323,11 +323,13 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
+    if not path.is_dir():
+        raise UserError(f"results {path}: wanted a results file or a folder, found neither")
     # Hidden files are being written, or were left by a killed process.
     found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
     files = [file for file in found if contents_of(file) == RESULTS]
     if not files:
-        raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
+        raise UserError(f"results {path}: wanted a folder with results files, found none in it")
     return files
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,17 @@ from simlab.models.batches import collator, encode
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
-from simlab.store.console import progress
+from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
 from simlab.store.runtime import quiet_libraries
 from simlab.tasks.trained_splits import EVALUATION, load_task_of, split_records
-from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.training.freezing import (
+    freeze_layers,
+    parameter_counts,
+    parse_freeze,
+    require_freezable,
+)
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 if TYPE_CHECKING:
@@ -86,6 +92,7 @@ def finetune(
     PosixPath('runs/ft-1')
     """
     source = resolve(model)
+    require_trainable(source, recipe, changes)
     task = load_task_of([source.path], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     require_varied_labels(task)
@@ -112,6 +119,29 @@ def finetune(
             raise
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
+
+
+def require_trainable(
+    source: ModelSource,
+    recipe: str | Recipe,
+    changes: Mapping[str, Any],
+    freezes: Sequence[str] = (),
+) -> None:
+    """Check recipe and frozen layers before the task is read.
+
+    Parameters
+    ----------
+    freezes
+        Ways of freezing, besides that of the recipe.
+
+    Raises
+    ------
+    UserError
+        No recipe has this name, a value is out of range, or the model does not have the layers
+        that are to be frozen.
+    """
+    made = make_recipe(recipe, "", changes)
+    require_freezable(source, [made.freeze, *freezes])
 
 
 def require_varied_labels(task: Task) -> None:
@@ -144,6 +174,7 @@ def _train(
 
     scratch = folder / _TRAINER_FOLDER
     steps = recipe.steps(len(task.train))
+    _note_long_warmup(recipe, steps)
     checkpoint = last_checkpoint(scratch)
     tokenizer = load_tokenizer(source)
     if checkpoint is None or checkpoint_step(checkpoint) < steps:
@@ -156,6 +187,16 @@ def _train(
         _write_record(tokenizer, task, recipe, folder, cka_every)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
+
+
+def _note_long_warmup(recipe: Recipe, steps: int) -> None:
+    """Say so if training ends before the warm-up does."""
+    warmup = recipe.warmup_steps(steps)
+    if warmup > steps:
+        note(
+            f"--warmup {warmup}: training ends after {steps} steps, before the warm-up does, at "
+            f"{steps / warmup:.1%} of the learning rate"
+        )
 
 
 def _keep_complete(folder: Path) -> None:

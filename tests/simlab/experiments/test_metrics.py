@@ -11,7 +11,6 @@ from simlab.experiments.advice import advice_rows, describe_advice
 from simlab.experiments.freeze_study import summary
 from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
-from simlab.figures.metrics import of_metric
 from simlab.models.evaluate import read_evaluation
 from simlab.store.files import write_json
 from simlab.store.results import (
@@ -25,6 +24,7 @@ from simlab.store.results import (
     to_frame,
 )
 from simlab.tasks import TaskOptions, load_task
+from simlab.tasks.metrics import of_metric
 from simlab.tasks.trained_splits import EVALUATION
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
@@ -170,8 +170,8 @@ def test_the_metric_decides_on_the_number_of_layers(mrpc):
         rows = advice_rows(np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", **how)
         assert [row.measure for row in rows] == [*LIBRARY] * 2
         (found[metric],) = describe_advice(to_frame(rows))
-    assert "FT, untuned: 2 of 3 layers are within 0.4" in found["f1"]
-    assert "FT, untuned: 1 of 3 layers are within 0.4" in found["accuracy"]
+    assert "FT, untuned: 2 of 3 layers are enough" in found["f1"]
+    assert "FT, untuned: 1 of 3 layers are enough" in found["accuracy"]
     assert "on the other f1 " in found["f1"]
     assert "on the other accuracy " in found["accuracy"]
 

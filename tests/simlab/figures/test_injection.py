@@ -58,8 +58,9 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
     rows.append(injection("itself", FORTH, 0.8))
     figure = alignment_figures(to_frame(rows))["rt-injection"]
     tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
-    assert tokens.get_title() == "layer 6, classifier token"
-    assert mean.get_title() == "layer 6, classifier token\nfitted on means of texts"
+    names = tokens.get_title().partition("\n")[0]
+    assert tokens.get_title() == f"{names}\nlayer 6, classifier token"
+    assert mean.get_title() == f"{names}\nlayer 6, classifier token\nfitted on means of texts"
     assert list(bars(tokens)) == ["itself", "identity", "linear", "linear gd", "random labels"]
     assert list(bars(mean))[3:5] == ["linear gd", "linear gd (ren2023)"]
     np.testing.assert_allclose(list(bars(tokens).values()), [0.9, 0.7, 0.8, 0.5, 0.5])
@@ -90,7 +91,7 @@ def test_pairs_of_other_models_are_never_averaged():
     rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
     figure = alignment_figures(to_frame(rows))["rt-injection"]
     shown = {axis.get_title(): bars(axis)["linear"] for axis in figure.axes if axis.patches}
-    title = "layer 6, classifier token\n"
-    wanted = {f"{title}electra → bert": 0.1, f"{title}minilm → roberta": 0.9}
+    title = "\nlayer 6, classifier token"
+    wanted = {f"A: electra, B: bert{title}": 0.1, f"A: minilm, B: roberta{title}": 0.9}
     assert shown == pytest.approx(wanted)
     assert "pairs" not in figure.get_suptitle()
