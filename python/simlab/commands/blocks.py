@@ -107,7 +107,7 @@ _LEGEND = (
     "calibrated: the score with chance removed, 0 at chance; chance grows with the number of "
     "clusters.",
     "p: the share of permuted grids that score as high, in the first row with {clusters} clusters, "
-    "in the second each with its own best number. So the second row has the larger p even where "
+    "in the second each with its own best number. So p may be larger in the second row even where "
     "both rows have the same clusters.",
     "within, between: mean similarity of two layers of one cluster, and of different clusters.",
 )

@@ -122,6 +122,8 @@ def add_legend(axis: Axes) -> None:
     height = axis.get_position().height * axis.figure.get_figheight() * POINTS
     share = (lines * _LEGEND_LINE + 6.0) / height
     low, high = axis.get_ylim()
+    ticks = [tick for tick in axis.get_yticks() if low <= tick <= high]
+    axis.set_yticks(ticks)
     axis.set_ylim(low, low + (high - low) / max(0.3, 1 - share))
     axis.legend(frameon=False, loc="upper left", ncols=columns)
 
