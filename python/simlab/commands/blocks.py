@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, ResamplingSeed, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, ResamplingSeed, explain_interrupt
 
 if TYPE_CHECKING:
     from simlab.similarity.block_scores import Blocks
@@ -57,6 +57,7 @@ def blocks(
         ),
     ] = None,
     resampling_seed: ResamplingSeed = 0,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Split the layers of every grid of a model with itself (FT-FT) into clusters; score the split.

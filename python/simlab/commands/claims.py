@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, explain_interrupt
 from simlab.errors import UserError
 
 
@@ -50,6 +50,7 @@ def claims(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Write the table also as Markdown, beside --out.")
     ] = False,
+    paper: Paper = None,
     overwrite: Overwrite = False,
     list_rules: Annotated[
         bool, typer.Option("--list", help="Print every claim and its rule; judge nothing.")

@@ -19,7 +19,7 @@ from simlab.store.results import PROTOCOL, without_old_svcca
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRAINING = "training"
+_OF_METHOD = _TRAINING, _KEEPS = ("training", "truncation")
 _STUDY = "study"
 
 
@@ -34,7 +34,7 @@ def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
     options = [json.loads(text) for text in rows["options"]]
     rows = without_old_svcca(
         rows.assign(
-            method=[found.get("method") for found in options],
+            method=[_method(found) for found in options],
             rows=[found.get("rows") for found in options],
             protocol=[_in_words(found) for found in options],
             training=[found.get(_TRAINING, "") for found in options],
@@ -65,7 +65,7 @@ def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
         {
             "roles": [",".join(sorted(pair)) for pair in sides],
             "protocol": [_in_words(found) for found in options],
-            "method": [found.get("method") for found in options],
+            "method": [_method(found) for found in options],
             "training": [found.get(_TRAINING, "") for found in options],
         },
         rows.index,
@@ -86,8 +86,14 @@ def note(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def _method(options: dict[str, Any]) -> str | None:
+    """Return the name of the method; SVCCA that keeps other components is another method."""
+    method: str | None = options.get("method")
+    return f"{method}, keeps {options[_KEEPS]}" if _KEEPS in options else method
+
+
 def _in_words(options: dict[str, Any]) -> str:
-    chosen = [name for name in PROTOCOL if name in options and name != _TRAINING]
+    chosen = [name for name in PROTOCOL if name in options and name not in _OF_METHOD]
     return ", ".join(f"{name} {options[name]}" for name in chosen)
 
 

@@ -251,7 +251,7 @@ def _ensure(
 
 # Options that earlier versions did not have: defaults are no part of the key, so that their files
 # stay done.
-_LATER = ("fit_on", "continue_with", "steps", "training", "original")
+_LATER = ("fit_on", "continue_with", "steps", "training", "truncation", "original")
 
 
 def _keyed(options: InjectOptions) -> dict[str, Any]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Task
 
+_MAP_OPTIONS = ("training", "epochs", "steps", "truncation")
 _DRAWN = (RANDOM_LABELS, RANDOM_CLASSIFIER)  # predictions that need no states of A
 
 
@@ -150,7 +151,7 @@ class InjectionPair:
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        how = {name: getattr(self.options, name) for name in ("training", "epochs", "steps")}
+        how = {name: getattr(self.options, name) for name in _MAP_OPTIONS}
         params = map_params(method, **how, seed=self.options.seed)
         if method in LEARNT:
             params["progress"] = err.is_terminal

@@ -92,7 +92,7 @@ METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RAND
 TRAIN, HELDOUT = "train", "heldout"
 # Choices in `options` of alignment, in this order, where they are not the default: rows are
 # averaged with rows of the same choices alone.
-PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions")
+PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions", "truncation")
 
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from simlab.evidence import table
 from simlab.experiments import freeze_study as freezing
 from simlab.experiments import truncate as truncation
 from simlab.figures import draw
 from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
-from simlab.similarity import grids
+from simlab.similarity import blocks, grids
 from simlab.similarity.catalogue import OPTIONS
 from simlab.training import finetune as training
 from support.lab.commandline import check_refused
@@ -137,6 +138,16 @@ def test_heads_that_cannot_be_trained_are_refused(simcore):
     ):
         code, _, errors = simcore(*start, option, value)
         assert (code, errors) == (2, [f"error: {option}: wanted {wanted}"])
+
+
+def test_blocks_and_claims_take_a_papers_choices(keywords):
+    _, found = keywords(table, "claims", "claims", "results", "--paper", "wu2020")
+    assert found["metric"] == "accuracy"
+    typed = ("--paper", "ren2023", "--clusters", 3)
+    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed)
+    assert given[2] == 3
+    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed[:2])
+    assert given[2] == 2
 
 
 def test_a_paper_without_choices_for_a_command_is_refused(simcore):
