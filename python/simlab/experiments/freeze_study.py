@@ -202,7 +202,9 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
         TRAINED: evaluation["trained_parameters"],
         SECONDS: evaluation["seconds_per_step"],
     }
+    nothing = (float("nan"), float("nan"))
     for measure, value in values.items():
+        low, high = evaluation.get("intervals", {}).get(measure, nothing)
         yield ResultRow(
             comparison=FREEZING,
             measure=measure,
@@ -210,6 +212,8 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
             model_x=freeze,
             seed_x=seed,
             value=float(value),
+            low=low,
+            high=high,
             n=evaluation["n"],
             task=task.name,
         )

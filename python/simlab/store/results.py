@@ -12,7 +12,8 @@ Columns (`COLUMNS`):
 * `kind`: the kind of representation;
 * `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
-* `low`, `high`: bounds of the 95 % interval of `value`; `pvalue`: of the permutation test;
+* `low`, `high`: bounds of the 95 % interval of `value`, for metrics over the held-out examples;
+  `pvalue`: of the permutation test;
   `calibrated`: `value` with chance removed, 0 at chance and 1 at most. Each is nan where it was not
   computed. `resampling` (JSON): the numbers of draws and the seed that these four columns stem
   from. Files of earlier versions lack the five columns and are read as if nothing was computed;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +13,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import collator, encode
-from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import note, progress
@@ -286,13 +287,15 @@ def _write_checkpoint(
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
     state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
     trained, every = parameter_counts(model)
-    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
+    predictions = predictions_of(logits, task)
+    scores = task.scores(predictions, task.heldout.labels)
     evaluation = {
         "model": source.name,
         "task": task.name,
         "metric": task.metric,
         "value": scores[task.metric],
         "scores": scores,
+        "intervals": _intervals(scores, predictions, task),
         "n": len(task.heldout),
         "splits": split_records(None if recipe.random_init else source.path, task),
         "recipe": asdict(recipe),
@@ -303,3 +306,15 @@ def _write_checkpoint(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / EVALUATION, evaluation)
+
+
+def _intervals(
+    scores: Mapping[str, float], predictions: np.ndarray, task: Task
+) -> dict[str, list[float]]:
+    """Return the bounds of every metric over the held-out examples; none where undefined."""
+    found = {}
+    for metric, value in scores.items():
+        columns = metric_columns(metric, value, predictions, task.heldout.labels)
+        if math.isfinite(columns["low"]):
+            found[metric] = [columns["low"], columns["high"]]
+    return found
