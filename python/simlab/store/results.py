@@ -13,10 +13,10 @@ Columns (`COLUMNS`):
 * `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
 * `low`, `high`: bounds of the 95 % interval of `value`, for metrics over the held-out examples;
-  `pvalue`: of the permutation test;
-  `calibrated`: `value` with chance removed, 0 at chance and 1 at most. Each is nan where it was not
-  computed. `resampling` (JSON): the numbers of draws and the seed that these four columns stem
-  from. Files of earlier versions lack the five columns and are read as if nothing was computed;
+  `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
+  most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
+  seed that these four columns stem from. Files of earlier versions lack the five columns and are
+  read as if nothing was computed;
 * `n`: the number of rows of the representations; `task`.
 
 An experiment has a row for every metric of the task (`measure`), the main metric first.
