@@ -32,6 +32,7 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
     rows = rows.drop_duplicates([*panel, "method", *_MODELS])
     groups = list(rows.groupby(panel, sort=True))
     figure, axes = panels(len(groups))
+    several = rows["pair"].nunique() > 1
     for axis, ((layer, kind, protocol, pair), some) in zip(axes, groups, strict=True):
         methods = list(some.sort_values("place", kind="stable")["method"].unique())
         values = some.groupby("method")["value"]
@@ -46,13 +47,15 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
         how = f"\n{protocol}" if protocol else ""
-        title = f"{_named(some, pair)}\nlayer {layer}, {what}{how}"
+        title = f"layer {layer}, {what}{how}"
+        title = f"{_named(some, pair)}\n{title}" if several else title
         finish(axis, title, f"held-out {some.iloc[0]['measure']}", "")
     pairs = rows[["pair", *_MODELS]].drop_duplicates().groupby("pair").size()
     fewest, most = pairs.min(), pairs.max()
     count = f"{most}" if fewest == most else f"{fewest} to {most}"
     over = f"; mean and standard deviation over {count} pairs" if most > 1 else ""
-    return titled(figure, rows, f"B continuing from A's states{over}")
+    names = "" if several else f"\n{_named(rows, rows['pair'].iloc[0])}"
+    return titled(figure, rows, f"B continuing from A's states{over}{names}")
 
 
 def _named(rows: pd.DataFrame, pair: str) -> str:
@@ -63,7 +66,8 @@ def _named(rows: pd.DataFrame, pair: str) -> str:
         a, seed_a, b, seed_b = models.iloc[0]
         if a == b:
             a, b = f"{a} (seed {seed_a})", f"{b} (seed {seed_b})"
-    return f"A: {a}, B: {b}"
+    any_seed = " (*: any seed)" if "*" in f"{a}{b}" else ""
+    return f"A: {a}, B: {b}{any_seed}"
 
 
 def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """The figure of injections: a panel for each protocol, a bar for each method and training."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -58,15 +59,15 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
     rows.append(injection("itself", FORTH, 0.8))
     figure = alignment_figures(to_frame(rows))["rt-injection"]
     tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
-    names = tokens.get_title().partition("\n")[0]
-    assert tokens.get_title() == f"{names}\nlayer 6, classifier token"
-    assert mean.get_title() == f"{names}\nlayer 6, classifier token\nfitted on means of texts"
+    assert tokens.get_title() == "layer 6, classifier token"
+    assert mean.get_title() == "layer 6, classifier token\nfitted on means of texts"
     assert list(bars(tokens)) == ["itself", "identity", "linear", "linear gd", "random labels"]
     assert list(bars(mean))[3:5] == ["linear gd", "linear gd (ren2023)"]
     np.testing.assert_allclose(list(bars(tokens).values()), [0.9, 0.7, 0.8, 0.5, 0.5])
     np.testing.assert_allclose(list(bars(mean).values()), [0.45, 0.35, 0.4, 0.25, 0.3, 0.25])
     chance = next(line for line in mean.lines if line.get_label() == "chance")
     assert chance.get_xdata()[0] == 0.25
+    assert re.search(r"\nA: .+, B: .+\n", figure.get_suptitle())
     assert "over 2 pairs" in figure.get_suptitle()
 
 
