@@ -23,7 +23,7 @@ import simcore
 from publish import RESULTS, ROOT
 from simcore import stats
 
-SAMPLES, TRIALS, DRAWS = 600, 120, 80
+SAMPLES, TRIALS, DRAWS = 400, 100, 40
 LATENT, WIDTH = 8, 20
 SIZES = {"independent rows": (1,) * 100, "words of sentences": (3, 4, 5, 6, 7, 8) * 6}
 SHARED = {"none": 0.0, "half": 0.5, "most": 0.9}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 
@@ -39,12 +40,14 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns
 )
 
 
 for command in COMMANDS:
     command.register(app)
+for registered in app.registered_commands:  # without a short help, typer cuts the sentence
+    registered.short_help = (inspect.getdoc(registered.callback) or "").partition("\n")[0]
 
 
 def main() -> None:
@@ -60,9 +63,28 @@ def run(arguments: list[str]) -> int:
     try:
         return app(arguments, prog_name="simcore", standalone_mode=False) or 0
     except (UserError, TyperException) as error:
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        message = _message(error) if isinstance(error, TyperException) else str(error)
         print(f"error: {' '.join(message.split())}", file=sys.stderr)
         return USAGE_ERROR
+
+
+# What an option wanted, by the type of pydantic's error.
+_WANTED = {
+    **dict.fromkeys(("int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
+}
+
+
+def _message(error: TyperException) -> str:
+    """Return typer's message; of a value that is no number, or out of range, one of our own."""
+    reasons = getattr(error.__cause__, "errors", list)()
+    parameter = getattr(error, "param", None)
+    if parameter is None or not reasons or reasons[0]["type"] not in _WANTED:
+        return error.format_message()
+    wanted = _WANTED[reasons[0]["type"]].format(**reasons[0].get("ctx", {}))
+    return f"{parameter.opts[0]}: wanted {wanted}, found {reasons[0]['input']}"
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class _CanonicalAligner(Aligner):
                     "them by a constant"
                 )
         # With fewer rows one side spans all n - 1 dimensions: every correlation is 1.
-        least = max(basis_x.kept, basis_y.kept) + 2
+        least = max(self._rank(basis_x, x), self._rank(basis_y, y)) + 2
         check_rows(x, "X", least, "the canonical directions", TooFewRowsError)
         cross = basis_x.vectors.double().T @ basis_y.vectors.double()
         u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
@@ -67,6 +67,10 @@ class _CanonicalAligner(Aligner):
     def _bases(self, x: Tensor, y: Tensor) -> tuple[Basis, Basis]:
         basis_x, basis_y = bases([x, y])
         return basis_x, basis_y
+
+    def _rank(self, basis: Basis, rows: Tensor) -> int:
+        """Return the rank; where it is bounded by the number of rows, what it could be at most."""
+        return rows.shape[1] if basis.kept >= len(rows) - 1 else basis.kept
 
     def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
         """Return the indices of the canonical directions to keep."""
@@ -191,6 +195,9 @@ class SVCCAAligner(_CanonicalAligner):
     def _bases(self, x: Tensor, y: Tensor) -> tuple[Basis, Basis]:
         basis_x, basis_y = bases([x, y])
         return basis_x.truncate(self.truncation), basis_y.truncate(self.truncation)
+
+    def _rank(self, basis: Basis, rows: Tensor) -> int:
+        return basis.kept
 
     def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
         whole = alignment_error(predicted, y)

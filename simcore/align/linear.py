@@ -238,4 +238,5 @@ def rank_tolerance(x: Tensor) -> float:
 
 def check_least_squares(x: Tensor, name: str) -> None:
     """Raise a TooFewRowsError if the rows of x leave the map undetermined."""
-    check_rows(x, name, x.shape[1] + 1, "least squares without ridge", TooFewRowsError)
+    width = x.shape[1]
+    check_rows(x, name, width + 1, f"least squares on {width} columns", TooFewRowsError)

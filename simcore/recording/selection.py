@@ -12,6 +12,7 @@ Chooser = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
 # Attributes in which wrappers keep the module that they wrap; they are left out of names.
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_FEW = 5  # names in an error message
 _GLOB = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 
 
@@ -83,10 +84,23 @@ def _check_some(
     kinds = sorted({type(named[name]).__name__ for name in names})
     got = f"only {', '.join(kinds)}, which is never called" if names else "no match"
     runnable = [name for name, module in named.items() if name and _runs(module)]
-    if near is not None:
-        runnable = difflib.get_close_matches(near, runnable, 3, 0.0)
-    examples = ", ".join(map(repr, runnable[:3]))
-    raise ValueError(f"{wanted}, got {got}; its modules are such as {examples}")
+    if len(runnable) <= _FEW:
+        told = "its modules are"
+    elif near is None:
+        told, runnable = "its modules are such as", runnable[:_FEW]
+    else:
+        told, runnable = "the nearest names are", _nearest(near, runnable)
+    raise ValueError(f"{wanted}, got {got}; {told} {', '.join(map(repr, runnable))}")
+
+
+def _nearest(entry: str, names: Sequence[str]) -> list[str]:
+    """Return the names that are, as a whole or in their last part, most like `entry`."""
+
+    def likeness(name: str) -> float:
+        parts = (name, name.rpartition(".")[2])
+        return max(difflib.SequenceMatcher(None, entry, part).ratio() for part in parts)
+
+    return sorted(names, key=likeness, reverse=True)[:_FEW]
 
 
 def _runs(module: nn.Module) -> bool:

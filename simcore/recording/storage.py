@@ -44,9 +44,9 @@ class Budget:
             self._bound = memory_bound(self._wanted, torch.empty(0, device=device))
         if self.held + pending > self._bound:
             raise ValueError(
-                f"max_memory: wanted at most {self._bound} bytes of recorded rows, got "
-                f"{self.held + pending} after {rows} rows; out= writes them to a file, sample= "
-                "keeps fewer rows"
+                f"max_memory: wanted room for {self.held + pending} bytes of recorded rows, got "
+                f"{self._bound}, after {rows} rows; out= writes them to a file, sample= keeps "
+                "fewer rows"
             )
 
 

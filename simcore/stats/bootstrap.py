@@ -1,6 +1,7 @@
 """Bootstrap confidence intervals of similarity grids."""
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,11 @@ def bootstrap_ci(
 
     ``half`` draws half of the rows without replacement, so that no example is held twice. The
     values of halves vary about their mean as the value of all rows varies about its expectation
-    (exactly so for a mean of rows). The ends are therefore the observed value plus the percentiles
-    of the halves' differences from their mean. The interval estimates the expected value of the
-    measure for this number of examples: what the measure gives to unrelated layers is part of it.
+    (exactly so for a mean of rows). The ends are therefore the observed value plus and minus z
+    standard deviations of the halves, where z is the quantile of the normal distribution (1.96 for
+    95 %). The interval estimates the expected value of the measure for this number of examples:
+    what the measure gives to unrelated layers is part of it. Percentiles of the halves would need
+    more draws: of 20 draws they cover less.
 
     Parameters
     ----------
@@ -149,7 +152,7 @@ def bootstrap_ci(
 
     Notes
     -----
-    How often intervals hold the expected value was measured for CKA alone.
+    `examples/studies/coverage.py` counts how often intervals hold the expected value.
 
     References
     ----------
@@ -186,9 +189,10 @@ def bootstrap_ci(
         values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
         if measure in SPANNED:
             values[1:, spanned_pairs(str(measure), grid, rows)] = float("nan")
-    ends = _percentiles(values[1:], confidence)
     if method == "half":
-        ends = _about(values, ends, taken.n if members is None else len(members))
+        ends = _about(values, confidence, taken.n if members is None else len(members))
+    else:
+        ends = _percentiles(values[1:], confidence)
     undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
     found = [*(end + undefined for end in ends), values[0]]
     found += [values[1:]] if return_draws else []
@@ -227,17 +231,19 @@ def _percentiles(values: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _about(values: Tensor, ends: tuple[Tensor, Tensor], units: int) -> tuple[Tensor, Tensor]:
-    """Move percentiles of halves from the mean of all halves to the observed value.
+def _about(values: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
+    """Return the observed value minus and plus z standard deviations of the halves.
 
     The variance of a half of m of N units is (N - m) / m times that of all units: 1 if N is even.
     """
     half = units // 2
     scale = (half / (units - half)) ** 0.5
-    centre = torch.nanmean(values[1:], dim=0)
-    low, high = (scale * (end - centre) for end in ends)
-    # A few draws may lie on one side of their mean: the interval holds the observed value anyway.
-    return values[0] + low.clamp(max=0), values[0] + high.clamp(min=0)
+    draws = values[1:]
+    count = (~draws.isnan()).sum(dim=0)
+    squares = (draws - torch.nanmean(draws, dim=0)).square()
+    variance = torch.nanmean(squares, dim=0) * count / (count - 1).clamp(min=1)
+    width = NormalDist().inv_cdf((1 + confidence) / 2) * scale * variance.sqrt()
+    return values[0] - width, values[0] + width
 
 
 @torch.no_grad()

@@ -49,6 +49,16 @@ def test_options(name):
     assert_words(error, words)
 
 
+def test_all_of_a_few_names_are_told_and_of_many_the_nearest():
+    few = nn.ModuleDict({name: nn.Linear(2, 2) for name in ("conv", "pool", "fc")})
+    with pytest.raises(ValueError, match=r"its modules are 'conv', 'pool', 'fc'$"):
+        record(few, "convv")
+    many = nn.ModuleDict({f"layer_{k}": nn.ModuleDict({"conv": few["fc"]}) for k in range(9)})
+    many["stem"] = few
+    with pytest.raises(ValueError, match=r"the nearest names are '(layer_\d|stem)\.conv', "):
+        record(many, "convv")
+
+
 def test_the_model():
     with pytest.raises(TypeError, match=r"model: wanted an nn.Module, got function"):
         record(lambda x: x, "*")

@@ -28,7 +28,7 @@ def test_max_memory_is_met_exactly(passes):
     enough = passes * (ONE_PASS + ONE_LAYER)
     tape = taped(MODEL, "*", batches(passes), max_memory=enough)
     assert tape.row_counts() == {"0": passes * ROWS, "1": passes * ROWS}
-    message = rf"max_memory: wanted at most {enough - 1} bytes .* got {enough} after .* out="
+    message = rf"max_memory: wanted room for {enough} bytes .* got {enough - 1}, after .* out="
     with pytest.raises(ValueError, match=message):
         taped(MODEL, "*", batches(passes), max_memory=enough - 1)
 
@@ -50,7 +50,7 @@ def test_rows_within_the_bound_stay():
 def test_the_error_comes_before_rows_are_made():
     model = nn.Sequential(nn.Identity(), nn.Identity()).eval()
     tokens = torch.zeros(10, 1000, 1).expand(-1, -1, 10**6)  # 40 GB of rows, 40 kB of states
-    with pytest.raises(ValueError, match=f"max_memory: .* got {4 * 10**10} after 0 rows"):
+    with pytest.raises(ValueError, match=f"max_memory: .* {4 * 10**10} bytes .* after 0 rows"):
         taped(model, "0", [tokens], pool="tokens", mask=False, max_memory=2**30)
 
 

@@ -86,9 +86,8 @@ def test_draws_of_groups_match_the_plain_loop(kernel, estimator, method):
     tolerance.assert_close(got.observed, want[0], torch.float64)
     low, high = np.quantile(want[1:], [0.025, 0.975], axis=0)
     if method == "half":  # 4 of 9 groups: the variance of a half is 5 / 4 of what is wanted
-        low, high = (
-            want[0] + np.sqrt(4 / 5) * (end - want[1:].mean(axis=0)) for end in (low, high)
-        )
+        width = scipy.stats.norm.ppf(0.975) * np.sqrt(4 / 5) * want[1:].std(axis=0, ddof=1)
+        low, high = want[0] - width, want[0] + width
     tolerance.assert_close(got.low, low, torch.float64)
     tolerance.assert_close(got.high, high, torch.float64)
 

@@ -13,6 +13,8 @@ from simlab.commands.options import (
     Overwrite,
     Paper,
     Training,
+    Truncation,
+    count_or_share,
     duration,
     explain_interrupt,
 )
@@ -55,6 +57,7 @@ def align_study(
         ),
     ] = "per-layer",
     training: Training = "ours",
+    truncation: Truncation = None,
     within: Annotated[
         bool, typer.Option("--within", help="Align also the layers of each model with each other.")
     ] = False,
@@ -118,6 +121,7 @@ def align_study(
             judge=judge or (),
             map=map,
             training=training,
+            truncation=count_or_share(truncation),
             within=within,
             across_layers=across_layers,
             pairs=pairs,

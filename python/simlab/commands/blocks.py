@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, ResamplingSeed, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, ResamplingSeed, explain_interrupt
 
 if TYPE_CHECKING:
     from simlab.similarity.block_scores import Blocks
@@ -57,6 +57,7 @@ def blocks(
         ),
     ] = None,
     resampling_seed: ResamplingSeed = 0,
+    paper: Paper = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Split the layers of every grid of a model with itself (FT-FT) into clusters; score the split.
@@ -92,15 +93,25 @@ def blocks(
         table.add_column(name)
     for name in ("score", *(["95 %"] if bootstrap else []), "calibrated", "p", "within", "between"):
         table.add_column(name, justify="right")
-    table.caption = (
-        f"First row of each grid: {clusters} clusters; second row: the number whose score lies the "
-        "furthest above chance. Calibrated: 0 at chance, which grows with the number."
-    )
     for layers, rows in found:
         table.add_row(*_cells(layers, rows, bool(bootstrap)))
     console.print_table(table)
+    for line in _LEGEND:
+        console.out.print(line.format(clusters=clusters), markup=False)
     if out is not None:
         console.out.print(f"{out}: written")
+
+
+_LEGEND = (
+    "First row of each grid: {clusters} clusters; second row: the number whose score lies the "
+    "furthest above chance.",
+    "calibrated: the score with chance removed, 0 at chance; chance grows with the number of "
+    "clusters.",
+    "p: the share of permuted grids that score as high, in the first row with {clusters} clusters, "
+    "in the second each with its own best number. So p may be larger in the second row even where "
+    "both rows have the same clusters.",
+    "within, between: mean similarity of two layers of one cluster, and of different clusters.",
+)
 
 
 def _cells(layers: Blocks, rows: list[ResultRow], intervals: bool) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, explain_interrupt
+from simlab.commands.options import Overwrite, Paper, explain_interrupt
 from simlab.errors import UserError
 
 
@@ -50,6 +50,7 @@ def claims(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Write the table also as Markdown, beside --out.")
     ] = False,
+    paper: Paper = None,
     overwrite: Overwrite = False,
     list_rules: Annotated[
         bool, typer.Option("--list", help="Print every claim and its rule; judge nothing.")
@@ -69,6 +70,7 @@ def claims(
     if not results:
         raise UserError("RESULTS: wanted results files or folders, or --list, found none")
     from simlab.evidence import table
+    from simlab.evidence.catalogue import CLAIMS
     from simlab.store import console
 
     with explain_interrupt(out):
@@ -86,8 +88,9 @@ def claims(
         )
     console.print_rows(table.NAMES, table.claims_text(frame))
     missing = table.without_rows(frame)
-    if missing:
-        console.out.print(f"no rows: {', '.join(missing)}")
+    for claim in CLAIMS:
+        if claim.name in missing:
+            console.out.print(f"no rows: {claim.name}; they come from {claim.made_by}")
     if out is not None:
         console.out.print(f"{out}: written")
 

@@ -145,9 +145,15 @@ def finetune(
     }
     if seed is not None and seeds is not None:
         raise UserError("--seeds: wanted --seeds or --seed, found both")
+    if paper is not None and paper != recipe_name:
+        raise UserError(
+            f"--paper {paper}, --recipe {recipe_name}: wanted one recipe, found two; here both "
+            "options name the recipe"
+        )
     folders = seed_folders(out, seed, seeds)
     with explain_interrupt(out):
         source = sources.resolve(model)
+        step.require_trainable(source, recipe_name, given)
         loaded = trained_splits.load_task_of([source.path], task, options)
         for number, folder in folders.items():  # each folder is a job of its own
             outcome = step.finetune(

@@ -101,6 +101,8 @@ def freeze_study(
         "group_by_length": group_by_length,
     }
     numbers = recipes.parse_seeds(seeds)
+    if paper is not None and paper != recipe_name:
+        console.note(f"--recipe {recipe_name} takes the place of the recipe of --paper {paper}")
     with explain_interrupt(out):
         outcome = study.freeze_study(
             model,

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from simlab.commands.options import Overwrite, Paper, ResamplingSeed, duration, explain_interrupt
+from simlab.commands.options import (
+    Overwrite,
+    Paper,
+    ResamplingSeed,
+    count_or_share,
+    duration,
+    explain_interrupt,
+)
 from simlab.similarity.catalogue import help_lines
 
 
@@ -103,9 +110,9 @@ def grid(
         "kernel": kernel,
         "bandwidth": bandwidth,
         "reduction": reduction,
-        "truncation": _number(truncation),
+        "truncation": count_or_share(truncation),
         "standardize": standardize or None,
-        "top_k": _number(top_k),
+        "top_k": count_or_share(top_k),
         "correlation": correlation,
         "causal": causal or None,
     }
@@ -124,13 +131,3 @@ def grid(
             **given,
         )
     console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
-
-
-def _number(text: str | None) -> int | float | str | None:
-    """Return an int (a count) or a float (a share); `grids.grid` refuses any other text."""
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -22,6 +22,8 @@ from simlab.commands.options import (
     TextPairColumn,
     Training,
     TrainSize,
+    Truncation,
+    count_or_share,
     duration,
     explain_interrupt,
 )
@@ -101,6 +103,7 @@ def inject(
     epochs: MapEpochs = None,
     steps: MapSteps = None,
     training: Training = "ours",
+    truncation: Truncation = None,
     seed: Annotated[
         int,
         typer.Option(min=0, help="Seed of trained maps, and of random heads, states and labels."),
@@ -161,6 +164,7 @@ def inject(
         "epochs": epochs,
         "steps": steps,
         "training": training,
+        "truncation": count_or_share(truncation),
         "seed": seed,
         "original": original,
         "task_options": task_options,

@@ -79,15 +79,17 @@ def papers(
     from simlab.papers.presets import PAPERS, find_paper
     from simlab.store import console
 
-    names = ("option", "when", "the text", "the authors' code", "why")
     for paper in (find_paper(name),) if name else PAPERS.values():
-        console.out.print(f"[bold]{paper.name}[/]: {paper.title}")
-        rows = [
-            (f"{c.command} {setting(c)}", conditions(c), c.text, c.code, c.why)
-            for c in paper.choices
-        ]
-        rows += [(d.about, "", d.text, d.code, d.why) for d in paper.differences]
-        console.print_rows(names, rows)
+        rows: list[tuple[str, str, str, str]] = []
+        for choice in paper.choices:
+            where = conditions(choice)
+            head = f"{choice.command} {setting(choice)}" + (f" ({where})" if where else "")
+            rows.append((head, choice.text, choice.code, choice.why))
+        rows += [(f"{d.about} (no option)", d.text, d.code, d.why) for d in paper.differences]
+        names = ("text", "code", "why")
+        console.out.print(f"[bold]{paper.name}[/]: {paper.title}\n", soft_wrap=False)
+        console.print_entries([(row[0], list(zip(names, row[1:], strict=True))) for row in rows])
+        console.out.print()
 
 
 def _architectures() -> Rows:

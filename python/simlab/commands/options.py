@@ -56,6 +56,12 @@ Training = Annotated[
         "al. 2023 (Adam, a rate of 1e-6 that falls by 1 % a batch, 3,000 batches of 64 rows)."
     ),
 ]
+Truncation = Annotated[
+    str | None,
+    typer.Option(
+        help="Components that svcca keeps: a share of the variance (0.99) or a count (20)."
+    ),
+]
 LearningRate = Annotated[
     float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
 ]
@@ -149,6 +155,16 @@ def _holds_work(place: Path) -> bool:
     both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
     files = (file for folder in both for file in folder.rglob("*"))
     return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
+
+
+def count_or_share(text: str | None) -> int | float | str | None:
+    """Return an int (a count) or a float (a share); the command refuses any other text."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def duration(skipped: bool, seconds: float) -> str:

@@ -23,6 +23,7 @@ CLAIMS = (
         "where it holds; the exact binomial interval counts undecided tasks once as failed, for "
         "its lower bound, and once as held, for its upper bound. Holds if the interval lies above "
         "one half, fails if it lies below.",
+        "`simcore grid` of each fine-tuned model with itself",
         blocks.block_diagonal,
         blocks.count_tasks,
     ),
@@ -33,6 +34,7 @@ CLAIMS = (
         "Two estimates, means over pairs of models: the adjusted Rand index of their splits into "
         "two blocks, minus its mean over all places of two splits; and the score of the two "
         f"models' own blocks in the grid between them (0 by chance). {DECIDED_ABOVE}",
+        "`simcore grid` of each fine-tuned model with itself, and of every two",
         blocks.blocks_agree,
     ),
     Claim(
@@ -42,6 +44,7 @@ CLAIMS = (
         "Estimates how many layers are above the lowest layer whose metric is at most the "
         "tolerance below that of the whole model; mean over models. Holds if the interval lies "
         f"above 0 layers, fails if it lies below 1; undecided if both or neither is so, {TOO_FEW}.",
+        "`simcore truncate`",
         phang.can_go,
     ),
     Claim(
@@ -50,6 +53,7 @@ CLAIMS = (
         f"{PHANG}, section 4",
         "Estimates the metric of tuned minus tuned-orig truncation, mean over layers and models; "
         f"the note gives each layer. {DECIDED_ABOVE}",
+        "`simcore truncate --mode tuned --mode tuned-orig`",
         phang.tuned_against_orig,
     ),
     Claim(
@@ -58,6 +62,7 @@ CLAIMS = (
         f"{PHANG}, section 4.1",
         "Estimates the loss of the metric without layer 1 minus the largest loss without one "
         f"other layer; mean over models. {DECIDED_ABOVE}",
+        "`simcore skip`",
         phang.first_layer,
     ),
     Claim(
@@ -67,6 +72,7 @@ CLAIMS = (
         "Estimates Spearman's correlation of the start of a span with the metric without it, mean "
         "over all lengths with three spans or more, and over models. The note names the span of "
         f"each length that costs least, up to half of the layers. {DECIDED_ABOVE}",
+        "`simcore skip`",
         phang.later_spans,
     ),
     Claim(
@@ -76,6 +82,7 @@ CLAIMS = (
         "Estimates Spearman's correlation of depth with the change of a layer: 1 minus its "
         "similarity with the same layer of the pretrained model, for each measure, or the "
         f"relative error of maps between the two; mean over fine-tuned models. {DECIDED_ABOVE}",
+        "`simcore grid` or `simcore align-study` of fine-tuned models and ORIG",
         wu.change_grows,
     ),
     Claim(
@@ -84,6 +91,7 @@ CLAIMS = (
         f"{WU}, section 5.1",
         "Estimates Spearman's correlation of depth with the localization score; mean over models, "
         f"apart for pretrained and fine-tuned models. {DECIDED_ABOVE}",
+        "`simcore localize`",
         wu.localization_grows,
         across=True,
     ),
@@ -93,6 +101,7 @@ CLAIMS = (
         f"{WU}, section 6.1",
         "Estimates the mean localization score of the top quarter of the layers, fine-tuned model "
         f"minus the one pretrained model; mean over fine-tuned models. {DECIDED_BELOW}",
+        "`simcore localize` of fine-tuned models and ORIG",
         wu.tuning_delocalizes,
     ),
     Claim(
@@ -104,6 +113,7 @@ CLAIMS = (
         "layers and pairs of models. The paper compares different pretrained models; pairs of one "
         "base model (two of its fine-tunings, or one and the base model) count here too, and the "
         f"note says how many these are. {DECIDED_ABOVE}",
+        "`simcore grid` of every two models",
         wu.equal_depth,
         across=True,
     ),
@@ -114,6 +124,7 @@ CLAIMS = (
         "Needs `--family`. Estimates, for each measure, the mean similarity over all layers of two "
         "models, pairs within a family minus pairs across families. Undecided also if one model "
         f"is in all pairs within families. {DECIDED_ABOVE}",
+        "`simcore grid --joint`, and `claims --family`",
         wu.families_alike,
         across=True,
     ),
@@ -123,6 +134,7 @@ CLAIMS = (
         f"{WU}, appendix D",
         "Estimates the metric with K frozen bottom layers minus the metric with K frozen top "
         f"layers, paired by seed; mean over seeds. {DECIDED_ABOVE}",
+        "`simcore freeze-study --bottom K --top K`",
         wu.bottom_costs_less,
     ),
     Claim(
@@ -132,6 +144,7 @@ CLAIMS = (
         "Estimates the error of `inn` minus the error of `linear`, mean over layers and over pairs "
         "of models; for squared and relative error, on training and held-out rows. "
         f"{DECIDED_BELOW}",
+        "`simcore align-study --method inn --method linear`",
         ren.inn_beats_linear,
     ),
     Claim(
@@ -141,6 +154,7 @@ CLAIMS = (
         "Estimates Spearman's correlation of depth with the held-out error of maps (`inn`, "
         "`linear`) between the same layer of two models of different seeds; mean over pairs of "
         f"models. {DECIDED_ABOVE}",
+        "`simcore align-study --method linear`",
         ren.deeper_varies,
     ),
     Claim(
@@ -148,20 +162,25 @@ CLAIMS = (
         "Attention varies less over seeds than hidden states.",
         f"{REN}, section 5.2",
         "Estimates the held-out error of maps (`inn`, `linear`) of attention minus that of "
-        "maps of hidden states, mean over layers and pairs of models; by squared and by relative "
-        f"error, because the squared error depends on the scale of the values. {DECIDED_BELOW}",
+        "maps of hidden states of the same protocol, mean over layers and pairs of models; by "
+        "squared and by relative error, because the squared error depends on the scale of the "
+        f"values. {DECIDED_BELOW}",
+        "`simcore align-study` of attention folders, and of others",
         ren.attention_varies_less,
     ),
 )
 
 INTERVALS = (
     "Intervals are 95 % t intervals of the jackknife over models (seeds), so that pairs that share "
-    "a model count as they should; for one value a model it is the ordinary t interval. Where "
-    "rows have intervals over examples (columns low and high), the error over examples is added: "
-    "the values are drawn anew within their intervals, once independently and once with one shift "
-    "for each pair of models, and the larger spread of the estimate counts. Otherwise the examples "
-    f"count as fixed. With fewer than {LEAST_MODELS} models there is no interval. Where every "
-    "model gives the same number (a count, a rank correlation), the interval has no width."
+    "a model count as they should; for one value a model it is the ordinary t interval. Where rows "
+    "have intervals over examples (columns low and high: of grids by `--bootstrap`, and of the "
+    "metrics of truncation, skipping and freezing), the error over examples is added: the values "
+    "are drawn anew within their intervals, once independently and once with one shift for each "
+    "pair of models, and the larger spread of the estimate counts. Otherwise the examples count as "
+    "fixed, as for localization scores and errors of alignment. Errors of two metrics on the same "
+    "held-out examples partly cancel in their difference, but are drawn as if they did not: such "
+    f"intervals are too wide. With fewer than {LEAST_MODELS} models there is no interval. Where "
+    "every model gives the same number (a count, a rank correlation), the interval has no width."
 )
 
 ROLES = (

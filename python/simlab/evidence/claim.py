@@ -63,6 +63,8 @@ class Claim:
         The paper and the place in the paper.
     rule
         What is estimated, and when the claim holds, fails or is undecided.
+    made_by
+        The commands that write the rows that the claim is judged on.
     judge
         Function that yields the evidence in the results of one task.
     summarise
@@ -76,6 +78,7 @@ class Claim:
     text: str
     source: str
     rule: str
+    made_by: str
     judge: Callable[[TaskRows], Iterator[Evidence]]
     summarise: Callable[[Sequence[Finding]], Finding] | None = None
     across: bool = False

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
 from simlab.evidence.claim import Claim, Evidence, Finding
 from simlab.evidence.intervals import ALPHA, UNDECIDED, interval
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import TaskRows, metrics_in
+from simlab.evidence.rows import TaskRows
+from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def judge(
     UserError
         No task has the metric, or two rows give a model two values of one metric.
     """
-    _require_metric(frame, options)
+    frame = of_metric(frame, options.metric)
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
     whole = [("", rows) for rows in tasks]
     apart = [part for rows in tasks for part in rows.by_base()]
@@ -43,15 +43,6 @@ def judge(
             for base in dict.fromkeys(finding.base for finding in found):
                 found.append(claim.summarise([one for one in found if one.base == base]))
         yield claim, found
-
-
-def _require_metric(frame: pd.DataFrame, options: ClaimOptions) -> None:
-    found = metrics_in(frame)
-    if options.metric is not None and options.metric not in found:
-        raise UserError(
-            f"--metric {options.metric}: wanted a metric in the results, found "
-            f"{', '.join(found) or 'none'}"
-        )
 
 
 def _in_task(claim: Claim, base: str, rows: TaskRows) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from simlab.evidence.options import ClaimOptions
+from simlab.store.labels import without_task
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"
 UNTRAINED = "RANDOM"  # labels of untrained models begin with this word
@@ -53,8 +54,7 @@ def base_of(label: str, task: str, options: ClaimOptions) -> str:
         return family
     if not _WORD.search(label):
         return ""
-    rest = re.sub(rf"(?<![A-Za-z0-9]){re.escape(task)}(?![A-Za-z0-9])", "", _WORD.sub("", label))
-    return re.sub(r"[-_ ./]+", "-", rest).strip("-")
+    return re.sub(r"[-_ ./]+", "-", _WORD.sub("", without_task(label, task))).strip("-")
 
 
 def _role(label: str, options: ClaimOptions) -> str:

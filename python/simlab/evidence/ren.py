@@ -63,7 +63,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
 
 def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the errors between models for attention and for hidden states."""
-    for who, errors in _by_role(rows):
+    for who, errors in _by_role(rows, attention_too=True):
         errors = errors[errors["rows"] == HELDOUT]
         is_attention = errors["kind"] == ATTENTION
         both = (errors[is_attention], _first_kind(errors[~is_attention]))
@@ -94,9 +94,9 @@ def _both(sides: list[pd.DataFrame]) -> str:
     return "; last layer: ".join(words)
 
 
-def _by_role(rows: TaskRows) -> Iterator[tuple[str, pd.DataFrame]]:
+def _by_role(rows: TaskRows, *, attention_too: bool = False) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield errors between models of one role, and words for the role."""
-    errors = rows.alignment()
+    errors = rows.alignment(attention_too=attention_too)
     same = errors[errors["role_x"] == errors["role_y"]]
     for role, some in same.groupby("role_x", sort=False):
         yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], some

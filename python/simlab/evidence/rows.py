@@ -18,7 +18,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.evidence.labels import UNTRAINED, base_of, roles_of
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.studies import of_one_study
+from simlab.evidence.studies import alike_in_protocol, of_one_study
 from simlab.store.results import (
     ALIGNMENT,
     FREEZING,
@@ -88,25 +88,22 @@ class TaskRows:
         return rows
 
     def metrics(self, *comparisons: str) -> pd.DataFrame:
-        """Return the rows of experiments whose value is a metric, for one metric.
-
-        That is the metric of the options, or the main metric if there are no rows of that metric.
+        """Return the rows of experiments whose value is the metric of the task.
 
         Raises
         ------
         UserError
             Two rows give one model two values.
         """
-        rows = self.frame[self.frame["comparison"].isin(comparisons)]
-        names = metrics_in(self.frame)
-        metric = self.options.metric if self.options.metric in names else next(iter(names), "")
-        rows = rows[rows["measure"] == metric]
+        scored = self.frame["measure"].isin(list(METRICS))
+        rows = self.frame[self.frame["comparison"].isin(comparisons) & scored]
         keys = ["comparison", "model_x", "seed_x", "layer_x", "layer_y"]
         repeated = rows.duplicated(keys)
         if repeated.any():
             first = rows[repeated].iloc[0]
             raise UserError(
-                f"results, task {self.task}: wanted one {metric} of {first['comparison']} for "
+                f"results, task {self.task}: wanted one {first['measure']} of "
+                f"{first['comparison']} for "
                 f"{first['x']}, found several at a layer; choose fewer results"
             )
         return self._mark(rows)
@@ -129,22 +126,22 @@ class TaskRows:
         rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
         return self._mark(rows.drop_duplicates(["x", "layer_x"]))
 
-    def alignment(self) -> pd.DataFrame:
+    def alignment(self, *, attention_too: bool = False) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
         They are those of one study for each kind and roles (`simlab.evidence.studies`).
+
+        Parameters
+        ----------
+        attention_too
+            Whether the protocol must be one in which attention and hidden states were studied.
         """
         frame = self.frame
         work = frame["comparison"].str.split(":").str[0]
         rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
-        rows = of_one_study(rows)
+        rows = of_one_study(alike_in_protocol(rows) if attention_too else rows)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
         return self._mark(rows)
-
-
-def metrics_in(rows: pd.DataFrame) -> list[str]:
-    """Return the metrics in rows of truncation, skipping or freezing; the main metric is first."""
-    return [name for name in dict.fromkeys(rows["measure"]) if name in METRICS]
 
 
 def first_variant(rows: pd.DataFrame) -> pd.DataFrame:

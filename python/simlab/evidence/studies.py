@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from simlab.representations.kinds import ATTENTION
 from simlab.store.results import PROTOCOL, without_old_svcca
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRAINING = "training"
+_OF_METHOD = _TRAINING, _KEEPS = ("training", "truncation")
 _STUDY = "study"
 
 
@@ -33,7 +34,7 @@ def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
     options = [json.loads(text) for text in rows["options"]]
     rows = without_old_svcca(
         rows.assign(
-            method=[found.get("method") for found in options],
+            method=[_method(found) for found in options],
             rows=[found.get("rows") for found in options],
             protocol=[_in_words(found) for found in options],
             training=[found.get(_TRAINING, "") for found in options],
@@ -48,6 +49,32 @@ def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts).sort_index() if parts else rows
 
 
+def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of protocols in which attention and hidden states were both studied.
+
+    Rows of two roles are those of both models, whichever is first. A method counts with a training
+    that both have.
+    """
+    import pandas as pd
+
+    if rows.empty:
+        return rows
+    options = [json.loads(text) for text in rows["options"]]
+    sides = zip(rows["role_x"], rows["role_y"], strict=True)
+    key = pd.DataFrame(
+        {
+            "roles": [",".join(sorted(pair)) for pair in sides],
+            "protocol": [_in_words(found) for found in options],
+            "method": [_method(found) for found in options],
+            "training": [found.get(_TRAINING, "") for found in options],
+        },
+        rows.index,
+    ).agg(tuple, axis=1)
+    is_attention = rows["kind"] == ATTENTION
+    both = set(key[is_attention]) & set(key[~is_attention])
+    return rows[key.isin(both)]
+
+
 def left_out(*tables: pd.DataFrame) -> str:
     """Return what was not read beside these rows, in words; nothing if all was read."""
     words = [text for table in tables for text in table["left_out"].unique() if text]
@@ -59,8 +86,14 @@ def note(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def _method(options: dict[str, Any]) -> str | None:
+    """Return the name of the method; SVCCA that keeps other components is another method."""
+    method: str | None = options.get("method")
+    return f"{method}, keeps {options[_KEEPS]}" if _KEEPS in options else method
+
+
 def _in_words(options: dict[str, Any]) -> str:
-    chosen = [name for name in PROTOCOL if name in options and name != _TRAINING]
+    chosen = [name for name in PROTOCOL if name in options and name not in _OF_METHOD]
     return ", ".join(f"{name} {options[name]}" for name in chosen)
 
 

@@ -123,12 +123,16 @@ def describe_advice(frame: pd.DataFrame) -> list[str]:
         chosen = same[same["comparison"] == f"{ADVICE}-{mode}"]
         start = f"{whole.model_x}, {mode}: "
         if chosen.empty:
-            lines.append(f"{start}no number of layers is within {tolerance:g} of the whole model")
+            lines.append(
+                f"{start}no number of layers is enough: the {whole.measure} is always more than "
+                f"{tolerance:g} below that of the whole model"
+            )
             continue
         short = chosen.iloc[0]
         lines.append(
-            f"{start}{short['layer_x']} of {whole.layer_x} layers are within {tolerance:g} on one "
-            f"half of the held-out rows; on the other {whole.measure} {short['value']:.3f}, the "
-            f"whole model {whole.value:.3f} (n = {whole.n:,})"
+            f"{start}{short['layer_x']} of {whole.layer_x} layers are enough. On the half of the "
+            f"held-out rows that chose this number, the {whole.measure} is at most {tolerance:g} "
+            f"below that of the whole model. On the other half (n = {whole.n:,}) it is "
+            f"{short['value']:.3f}, and that of the whole model {whole.value:.3f}"
         )
     return lines

@@ -14,6 +14,8 @@ from simlab.experiments.options import (
     check_counts,
     check_methods,
     check_training,
+    check_truncation,
+    truncation_choice,
 )
 from simlab.store.results import FITTED, LEARNT, WITHIN
 
@@ -47,6 +49,9 @@ class StudyOptions:
         Number of pairs of models to draw; None is all.
     pair_seed
         Seed of the drawn pairs.
+    truncation
+        Components that ``svcca`` keeps of each side: a share of the variance, or a count. None is
+        .99 of the variance.
     directions
         ``both``, or ``one``: from the model that is given first to the other.
     heldout_share
@@ -75,6 +80,7 @@ class StudyOptions:
     across_layers: bool = False
     pairs: int | None = None
     pair_seed: int = 0
+    truncation: float | int | None = None
     directions: str = BOTH
     heldout_share: float = 0.5
     rows: int = 20_000
@@ -88,6 +94,7 @@ class StudyOptions:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
         check_methods(self.methods, FITTED)
         check_training(self.training)
+        check_truncation(self.truncation, self.methods)
         check_choice(self, "map", MAPS)
         check_choice(self, "directions", DIRECTIONS)
         if not 0 < self.heldout_share < 1:
@@ -119,4 +126,4 @@ class StudyOptions:
             chosen |= {"pairs": self.pairs, "pair_seed": self.pair_seed}
         if kind != WITHIN and self.directions != BOTH:
             chosen["directions"] = self.directions
-        return chosen
+        return chosen | truncation_choice(self.truncation, method)

@@ -225,7 +225,12 @@ class Part:
     def _params(self) -> dict[str, Any]:
         how = self.options
         return map_params(
-            self.method, training=how.training, epochs=how.epochs, steps=how.steps, seed=how.seed
+            self.method,
+            training=how.training,
+            epochs=how.epochs,
+            steps=how.steps,
+            truncation=how.truncation,
+            seed=how.seed,
         )
 
     def _rows_of(

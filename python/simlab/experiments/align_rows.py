@@ -214,15 +214,7 @@ def split_member(member: Member, options: StudyOptions, *, heads: bool = False) 
 
 def _examples(model: Representations, causal: bool, heads: bool) -> np.ndarray:
     """Return the number of the example that each row belongs to, int64 [n]."""
-    if heads:
-        return np.arange(model.manifest["n"])
-    if model.is_attention:
-        lengths = np.array(model.manifest["lengths"])
-        pairs = lengths * (lengths + 1) // 2 if causal else lengths**2
-        return np.repeat(np.arange(len(lengths)), pairs)
-    # Rows of tokens and words are called "example:number:text".
-    names = [row.partition(":")[0] for row in model.ids]
-    return np.unique(names, return_inverse=True)[1]
+    return np.arange(model.manifest["n"]) if heads else model.row_examples(causal=causal)
 
 
 def layer_matrix(model: Representations, layer: int, causal: bool) -> np.ndarray:

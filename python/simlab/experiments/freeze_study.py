@@ -28,8 +28,8 @@ from simlab.store.results import (
     read_results,
 )
 from simlab.tasks.trained_splits import load_task_of
-from simlab.training.finetune import finetune
-from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze, require_freezable
+from simlab.training.finetune import finetune, require_trainable
+from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def freeze_study(
     if not seeds:
         raise UserError("--seeds: wanted at least one seed, found none")
     out, source = Path(out), resolve(model)
+    require_trainable(source, recipe, changes, freezes)
     task = load_task_of([source.path], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
-    require_freezable(source, task, freezes)
     found = {}
     for seed in seeds:  # seeds outside: an unfinished study then compares all ways on fewer seeds
         for freeze in freezes:
@@ -202,7 +202,9 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
         TRAINED: evaluation["trained_parameters"],
         SECONDS: evaluation["seconds_per_step"],
     }
+    nothing = (float("nan"), float("nan"))
     for measure, value in values.items():
+        low, high = evaluation.get("intervals", {}).get(measure, nothing)
         yield ResultRow(
             comparison=FREEZING,
             measure=measure,
@@ -210,6 +212,8 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
             model_x=freeze,
             seed_x=seed,
             value=float(value),
+            low=low,
+            high=high,
             n=evaluation["n"],
             task=task.name,
         )

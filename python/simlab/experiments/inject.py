@@ -71,7 +71,8 @@ def inject(
 
     If the states do not allow a method, its value is nan, and its ``options`` give the reason under
     ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
-    the classifier token is the same vector in every text.
+    the classifier token is the same vector in every text. So it is with too few rows for a method,
+    unless `options` name the methods: then it is an error.
 
     Parameters
     ----------
@@ -250,7 +251,7 @@ def _ensure(
 
 # Options that earlier versions did not have: defaults are no part of the key, so that their files
 # stay done.
-_LATER = ("fit_on", "continue_with", "steps", "training", "original")
+_LATER = ("fit_on", "continue_with", "steps", "training", "truncation", "original")
 
 
 def _keyed(options: InjectOptions) -> dict[str, Any]:

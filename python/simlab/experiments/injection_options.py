@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from simlab.errors import UserError
 from simlab.experiments.options import (
@@ -11,6 +12,8 @@ from simlab.experiments.options import (
     check_counts,
     check_methods,
     check_training,
+    check_truncation,
+    truncation_choice,
 )
 from simlab.store.results import (
     IDENTITY,
@@ -72,6 +75,9 @@ class InjectOptions:
     training
         How the maps that learn by gradient descent are trained, and ``pwcca`` cut: ``ours``, or
         ``ren2023`` as in `simcore.align.REN2023`.
+    truncation
+        Components that ``svcca`` keeps of each side: a share of the variance, or a count. None is
+        .99 of the variance.
     seed
         Seed of maps that are trained, and of random heads, states and labels.
     original
@@ -89,6 +95,7 @@ class InjectOptions:
     epochs: int | None = None
     steps: int | None = None
     training: str = OURS
+    truncation: float | int | None = None
     seed: int = 0
     original: str | None = None
 
@@ -99,17 +106,18 @@ class InjectOptions:
         check_choice(self, "fit_on", FIT_ON)
         check_choice(self, "continue_with", CONTINUE_WITH)
         check_training(self.training)
+        check_truncation(self.truncation, self.methods or ())
         if self.epochs is not None and self.steps is not None:
             raise UserError("--epochs, --steps: wanted one of them, found both")
         check_counts(self, "fit_size", "epochs", "steps")
 
-    def protocol(self, method: str | None = None) -> dict[str, str]:
+    def protocol(self, method: str | None = None) -> dict[str, Any]:
         """Return the choices that results name; those of all methods if `method` is None.
 
         Rows of one method with the same protocol can be averaged; files of another protocol have
         other names.
         """
-        chosen = {"fit_on": self.fit_on, "continue_with": self.continue_with}
+        chosen: dict[str, Any] = {"fit_on": self.fit_on, "continue_with": self.continue_with}
         if self.training != OURS and (method is None or method in (*LEARNT, "pwcca")):
             chosen["training"] = self.training
-        return chosen
+        return chosen | truncation_choice(self.truncation, method)

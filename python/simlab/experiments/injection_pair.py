@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from simlab.errors import UserError
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import PairStates
 from simlab.experiments.options import map_params
-from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource
 from simlab.store.console import err, warnings_as_notes
@@ -27,6 +28,7 @@ from simlab.store.results import (
     RANDOM_LABELS,
     ResultRow,
 )
+from simlab.tasks.metrics import METRICS
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Task
 
+_MAP_OPTIONS = ("training", "epochs", "steps", "truncation")
 _DRAWN = (RANDOM_LABELS, RANDOM_CLASSIFIER)  # predictions that need no states of A
 
 
@@ -69,14 +72,10 @@ class InjectionPair:
         task, layer = self.task, self.states.layer
         aligners, spread = self._fit()
         labels = task.heldout.labels
-        values = {
-            method: task.scores(predictions, labels)
-            for method, predictions in self._predictions(aligners, spread).items()
-        }
+        predicted = self._predictions(aligners, spread)
         return [
             ResultRow(
                 comparison=INJECTION,
-                measure=metric,
                 kind=self.options.tokens,
                 options=self._options(method),
                 model_x=label_a,
@@ -85,12 +84,12 @@ class InjectionPair:
                 seed_y=seeds[1],
                 layer_x=layer,
                 layer_y=layer,
-                value=values[method][metric] if method in values else float("nan"),
                 n=len(task.heldout),
                 task=task.name,
+                **columns,
             )
             for method in self.methods
-            for metric in task.all_metrics
+            for columns in _columns(predicted.get(method), labels, task)
         ]
 
     @cached_property
@@ -140,14 +139,17 @@ class InjectionPair:
             return None
         except TooFewRowsError as error:
             option, size = self._limit()
-            raise UserError(f"{option} {size}, --method {method}: {error}") from error
+            if self.options.methods is not None:
+                raise UserError(f"{option} {size}, --method {method}: {error}") from error
+            self.undefined[method] = f"{option} {size}: {error}"
+            return None
         except ValueError as error:
             raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
 
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        how = {name: getattr(self.options, name) for name in ("training", "epochs", "steps")}
+        how = {name: getattr(self.options, name) for name in _MAP_OPTIONS}
         params = map_params(method, **how, seed=self.options.seed)
         if method in LEARNT:
             params["progress"] = err.is_terminal
@@ -196,3 +198,15 @@ class InjectionPair:
         tokenizer = load_tokenizer(self.original)
         length = self.states.length
         return predict_logits(model, tokenizer, self.task.heldout, length, RANDOM_CLASSIFIER)
+
+
+def _columns(
+    predictions: np.ndarray | None, labels: np.ndarray, task: Task
+) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each metric; without predictions, the metric is undefined."""
+    for metric in task.all_metrics:
+        if predictions is None:
+            yield {"measure": metric, "value": float("nan")}
+        else:
+            value = METRICS[metric](labels, predictions)
+            yield metric_columns(metric, value, predictions, labels)

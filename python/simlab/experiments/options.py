@@ -15,6 +15,7 @@ from simlab.store.results import LEARNT
 # the code that Ren et al. 2023 published (`simcore.align.REN2023`).
 OURS, REN2023 = "ours", "ren2023"
 TRAININGS = (OURS, REN2023)
+SVCCA, SVCCA_KEEPS = "svcca", 0.99  # the share of the variance that its aligner keeps by default
 BOTH, ONE = DIRECTIONS = ("both", "one")
 
 
@@ -24,6 +25,7 @@ def map_params(
     training: str = OURS,
     epochs: int | None = None,
     steps: int | None = None,
+    truncation: float | int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Return the parameters of the aligner of `method`; empty for a closed form of ours.
@@ -34,12 +36,16 @@ def map_params(
         A name in `TRAININGS`.
     epochs, steps
         Passes over the rows, or batches, of maps that learn; None is the number of `training`.
+    truncation
+        Components that ``svcca`` keeps; None is the default of its aligner.
     seed
         Seed of maps that learn.
     """
     from simcore.align import REN2023 as PUBLISHED
 
     params = dict(PUBLISHED.get(method, {})) if training == REN2023 else {}
+    if method == SVCCA and truncation is not None:
+        params["truncation"] = truncation
     if method not in LEARNT:
         return params
     if epochs is not None:
@@ -47,6 +53,28 @@ def map_params(
     if steps is not None:
         params |= {"max_steps": steps}
     return {**params, "seed": seed}
+
+
+def check_truncation(truncation: float | int | None, methods: Sequence[str]) -> None:
+    """Raise UserError if there is no ``svcca`` to truncate, or if the number is out of range."""
+    if truncation is None:
+        return
+    if SVCCA not in methods:
+        raise UserError(
+            f"--truncation {truncation}: wanted --method {SVCCA}, which alone keeps components, "
+            f"found {', '.join(methods) or 'the default methods'}"
+        )
+    is_share = isinstance(truncation, float) and 0 < truncation <= 1
+    if not is_share and not (isinstance(truncation, int) and truncation >= 1):
+        raise UserError(
+            f"--truncation {truncation}: wanted a share of the variance (0.99) or a count (20)"
+        )
+
+
+def truncation_choice(truncation: float | int | None, method: str | None) -> dict[str, Any]:
+    """Return the truncation as results name it; nothing if it is the default or does not apply."""
+    applies = method in (None, SVCCA) and truncation not in (None, SVCCA_KEEPS)
+    return {"truncation": truncation} if applies else {}
 
 
 def check_training(name: str) -> None:

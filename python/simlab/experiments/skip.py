@@ -32,7 +32,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, require_classifier
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns, require_classifier
 from simlab.models.load import load_classifier, load_tokenizer, require_head
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
@@ -221,17 +221,16 @@ def skip_rows(
     return [
         ResultRow(
             comparison=SKIPPING,
-            measure=metric,
             model_x=label,
             seed_x=seed,
             layer_x=start,
             layer_y=end,
-            value=value,
             n=len(task.heldout),
             task=task.name,
+            **columns,
         )
         for (start, end), logits in found.items()
-        for metric, value in heldout_metrics(logits, task).items()
+        for columns in heldout_columns(logits, task)
     ]
 
 

@@ -28,7 +28,7 @@ from simlab.experiments.baselines import majority_rows
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
-    heldout_metrics,
+    heldout_columns,
     predict_logits,
     read_evaluation,
     require_classifier,
@@ -197,17 +197,16 @@ def _curve(
     return [
         ResultRow(
             comparison=TRUNCATIONS[mode],
-            measure=metric,
             options=None if mode == UNTUNED else json.dumps(recipe.record()),
             model_x=label,
             seed_x=seed,
             layer_x=layer,
-            value=value,
             n=len(task.heldout),
             task=task.name,
+            **found,
         )
         for layer, of_layer in enumerate(logits)
-        for metric, value in heldout_metrics(of_layer, task).items()
+        for found in heldout_columns(of_layer, task)
     ]
 
 

@@ -2,7 +2,6 @@
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
 * `table`: every input of a results table once, inputs with equal labels told apart.
-* `metrics`: which metric of each task the figures show.
 * `names`: which rows are seeds of one model, and the names and order of models.
 * `style`: colours, curves, ticks and labels that all figures share; `heatmap`: the cells of grids.
 * `panels`: models below each other and tasks side by side, or panels side by side.

@@ -103,16 +103,18 @@ def _with_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _method(options: dict[str, Any]) -> str | None:
-    """Return the method, and its training if that is not ours."""
+    """Return the method, and its training and truncation if they are not the default."""
     method: str | None = options.get("method")
-    return f"{method} ({options['training']})" if "training" in options else method
+    notes = [options["training"]] if "training" in options else []
+    notes += [f"keeps {options['truncation']}"] if "truncation" in options else []
+    return f"{method} ({', '.join(notes)})" if notes else method
 
 
 def _place(options: dict[str, Any]) -> float:
-    """Return the place of the method in tables; one of another training stands behind ours."""
+    """Return the place of the method in tables; one that is not the default stands behind it."""
     method = options.get("method")
     place = METHODS.index(method) if method in METHODS else len(METHODS)
-    return place + (0.5 if "training" in options else 0)
+    return place + (0.5 if {"training", "truncation"} & options.keys() else 0)
 
 
 # Values of ``fit_on`` and ``continue_with`` of injections that are not the default.

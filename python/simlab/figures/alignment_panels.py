@@ -15,6 +15,23 @@ PANEL = (3.6, 2.9)
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "0.55"
 
 
+_MAPS = {
+    "linear": "linear maps",
+    "linear-gd": "linear maps trained by gradient descent",
+    "cca": "CCA maps",
+    "svcca": "SVCCA maps",
+    "pwcca": "PWCCA maps",
+    "mlp": "perceptrons",
+    "inn": "invertible networks",
+}
+
+
+def map_name(method: str) -> str:
+    """Return the method in words, for titles; its training follows in brackets, if it has one."""
+    name, space, training = method.partition(" ")
+    return _MAPS.get(name, name) + space + training
+
+
 def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` panels of `size` inches, three in a line."""
 

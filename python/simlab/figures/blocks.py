@@ -49,8 +49,14 @@ def outline_blocks(
     for dashes, (_, of_file) in zip(cycle(_DASHES), clusters.groupby("source"), strict=False):
         for _, cluster in of_file.groupby("value"):
             _draw_frame(axis, [layers.index(int(layer)) for layer in cluster["layer_x"]], dashes)
-    scores = mine.loc[mine["comparison"] == BLOCK_SCORE, "value"]
-    return f"blocks {', '.join(map(short, scores))}" if len(scores) else ""
+    scores = mine[mine["comparison"] == BLOCK_SCORE]
+    words = [_scored(row.value, row.pvalue) for row in scores.itertuples()]
+    return f"block score {', '.join(words)}" if words else ""
+
+
+def _scored(score: float, pvalue: float) -> str:
+    """Return the score, and its p-value where an earlier version has not left it out."""
+    return short(score) if _missing(pvalue) else f"{short(score)} (p {short(pvalue)})"
 
 
 def _draw_frame(axis: Axes, places: Sequence[int], dashes: str) -> None:

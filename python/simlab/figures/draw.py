@@ -13,7 +13,6 @@ from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import draw_panels
 from simlab.figures.joint import draw_joint, in_files, joint_grids
-from simlab.figures.metrics import of_metric
 from simlab.figures.pairs import figures_of, panels_of
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
@@ -33,6 +32,7 @@ from simlab.store.results import (
     TRUNCATIONS,
     is_alignment,
 )
+from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd

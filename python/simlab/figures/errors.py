@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.figures.alignment_panels import BLUE, GREY, finish, panels, titled
+from simlab.figures.alignment_panels import BLUE, GREY, finish, map_name, panels, titled
 from simlab.figures.style import heat_colours, layer_names, short
 from simlab.store.results import HELDOUT, MSE, TRAIN
 
@@ -43,7 +43,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
         finish(axis, f"{name} ({_count(some)})", "layer", _label(rows))
         if np.isfinite(top):
             axis.set_ylim(0, top)
-    return titled(figure, rows, f"Alignment by {rows.iloc[0]['method']}")
+    return titled(figure, rows, f"Alignment by {map_name(rows.iloc[0]['method'])}")
 
 
 def plot_methods(rows: pd.DataFrame) -> Figure:
@@ -86,7 +86,7 @@ def plot_within(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(len(groups))
     for axis, (name, some) in zip(axes, groups, strict=True):
         _draw_layers(figure, axis, some, name, _label(rows))
-    return titled(figure, rows, f"Layers within a model, by {rows.iloc[0]['method']}")
+    return titled(figure, rows, f"Layers within a model, by {map_name(rows.iloc[0]['method'])}")
 
 
 def plot_across(rows: pd.DataFrame) -> Figure:
@@ -98,7 +98,7 @@ def plot_across(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(len(groups))
     for axis, (name, some) in zip(axes, groups, strict=True):
         _draw_layers(figure, axis, some, f"{name} ({_count(some)})", _label(rows))
-    method = rows.iloc[0]["method"]
+    method = map_name(rows.iloc[0]["method"])
     return titled(figure, rows, f"Layers of two models, by {method}; mean over pairs")
 
 
@@ -125,7 +125,7 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
         axis.set_title(f"{name} ({_count(some)})", fontweight="bold")
         bar = figure.colorbar(image, ax=axis, shrink=0.75, label=_label(rows), extend="max")
         bar.outline.set_visible(False)
-    method = rows.iloc[0]["method"]
+    method = map_name(rows.iloc[0]["method"])
     return titled(figure, rows, f"Heads of two models, by {method}; mean over pairs")
 
 

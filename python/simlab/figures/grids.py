@@ -64,9 +64,11 @@ def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> 
     )
     letters = int(side / _LETTER_INCHES)
     sizes, tasks = ({getattr(p, name) for p in panels} for name in ("n", "task"))
+    titles = [panel.title for panel in panels]
     for axis, panel in zip(axes, panels, strict=True):
         image = _draw_panel(axis, panel, _lowest(panels), side, _has_values(panels))
-        title = panel.title.replace("-", "–")
+        repeated = titles.count(panel.title) > 1
+        title = (panel.title_with_models if repeated else panel.title).replace("-", "–")
         title += f" (n = {panel.n:,})" if len(sizes) > 1 and "n =" not in title else ""
         title = f"{panel.task} · {title}" if len(tasks) > 1 else title
         axis.set_title(textwrap.fill(title, letters), fontweight="bold")
@@ -176,6 +178,5 @@ def _note(panels: Sequence[Panel], with_values: bool) -> str:
         notes.append(f"{_UNDEFINED_NOTE}{_CLS_NOTE if kind == CLS else ''}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):
         notes.append(_INTERVAL_NOTE)
-    if any(np.isfinite(panel.pvalue).any() for panel in panels):
-        notes.append(heatmap.P_NOTE)
-    return " ".join(notes)
+    notes.append(heatmap.p_note(panel.pvalue for panel in panels))
+    return " ".join(note for note in notes if note)

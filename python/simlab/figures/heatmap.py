@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 LARGEST_P = 0.05  # of a value that is not marked
-P_NOTE = f"Dots: p > {short(LARGEST_P)}, permutation test."
 # A cell of this size has room for two digits.
 CELL_INCHES, SMALLEST_PANEL, MOST_LAYERS_WITH_VALUES = 0.36, 2.6, 30
 _TICK_POINTS = 10.0  # from one label of a tick to the next
@@ -58,6 +57,15 @@ def mark_cells(
     colours = [_on(image, values[place]) for place in zip(rows, columns, strict=True)]
     size = min(3.0, 0.4 * points)
     axis.scatter(columns, rows + above, s=size**2, c=colours, linewidths=0, zorder=3)
+
+
+def p_note(pvalues: Iterable[np.ndarray]) -> str:
+    """Return what dots mean, or that there are none; empty if no p-value is known."""
+    known = [values[np.isfinite(values)] for values in pvalues]
+    if any((values > LARGEST_P).any() for values in known):
+        return f"Dots: p > {short(LARGEST_P)}, permutation test."
+    tested = any(len(values) for values in known)
+    return f"All p ≤ {short(LARGEST_P)}, permutation test." if tested else ""
 
 
 def _on(image: AxesImage, value: float) -> str:

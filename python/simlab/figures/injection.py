@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # The seed of a pre-training in a label, such as that of `multiberts-seed_0` or `FT[3]`.
 _PRETRAINED = re.compile(r"(?<=\[)[0-9]+(?=\])|(?<=seed)[_ -]?[0-9]+", re.IGNORECASE)
+_ARROW = " → "  # between the names of two models
 _MODELS = ["model_x", "seed_x", "model_y", "seed_y"]
 
 
@@ -31,7 +32,7 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
     rows = rows.drop_duplicates([*panel, "method", *_MODELS])
     groups = list(rows.groupby(panel, sort=True))
     figure, axes = panels(len(groups))
-    named = rows["pair"].nunique() > 1
+    several = rows["pair"].nunique() > 1
     for axis, ((layer, kind, protocol, pair), some) in zip(axes, groups, strict=True):
         methods = list(some.sort_values("place", kind="stable")["method"].unique())
         values = some.groupby("method")["value"]
@@ -46,13 +47,27 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=7)
         what = "classifier token" if kind == "cls" else "all tokens"
         how = f"\n{protocol}" if protocol else ""
-        how += f"\n{pair}" if named else ""
-        finish(axis, f"layer {layer}, {what}{how}", f"held-out {some.iloc[0]['measure']}", "")
+        title = f"layer {layer}, {what}{how}"
+        title = f"{_named(some, pair)}\n{title}" if several else title
+        finish(axis, title, f"held-out {some.iloc[0]['measure']}", "")
     pairs = rows[["pair", *_MODELS]].drop_duplicates().groupby("pair").size()
     fewest, most = pairs.min(), pairs.max()
     count = f"{most}" if fewest == most else f"{fewest} to {most}"
     over = f"; mean and standard deviation over {count} pairs" if most > 1 else ""
-    return titled(figure, rows, f"B continuing from A's states{over}")
+    names = "" if several else f"\n{_named(rows, rows['pair'].iloc[0])}"
+    return titled(figure, rows, f"B continuing from A's states{over}{names}")
+
+
+def _named(rows: pd.DataFrame, pair: str) -> str:
+    """Return the names of A and B: of two models, or of all pairs of seeds."""
+    models = rows[_MODELS].drop_duplicates()
+    a, b = pair.split(_ARROW)
+    if len(models) == 1:
+        a, seed_a, b, seed_b = models.iloc[0]
+        if a == b:
+            a, b = f"{a} (seed {seed_a})", f"{b} (seed {seed_b})"
+    any_seed = " (*: any seed)" if "*" in f"{a}{b}" else ""
+    return f"A: {a}, B: {b}{any_seed}"
 
 
 def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +77,7 @@ def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:
         models = zip(rows[f"model_{side}"], rows[f"seed_{side}"], strict=True)
         stems[side] = [_stem(name, seed) for name, seed in models]
     pairs = zip(stems["x"], stems["y"], strict=True)
-    return rows.assign(pair=[f"{x} → {y}" for x, y in pairs])
+    return rows.assign(pair=[f"{x}{_ARROW}{y}" for x, y in pairs])
 
 
 def _stem(label: str, seed: Any) -> str:

@@ -170,9 +170,8 @@ def _note(grids: Sequence[Grid]) -> str:
     note = _NOTE if grids else ""
     if any(np.isnan(grid.values).any() for grid in grids):
         note += _UNDEFINED_NOTE
-    if any(np.isfinite(grid.pvalue).any() for grid in grids):
-        note += f" {heatmap.P_NOTE}"
-    return note
+    tested = heatmap.p_note(grid.pvalue for grid in grids)
+    return f"{note} {tested}" if tested else note
 
 
 def _draw_grid(axis: Axes, grid: Grid) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from simlab.store.labels import without_task
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -71,14 +73,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def without_task(label: str, task: str) -> str:
-    """Return `label` without the name of the task: ``roberta-rte-FT`` becomes ``roberta-FT``."""
-    bare = re.sub(rf"(?<![A-Za-z0-9]){re.escape(task)}(?![A-Za-z0-9])", "", label, flags=re.I)
-    if bare == label:
-        return label
-    return re.sub(r"[-_ ./]*([-_ ./])", r"\1", bare).strip("-_ ./") or label
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.figures.names import describe, in_order, tell_apart, without_task
+from simlab.figures.names import describe, in_order, tell_apart
 from simlab.figures.panels import MOST_LINES, in_parts
+from simlab.store.labels import without_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,12 @@ class Panel:
     def models(self) -> frozenset[str]:
         """Names of both models without the task; two directions of a measure have the same."""
         return frozenset(without_task(name, self.task) for name in (self.x, self.y))
+
+    @property
+    def title_with_models(self) -> str:
+        """Return the title with both models, which replace the name of one of figure 1's grids."""
+        pair = f"{self.x}-{self.y}"
+        return pair if self.title in FIGURE_1 else f"{self.title} ({pair})"
 
     @property
     def kind(self) -> str:

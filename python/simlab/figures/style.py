@@ -31,7 +31,9 @@ STYLE = {
 }
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_MOST_INSIDE, _MOST_BESIDE = 6, 16  # lines in a legend inside a panel, in a column beside it
+_MOST_ABOVE, _MOST_BESIDE = 6, 16  # lines in a legend above the curves, in a column beside them
+_LONG_NAME = 24  # letters: a legend of longer names has one column
+_LEGEND_LINE = 15.0  # points
 POINTS = 72  # of an inch
 _DASHES = ("-", "--", ":", "-.")
 
@@ -107,14 +109,23 @@ def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def add_legend(axis: Axes, **legend: Any) -> None:
-    """Name the lines of a panel: inside it, or to its right if there are many."""
-    handles, _ = axis.get_legend_handles_labels()
-    if len(handles) > _MOST_INSIDE:
-        columns = math.ceil(len(handles) / _MOST_BESIDE)
-        legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
-        legend["fontsize"] = 7.5
-    axis.legend(frameon=False, **legend)
+def add_legend(axis: Axes) -> None:
+    """Name the lines of a panel: above its curves, or to its right if there are many."""
+    names = axis.get_legend_handles_labels()[1]
+    if len(names) > _MOST_ABOVE:
+        columns = math.ceil(len(names) / _MOST_BESIDE)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
+        axis.legend(frameon=False, fontsize=7.5, **beside)
+        return
+    columns = 1 if max(map(len, names), default=0) > _LONG_NAME else 2
+    lines = math.ceil(len(names) / columns)
+    height = axis.get_position().height * axis.figure.get_figheight() * POINTS
+    share = (lines * _LEGEND_LINE + 6.0) / height
+    low, high = axis.get_ylim()
+    ticks = [tick for tick in axis.get_yticks() if low <= tick <= high]
+    axis.set_yticks(ticks)
+    axis.set_ylim(low, low + (high - low) / max(0.3, 1 - share))
+    axis.legend(frameon=False, loc="upper left", ncols=columns)
 
 
 def layer_names(layers: Sequence[int]) -> list[str]:

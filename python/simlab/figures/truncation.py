@@ -110,7 +110,7 @@ def _finish(axis: Axes, curves: Sequence[Curve], baseline: pd.DataFrame, title: 
     axis.set_xlabel(_XLABEL)
     axis.set_ylabel(f"held-out {first['measure']}")
     axis.set_title(" · ".join([title, f"task {first['task']}", *_size(curves)]))
-    add_legend(axis, loc="best")
+    add_legend(axis)
 
 
 def _draw_multiples(

@@ -6,9 +6,12 @@ replaced.
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Examples, Task
 
 EVALUATION_BATCH = 64
+EXAMPLE_DRAWS = 100  # of held-out examples, for the interval of a metric
 _HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 _SAME = 1e-5  # outputs within this share of the largest output differ by float32 rounding only
 
@@ -170,4 +174,40 @@ def heldout_metrics(
     return {
         name: math.nan if same and name in CORRELATIONS else METRICS[name](labels, predictions)
         for name in task.all_metrics
+    }
+
+
+def heldout_columns(logits: np.ndarray, task: Task) -> list[dict[str, Any]]:
+    """Return `metric_columns` of every metric of held-out logits ``[n, labels]``."""
+    predictions, labels = predictions_of(logits, task), task.heldout.labels
+    found = heldout_metrics(logits, task)
+    return [metric_columns(name, value, predictions, labels) for name, value in found.items()]
+
+
+def metric_columns(
+    metric: str, value: float, predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, Any]:
+    """Return columns of the results table: a metric, and its 95 % interval over the examples.
+
+    The interval is ``value -+ 1.96 s``, at most 1, where s is the standard deviation of the metric
+    in `EXAMPLE_DRAWS` draws of as many examples, with replacement.
+    """
+    rng = np.random.default_rng(0)
+    found = []
+    if math.isfinite(value):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of draws in which a metric is undefined
+            for _ in range(EXAMPLE_DRAWS):
+                rows = rng.integers(len(labels), size=len(labels))
+                found.append(METRICS[metric](labels[rows], predictions[rows]))
+    known = [one for one in found if math.isfinite(one)]
+    half = (
+        NormalDist().inv_cdf(0.975) * float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
+    )
+    return {
+        "measure": metric,
+        "value": value,
+        "low": value - half,
+        "high": min(value + half, 1.0),
+        "resampling": json.dumps({"examples": EXAMPLE_DRAWS, "seed": 0}),
     }

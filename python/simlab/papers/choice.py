@@ -83,6 +83,11 @@ class PaperPreset:
     differences: tuple[Difference, ...] = ()
 
 
+def metric_of(*commands: str, text: str, code: str, why: str) -> list[Choice]:
+    """Return the choice of accuracy for these commands."""
+    return [Choice(command, "metric", "accuracy", text, code, why) for command in commands]
+
+
 def fine_tuning(**values: tuple[Any, str, str, str]) -> list[Choice]:
     """Return choices of ``finetune`` from (value, text, code, why) by option."""
     return [Choice("finetune", option, *row) for option, row in values.items()]

@@ -19,8 +19,8 @@ chosen = paper_options("wu2020", "grid", measure="svcca")
 grid("runs/words", "runs/svcca.parquet", measure="svcca", **chosen)
 ```
 
-On `finetune` and `freeze-study`, `--paper NAME` is the same as `--recipe NAME`. `skip`, `blocks`,
-`localize` and `claims` have no `--paper`, because the tables have no choices for them.
+On `finetune` and `freeze-study`, `--paper NAME` is the same as `--recipe NAME`. `skip` and
+`localize` have no `--paper`, because the papers leave nothing to choose there.
 
 Each table says what the text of the paper states, what the code of its authors does, what we take,
 and why. Where text and code disagree, we follow the text, unless a row gives a reason for the code.

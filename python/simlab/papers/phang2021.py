@@ -118,13 +118,24 @@ _TRUNCATE = [
         }.items()
     ),
 ]
+_BLOCKS = [
+    Choice(
+        "blocks",
+        "clusters",
+        2,
+        '"two distinct clusters of earlier (approx. first 10) and later (approx. last 14) layers" '
+        "(§3)",
+        NOT_PUBLISHED,
+        _TEXT,
+    ),
+]
 PHANG2021 = PaperPreset(
     "phang2021",
     "Phang, Liu and Bowman 2021. *Fine-Tuned Transformers Show Clusters of Similar "
     "Representations Across Layers.* BlackboxNLP",
     "The authors used the library jiant 2 and published no scripts of their own. What jiant does "
     "where its user sets nothing stands in the column of the code",
-    (*_FINETUNE, *_EXTRACT, *_GRID, *_TRUNCATE),
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_TRUNCATE, *_BLOCKS),
     (
         Difference(
             "truncate --mode tuned",

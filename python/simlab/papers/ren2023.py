@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from simlab.papers.choice import NOT_STATED, Choice, Difference, PaperPreset, fine_tuning
+from simlab.papers.choice import (
+    NOT_STATED,
+    Choice,
+    Difference,
+    PaperPreset,
+    fine_tuning,
+    metric_of,
+)
 
 _CODE = "follows the code: the text states none"
 _TRAINER = "no value: the default of the Trainer"
@@ -87,11 +94,26 @@ _GRID = [
         '"directions which capture most of the variance" (§3.3); no number',
         "the components whose singular values sum to .9 of their sum, which is no share of the "
         "variance",
-        "the share of the variance that SVCCA's authors name, and that `align-study --method "
-        "svcca` keeps, which has no option for it",
+        "the share of the variance that SVCCA's authors name",
         {"measure": ("svcca",)},
     ),
 ]
+_BLOCKS = [
+    Choice(
+        "blocks",
+        "clusters",
+        2,
+        "two groups: layers 1 to 8, which are invariant, and layers 9 to 12, which are not "
+        "(appendix B.2)",
+        "scores no groups",
+        "follows the text",
+    ),
+]
+_KEPT = (
+    '"directions which capture most of the variance" (§3.3); no number',
+    "the components whose singular values, not their squares, sum to .9, and as many on both sides",
+    "as for `grid --measure svcca`",
+)
 _ALIGN_STUDY = [
     Choice(
         "align-study",
@@ -121,6 +143,7 @@ _ALIGN_STUDY = [
         "each of 3,000 batches of 64; Xavier's normal start; columns neither centred nor scaled",
         "follows the text: the rate of the code falls so fast that maps stay near their start",
     ),
+    Choice("align-study", "truncation", 0.99, *_KEPT, {"method": ("svcca",)}),
     Choice(
         "align-study",
         "rows",
@@ -211,6 +234,7 @@ _INJECT = [
         "`ren2023`, as for `align-study`",
         "as for `align-study`: the rate of the code falls so fast that maps stay near their start",
     ),
+    Choice("inject", "truncation", 0.99, *_KEPT, {"method": ("svcca",)}),
     Choice(
         "inject",
         "fit_size",
@@ -228,22 +252,19 @@ _INJECT = [
         _CODE,
     ),
 ]
-_PLOT = [
-    Choice(
-        "plot",
-        "metric",
-        "accuracy",
-        '"We report accuracy performance for the three datasets" (table 5)',
-        NOT_STATED,
-        "follows the text; F1 is the main metric of MRPC elsewhere",
-    ),
-]
+_METRIC = metric_of(
+    "plot",
+    "claims",
+    text='"We report accuracy performance for the three datasets" (table 5)',
+    code=NOT_STATED,
+    why="follows the text; F1 is the main metric of MRPC elsewhere",
+)
 REN2023 = PaperPreset(
     "ren2023",
     "Ren et al. 2023. *All Roads Lead to Rome? Exploring the Invariance of Transformers' "
     "Representations.* arXiv 2305.14555",
     "https://github.com/twinkle0331/BERT-similarity",
-    (*_FINETUNE, *_EXTRACT, *_GRID, *_ALIGN_STUDY, *_INJECT, *_PLOT),
+    (*_FINETUNE, *_EXTRACT, *_GRID, *_BLOCKS, *_ALIGN_STUDY, *_INJECT, *_METRIC),
     (
         Difference(
             "finetune",
@@ -276,13 +297,6 @@ REN2023 = PaperPreset(
             "forms `W_Y` with the transpose of the right singular vectors (`utils/similarity.py`): "
             "its map pairs variates that are unrelated",
             "follows the text",
-        ),
-        Difference(
-            "align-study --method svcca",
-            '"directions which capture most of the variance" (§3.3); no number',
-            "the components whose singular values, not their squares, sum to .9, and as many on "
-            "both sides",
-            ".99 of the variance of each side, as for `grid --measure svcca`",
         ),
         Difference(
             "align-study --method svcca",

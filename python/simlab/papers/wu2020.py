@@ -9,6 +9,7 @@ from simlab.papers.choice import (
     Difference,
     PaperPreset,
     fine_tuning,
+    metric_of,
 )
 
 _TEXT = "follows the text"
@@ -126,22 +127,19 @@ _GRID = [
         _VARIANCE,
     ),
 ]
-_PLOT = [
-    Choice(
-        "plot",
-        "metric",
-        "accuracy",
-        "table 1 names no metric of SST-2, MNLI, QNLI and QQP",
-        NOT_PUBLISHED,
-        "the one metric that all four tasks have; F1 is the main metric of QQP elsewhere",
-    ),
-]
+_METRIC = metric_of(
+    "plot",
+    "claims",
+    text="table 1 names no metric of SST-2, MNLI, QNLI and QQP",
+    code=NOT_PUBLISHED,
+    why="the one metric that all four tasks have; F1 is the main metric of QQP elsewhere",
+)
 WU2020 = PaperPreset(
     "wu2020",
     "Wu et al. 2020. *Similarity Analysis of Contextual Word Representation Models.* ACL",
     "https://github.com/johnmwu/contextual-corr-analysis; the scripts that extract "
     "representations stand in its history only",
-    (*_FINETUNE, *_FREEZE_STUDY, *_EXTRACT, *_GRID, *_PLOT),
+    (*_FINETUNE, *_FREEZE_STUDY, *_EXTRACT, *_GRID, *_METRIC),
     (
         Difference(
             "grid --measure neuronsim",

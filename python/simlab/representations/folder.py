@@ -56,14 +56,24 @@ class Representations:
         """Return whether the layers are attention weights."""
         return self.manifest["kind"] == ATTENTION
 
-    @property
-    def examples(self) -> np.ndarray:
-        """Return the number of the example of each row id, int64 [ids].
+    def row_examples(self, *, pairs: bool = True, causal: bool = False) -> np.ndarray:
+        """Return the number of the example that each row belongs to, int64 [rows].
 
-        Rows of tokens and words are called ``example:number:text``, and choices of an example
-        ``example:number``.
+        Parameters
+        ----------
+        pairs
+            Whether the rows of attention are pairs of words, or words.
+        causal
+            Whether only pairs of a word with itself and with earlier words are rows.
         """
-        return np.unique([row.partition(":")[0] for row in self.ids], return_inverse=True)[1]
+        if not self.is_attention:
+            # Rows of tokens and words are called ``example:number:text``, and choices of an
+            # example ``example:number``.
+            return np.unique([row.partition(":")[0] for row in self.ids], return_inverse=True)[1]
+        sizes = lengths = np.array(self.manifest["lengths"])
+        if pairs:
+            sizes = lengths * (lengths + 1) // 2 if causal else lengths**2
+        return np.repeat(np.arange(len(lengths)), sizes)
 
     @property
     def first_layer(self) -> int:
@@ -171,9 +181,9 @@ def load_representations(folder: str | Path) -> Representations:
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(
-            f"{folder}: wanted a folder written by `simcore extract`, found no {MANIFEST} there"
-        )
+        found = f"a folder without {MANIFEST}" if folder.is_dir() else "no such folder"
+        found = "a file" if folder.is_file() else found
+        raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found {found}")
     manifest = read_json(path)
     data = _data_file(folder, manifest["kind"])
     if not data.is_file() or hash_file(data) != manifest["data_sha256"]:

@@ -9,8 +9,7 @@ error from layer i of X to layer j of Y and of that from j to i, and gets one sp
 
 The interval of a score needs representations: halves of the examples are drawn
 (`simlab.similarity.resampling`), the grid is computed for each, and its score at the same number of
-clusters. The score plus the percentiles of the differences of these scores from their mean are the
-bounds.
+clusters. The bounds are the score minus and plus 1.96 standard deviations of these scores.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,9 +276,8 @@ def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, groups:
     # As in `simcore.stats.bootstrap_ci`: the variance of halves of an odd number is larger.
     half = groups // 2
     scale = np.sqrt(half / (groups - half))
-    low, high = scale * (np.quantile(drawn, [0.025, 0.975]) - drawn.mean())
-    bounds = {"low": found.score + min(low, 0), "high": min(found.score + max(high, 0), 1.0)}
-    return dataclasses.replace(found, **bounds)
+    width = NormalDist().inv_cdf(0.975) * scale * float(np.std(drawn, ddof=1))
+    return dataclasses.replace(found, low=found.score - width, high=min(found.score + width, 1.0))
 
 
 def _chosen(first: pd.Series) -> dict[str, Any]:

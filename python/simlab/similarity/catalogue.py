@@ -190,7 +190,9 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if option not in options:
             names = ", ".join(map(_flag, options)) or "none"
             flag = _flag(option)
-            raise UserError(f"{flag}: wanted an option of measure {name} ({names}), found {flag}")
+            raise UserError(
+                f"--measure {name}: wanted no options but its own ({names}), found {flag}"
+            )
         if not OPTIONS[option].accepts(value):
             raise UserError(f"{_flag(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
     return {**options, **given}

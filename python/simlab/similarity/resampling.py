@@ -15,9 +15,9 @@ of a question are rows that belong together, so whole examples are drawn.
   grids; examples of several rows are permuted as often again for it, so that none keeps its place.
   It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
 
-How often intervals hold the expected value was measured for CKA alone. Intervals of measures that
-decompose layers (CCA, SVCCA, PWCCA, linear regression, mixedsim) are nan, with a note, where the
-kept components of a layer span all rows of a half (`simcore.stats.few_rows`).
+Intervals of measures that decompose layers (CCA, SVCCA, PWCCA, linear regression, mixedsim) are
+nan, with a note, where the kept components of a layer span all rows of a half
+(`simcore.stats.few_rows`).
 
 CKA forms its Gram matrices once for all draws, if they fit into memory; every other measure is
 computed anew for each draw.
@@ -73,9 +73,11 @@ class Resampling:
                 raise UserError(f"--{option}: wanted a whole number from 0, found {value!r}")
 
     @property
-    def inputs(self) -> dict[str, int]:
+    def inputs(self) -> dict[str, Any]:
         """Return what a results file depends on: nothing if nothing is drawn."""
-        return asdict(self) if self.bootstrap or self.permutations else {}
+        drawn = asdict(self) if self.bootstrap or self.permutations else {}
+        # Earlier versions took percentiles of halves.
+        return drawn | ({"interval": "normal"} if self.bootstrap else {})
 
     @property
     def record(self) -> str | None:
@@ -199,14 +201,8 @@ def row_groups(call: Call) -> np.ndarray:
     A text is an example where rows are pairs of words. Where sentences are the rows of an attention
     measure, the rows here are their words (`_sentence_rows`).
     """
-    side = call.side
-    if not side.is_attention:
-        return side.examples
-    lengths = np.array(side.manifest["lengths"])
-    sizes = lengths
-    if call.measure.takes_representations:
-        sizes = lengths * (lengths + 1) // 2 if call.chosen["causal"] else lengths**2
-    return np.repeat(np.arange(len(lengths)), sizes)
+    pairs, causal = call.measure.takes_representations, bool(call.chosen.get("causal"))
+    return call.side.row_examples(pairs=pairs, causal=causal)
 
 
 def _note_places(call: Call) -> None:

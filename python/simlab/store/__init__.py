@@ -5,6 +5,7 @@
 * `ownership`: locks, so that one process at a time makes an output.
 * `tables`: a table in one file, written once per set of inputs.
 * `results`: the results table: its columns, the names of its rows, reading and writing.
+* `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.
 * `runtime`: the device, package versions, silencing libraries, whether the hub answers.

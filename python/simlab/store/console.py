@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -91,6 +92,24 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             for name, value in zip(names[1:], row[1:], strict=True)
         ]
         out.print(Padding(Text(" · ").join(parts), (0, 0, 0, _INDENT)), soft_wrap=False)
+
+
+def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
+    """Print entries of a head line and named texts, wrapped, for texts too long for a table.
+
+    Parameters
+    ----------
+    entries
+        For each entry its head, and pairs of a name and a text; a pair without a text is left out.
+    """
+    indent = " " * _INDENT
+    for head, texts in entries:
+        print(textwrap.fill(head, out.width, subsequent_indent=indent, break_on_hyphens=False))
+        for name, text in texts:
+            if text:
+                line = f"{indent}{name}: {text}"
+                more = {"subsequent_indent": 2 * indent, "break_on_hyphens": False}
+                print(textwrap.fill(line, out.width, **more))
 
 
 @contextmanager

@@ -12,10 +12,11 @@ Columns (`COLUMNS`):
 * `kind`: the kind of representation;
 * `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
-* `low`, `high`: bounds of the 95 % interval of `value`; `pvalue`: of the permutation test;
-  `calibrated`: `value` with chance removed, 0 at chance and 1 at most. Each is nan where it was not
-  computed. `resampling` (JSON): the numbers of draws and the seed that these four columns stem
-  from. Files of earlier versions lack the five columns and are read as if nothing was computed;
+* `low`, `high`: bounds of the 95 % interval of `value`, for metrics over the held-out examples;
+  `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
+  most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
+  seed that these four columns stem from. Files of earlier versions lack the five columns and are
+  read as if nothing was computed;
 * `n`: the number of rows of the representations; `task`.
 
 An experiment has a row for every metric of the task (`measure`), the main metric first.
@@ -92,7 +93,7 @@ METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RAND
 TRAIN, HELDOUT = "train", "heldout"
 # Choices in `options` of alignment, in this order, where they are not the default: rows are
 # averaged with rows of the same choices alone.
-PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions")
+PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions", "truncation")
 
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (
@@ -323,11 +324,13 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
 def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
+    if not path.is_dir():
+        raise UserError(f"results {path}: wanted a results file or a folder, found neither")
     # Hidden files are being written, or were left by a killed process.
     found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
     files = [file for file in found if contents_of(file) == RESULTS]
     if not files:
-        raise UserError(f"results {path}: wanted a Parquet file or a folder of them, found none")
+        raise UserError(f"results {path}: wanted a folder with results files, found none in it")
     return files
 
 

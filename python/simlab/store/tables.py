@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 _KEY, _SECONDS, _CONTENTS = b"simlab.key", b"simlab.seconds", b"simlab.contents"
+_SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
 
 
 def write_table(
@@ -137,7 +138,10 @@ def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> p
         frame = _read_csv(path) if is_csv(path) else pd.read_parquet(path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
         wanted = "csv" if is_csv(path) else "Parquet"
-        raise UserError(f"results {path}: wanted a {wanted} file, found: {error}") from error
+        found = str(error).replace("Could not open Parquet input source", "a damaged file")
+        if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
+            found = "a file of another kind"
+        raise UserError(f"results {path}: wanted a {wanted} file, found {found}") from error
     for name in required:
         if name not in frame.columns:
             raise UserError(f"results {path}: wanted column {name!r}, found a table without it")
@@ -147,6 +151,12 @@ def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> p
 def is_csv(path: Path) -> bool:
     """Return whether the name of a file says that it is a csv file."""
     return path.suffix == ".csv"
+
+
+def _looks_like_parquet(path: Path) -> bool:
+    """Return whether the file begins with the signature of Parquet files."""
+    with path.open("rb") as file:
+        return file.read(len(_SIGNATURE)) == _SIGNATURE
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

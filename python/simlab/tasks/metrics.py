@@ -1,11 +1,17 @@
-"""Metrics by name, each computed by scikit-learn or scipy."""
+"""Metrics by name, computed by scikit-learn or scipy, and the rows of one metric in results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -51,3 +57,31 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     }
 )
 CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
+
+
+def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
+    """Return results with one metric of each task, the one that figures and claims are about.
+
+    Rows with other measures than metrics are kept.
+
+    Parameters
+    ----------
+    frame
+        A results table. The rows of a metric are those whose `measure` is its name.
+    metric
+        Name of a metric. None is the main metric of each task, which every results file stores
+        first; so it is for a task without rows of `metric`.
+
+    Raises
+    ------
+    UserError
+        There are rows of metrics, none of them of `metric`.
+    """
+    scored = frame["measure"].isin(list(METRICS))
+    rows = frame.loc[scored, ["task", "measure"]]
+    if metric is not None and len(rows) and metric not in set(rows["measure"]):
+        found = ", ".join(dict.fromkeys(rows["measure"]))
+        raise UserError(f"--metric {metric}: wanted a metric in the results, found {found}")
+    shown = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
+    shown |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)
+    return frame[~scored | (frame["measure"] == frame["task"].map(shown))]

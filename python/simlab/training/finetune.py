@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +13,20 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import collator, encode
-from simlab.models.evaluate import predict_logits, predictions_of
+from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
-from simlab.store.console import progress
+from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import RECORD, Outcome, run_job
 from simlab.store.runtime import quiet_libraries
 from simlab.tasks.trained_splits import EVALUATION, load_task_of, split_records
-from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
+from simlab.training.freezing import (
+    freeze_layers,
+    parameter_counts,
+    parse_freeze,
+    require_freezable,
+)
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 if TYPE_CHECKING:
@@ -86,6 +93,7 @@ def finetune(
     PosixPath('runs/ft-1')
     """
     source = resolve(model)
+    require_trainable(source, recipe, changes)
     task = load_task_of([source.path], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     require_varied_labels(task)
@@ -112,6 +120,29 @@ def finetune(
             raise
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
+
+
+def require_trainable(
+    source: ModelSource,
+    recipe: str | Recipe,
+    changes: Mapping[str, Any],
+    freezes: Sequence[str] = (),
+) -> None:
+    """Check recipe and frozen layers before the task is read.
+
+    Parameters
+    ----------
+    freezes
+        Ways of freezing, besides that of the recipe.
+
+    Raises
+    ------
+    UserError
+        No recipe has this name, a value is out of range, or the model does not have the layers
+        that are to be frozen.
+    """
+    made = make_recipe(recipe, "", changes)
+    require_freezable(source, [made.freeze, *freezes])
 
 
 def require_varied_labels(task: Task) -> None:
@@ -144,6 +175,7 @@ def _train(
 
     scratch = folder / _TRAINER_FOLDER
     steps = recipe.steps(len(task.train))
+    _note_long_warmup(recipe, steps)
     checkpoint = last_checkpoint(scratch)
     tokenizer = load_tokenizer(source)
     if checkpoint is None or checkpoint_step(checkpoint) < steps:
@@ -156,6 +188,16 @@ def _train(
         _write_record(tokenizer, task, recipe, folder, cka_every)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
+
+
+def _note_long_warmup(recipe: Recipe, steps: int) -> None:
+    """Say so if training ends before the warm-up does."""
+    warmup = recipe.warmup_steps(steps)
+    if warmup > steps:
+        note(
+            f"--warmup {warmup}: training ends after {steps} steps, before the warm-up does, at "
+            f"{steps / warmup:.1%} of the learning rate"
+        )
 
 
 def _keep_complete(folder: Path) -> None:
@@ -245,13 +287,15 @@ def _write_checkpoint(
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
     state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
     trained, every = parameter_counts(model)
-    scores = task.scores(predictions_of(logits, task), task.heldout.labels)
+    predictions = predictions_of(logits, task)
+    scores = task.scores(predictions, task.heldout.labels)
     evaluation = {
         "model": source.name,
         "task": task.name,
         "metric": task.metric,
         "value": scores[task.metric],
         "scores": scores,
+        "intervals": _intervals(scores, predictions, task),
         "n": len(task.heldout),
         "splits": split_records(None if recipe.random_init else source.path, task),
         "recipe": asdict(recipe),
@@ -262,3 +306,15 @@ def _write_checkpoint(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / EVALUATION, evaluation)
+
+
+def _intervals(
+    scores: Mapping[str, float], predictions: np.ndarray, task: Task
+) -> dict[str, list[float]]:
+    """Return the bounds of every metric over the held-out examples; none where undefined."""
+    found = {}
+    for metric, value in scores.items():
+        columns = metric_columns(metric, value, predictions, task.heldout.labels)
+        if math.isfinite(columns["low"]):
+            found[metric] = [columns["low"], columns["high"]]
+    return found

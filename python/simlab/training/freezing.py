@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
 
+    from simlab.models.architectures import Architecture
     from simlab.models.sources import ModelSource
-    from simlab.tasks import Task
 
 NONE, BOTTOM, TOP = "none", "bottom", "top"
 
@@ -71,20 +71,29 @@ def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> N
         parameter.requires_grad = False
 
 
-def require_freezable(source: ModelSource, task: Task, freezes: Sequence[str]) -> None:
-    """Check, before any training, that `freeze_layers` accepts each of `freezes`.
+def require_freezable(source: ModelSource, freezes: Sequence[str]) -> None:
+    """Check, by the model's configuration alone, that `freeze_layers` accepts each of `freezes`.
+
+    A model of an unknown architecture is checked when its weights are loaded.
 
     Raises
     ------
     UserError
-        As `freeze_layers`.
+        As `freeze_layers` and `parse_freeze`.
     """
-    from simlab.models.load import load_classifier
+    from simlab.models.load import load_config
+    from simlab.models.recognise import architecture_of
 
-    model = load_classifier(source, task)
-    for freeze in map(parse_freeze, freezes):
-        if freeze is not None:
-            _layers(model, freeze, source.name)
+    wanted = [freeze for freeze in map(parse_freeze, freezes) if freeze is not None]
+    if not wanted:
+        return
+    config = load_config(source)
+    try:
+        architecture = architecture_of(config)
+    except UserError:
+        return
+    for freeze in wanted:
+        _check(freeze, source.name, architecture, getattr(config, architecture.count))
 
 
 def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module]:
@@ -92,15 +101,19 @@ def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module
 
     architecture = architecture_of(model)
     layers = architecture.layers(model)
+    _check(freeze, name, architecture, len(layers))
+    return layers
+
+
+def _check(freeze: Freeze, name: str, architecture: Architecture, layers: int) -> None:
     option = f"--freeze {freeze.side}:{freeze.count}: model {name}"
-    if freeze.count > len(layers):
-        raise UserError(f"{option} wanted at least {freeze.count} layers, found {len(layers)}")
+    if freeze.count > layers:
+        raise UserError(f"{option} wanted at least {freeze.count} layers, found {layers}")
     if architecture.shared:
         raise UserError(
             f"{option} wanted layers with weights of their own, found architecture "
-            f"{model.config.model_type!r}, whose layers share their weights"
+            f"{architecture.name}, whose layers share their weights"
         )
-    return layers
 
 
 def parameter_counts(model: PreTrainedModel) -> tuple[int, int]:

@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from simlab.evidence import table
 from simlab.experiments import freeze_study as freezing
 from simlab.experiments import truncate as truncation
 from simlab.figures import draw
 from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
-from simlab.similarity import grids
+from simlab.similarity import blocks, grids
 from simlab.similarity.catalogue import OPTIONS
 from simlab.training import finetune as training
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
 
 
@@ -87,8 +89,21 @@ def test_a_paper_is_its_recipe(keywords, tiny_bert, reviews, paper):
     by_recipe = keywords(training, "finetune", *start, "--recipe", paper)
     assert by_paper[0][3] == paper
     assert by_paper[1] == by_recipe[1]
-    typed = keywords(training, "finetune", *start, "--paper", paper, "--recipe", "quick")
-    assert typed[0][3] == "quick"
+    same = keywords(training, "finetune", *start, "--paper", paper, "--recipe", paper)
+    assert same[0][3] == paper
+
+
+def test_another_recipe_than_the_papers_is_refused_or_told(
+    keywords, simcore, capfd, tiny_bert, reviews
+):
+    both = ("--paper", "wu2020", "--recipe", "quick")
+    arguments = ("finetune", tiny_bert.path, reviews, *COLUMNS, "--out", "ft", *both)
+    check_refused(simcore(*arguments), "--paper wu2020, --recipe quick", "found two")
+    arguments = ("freeze-study", "minilm", "rt", "--out", "study", *both)
+    given, found = keywords(freezing, "freeze_study", *arguments)
+    assert (given[3], found["bottom"]) == ("quick", [4, 6])
+    note = "note: --recipe quick takes the place of the recipe of --paper wu2020"
+    assert capfd.readouterr().err.splitlines() == [note]
 
 
 @pytest.mark.parametrize(("paper", "bottom"), [("wu2020", [4, 6]), ("phang2021", ())])
@@ -125,6 +140,16 @@ def test_heads_that_cannot_be_trained_are_refused(simcore):
         assert (code, errors) == (2, [f"error: {option}: wanted {wanted}"])
 
 
+def test_blocks_and_claims_take_a_papers_choices(keywords):
+    _, found = keywords(table, "claims", "claims", "results", "--paper", "wu2020")
+    assert found["metric"] == "accuracy"
+    typed = ("--paper", "ren2023", "--clusters", 3)
+    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed)
+    assert given[2] == 3
+    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed[:2])
+    assert given[2] == 2
+
+
 def test_a_paper_without_choices_for_a_command_is_refused(simcore):
     code, _, errors = simcore("truncate", "ft", "rt", "--out", "x.parquet", "--paper", "wu2020")
     assert (code, errors) == (
@@ -141,9 +166,11 @@ def test_a_paper_without_choices_for_a_command_is_refused(simcore):
 def test_papers_are_printed(simcore):
     code, printed, errors = simcore("papers", "wu2020")
     assert (code, errors) == (0, [])
-    line = next(line for line in printed.splitlines() if "grid --truncation 0.99" in line)
-    assert "measure svcca or pwcca" in line
-    assert "appendix A.3" in line
+    lines = printed.splitlines()
+    place = lines.index("grid --truncation 0.99 (measure svcca or pwcca)")
+    assert lines[place + 1].startswith("    text: ")
+    assert "appendix A.3" in " ".join(lines[place + 1 : place + 4])
+    assert max(map(len, lines)) <= 80
     everything = simcore("papers")[1]
     assert all(name in everything for name in PAPERS)
 

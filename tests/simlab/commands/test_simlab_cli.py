@@ -1,5 +1,6 @@
 """The command: each step by itself, and mistakes that end in one line and code 2."""
 
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import typer
 
+from simlab import cli
 from simlab.commands.options import explain_interrupt
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
@@ -84,10 +86,40 @@ def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
 def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
     _, printed, _ = simcore("grid", "--help")
     for measure in MEASURES:
-        assert f"{measure}:" in printed
+        assert f"`{measure}`:" in printed
     _, printed, _ = simcore("extract", "--help")
-    for kind in KINDS:
-        assert kind in " ".join(printed.split())
+    for kind in KINDS:  # lines may end behind a hyphen
+        assert kind in re.sub(r"-\s+", "-", printed)
+
+
+def test_help_names_every_option_in_full_at_80_columns(simcore, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, command in typer.main.get_command(cli.app).commands.items():
+        printed = simcore(name, "--help")[1]
+        options = [word for parameter in command.params for word in parameter.opts if "--" in word]
+        assert [option for option in options if f"  {option} " not in printed] == []
+        assert max(map(len, printed.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("--max-steps", "twenty", "a whole number"),
+        ("--max-steps", "2.5", "a whole number"),
+        ("--epochs", "many", "a number"),
+        ("--max-length", "2", "3 or more"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused_in_our_words(simcore, option, value, wanted):
+    code, _, errors = simcore("finetune", "minilm", "rt", "--out", "x", option, value)
+    assert (code, errors) == (2, [f"error: {option}: wanted {wanted}, found {value}"])
+
+
+def test_what_is_no_folder_of_representations_is_told_apart(tmp_path, simcore):
+    (tmp_path / "file").touch()
+    for name, found in (("none", "no such folder"), ("file", "a file"), (".", "a folder without")):
+        refused = simcore("grid", tmp_path / name, "--out", tmp_path / "x.parquet")
+        check_refused(refused, "wanted a folder written by `simcore extract`", f"found {found}")
 
 
 def test_words_joint_grids_localization_and_their_figure(tmp_path, simcore, tiny_bert, reviews):

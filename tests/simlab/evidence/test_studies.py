@@ -78,6 +78,22 @@ def test_a_protocol_that_is_left_out_is_named():
     assert all("left out alignment: seeds (map shared)" in f.note for f in found)
 
 
+def test_attention_is_compared_with_hidden_states_of_the_same_protocol():
+    name = "attention-varies-less"
+    rows = BUILDERS[name](HOLDS)
+    attention = [row for row in rows if row.kind == "attention"]
+    states = [row for row in rows if row.kind != "attention"]
+    judged = with_options(attention, judge="folders")
+    assert findings(name, [*judged, *states]) == []
+    trained = with_options(states, ("inn",), training="ren2023")
+    quantities = [f.quantity for f in findings(name, [*attention, *trained])]
+    assert quantities
+    assert all("linear" in quantity for quantity in quantities)
+    worse = [replace(row, value=row.value + 1) for row in states]  # by the default protocol
+    mixed = [*worse, *with_options(BUILDERS[name](FAILS), judge="folders")]
+    assert {f.verdict for f in findings(name, mixed)} == {FAILS}
+
+
 def test_errors_of_svcca_within_components_are_no_change_of_layers():
     """An earlier version stored them under the names of errors in the space of Y."""
     name = "top-layers-change"

@@ -10,7 +10,7 @@ import pytest
 from simlab import claims, plot
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import HOLDS, NO_ROWS
+from simlab.evidence.intervals import FAILS, HOLDS, NO_ROWS
 from simlab.evidence.table import claims_markdown
 from simlab.store.results import read_results, to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
@@ -92,8 +92,9 @@ def test_the_command_prints_verdicts_and_the_claims_without_rows(results, tmp_pa
     assert f"{out}: written" in lines
     code, printed, _ = simcore("claims", alone(results, "freeze-bottom"))
     assert code == 0
-    (line,) = (line for line in printed.splitlines() if line.startswith("no rows: "))
-    assert len(line.split(",")) == len(CLAIMS) - 1
+    told = [line for line in printed.splitlines() if line.startswith("no rows: ")]
+    assert len(told) == len(CLAIMS) - 1
+    assert "no rows: first-layer-matters; they come from `simcore skip`" in told
 
 
 def test_the_command_lists_all_rules(simcore):
@@ -103,6 +104,20 @@ def test_the_command_lists_all_rules(simcore):
         assert all(text in printed for text in (claim.name, claim.text, claim.source, claim.rule))
     assert "FT[1]-FT[2]" in printed
     assert "jackknife" in printed
+
+
+def test_freezing_files_of_an_earlier_version_that_contradict_each_other_are_two_models(tmp_path):
+    for name, case in (("a", HOLDS), ("b", FAILS)):
+        write_results(to_frame(freeze_bottom(case)), tmp_path / name / "freezing.parquet")
+    frame = claims(tmp_path)
+    found = frame[frame["claim"] == "freeze-bottom"]
+    named = {str(tmp_path / n / "freezing.parquet"): v for n, v in (("a", HOLDS), ("b", FAILS))}
+    assert dict(zip(found["base"], found["verdict"], strict=True)) == named
+    part = freeze_bottom(HOLDS)
+    for name, rows in (("a", part[:4]), ("b", part[4:])):  # other seeds of the same model
+        write_results(to_frame(rows), tmp_path / "c" / name / "freezing.parquet")
+    frame = claims(tmp_path / "c").set_index("claim")
+    assert frame.loc["freeze-bottom", "models"].tolist() == [3, 3]
 
 
 def test_mistakes_leave_nothing(results, tmp_path, simcore):

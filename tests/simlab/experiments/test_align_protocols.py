@@ -19,6 +19,7 @@ from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.store.files import read_json, write_json
 from simlab.store.results import read_results
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS
 from support.published import published_loop, untrained
 from support.tolerance import ALIGNED, FLOAT32_LINEAR_MAP
@@ -183,6 +184,38 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)
     assert set(rows["model_x"]) == {"R[0]"}
     assert set(rows["method"]) == {"linear"}
+
+
+def test_svcca_keeps_the_components_that_are_asked_for(tmp_path, folders, simcore):
+    arguments = ("align-study", *folders["train"], "--method", "svcca", "--out", tmp_path / "a")
+    for kept in ((), ("--truncation", "3"), ("--truncation", "0.99")):  # the last is the default
+        code, printed, errors = simcore(*arguments, *kept)
+        assert (code, errors) == (0, [])
+    assert "done before" in printed
+    frame = rows_of(tmp_path / "a", comparison="alignment: models", measure="alignment-error")
+    stored = [json.loads(text).get("truncation") for text in frame["options"]]
+    assert {kept: stored.count(kept) for kept in set(stored)} == {None: 16, 3: 16}
+    one = (frame["model_x"] == "R[0]") & (frame["layer_x"] == 2) & (frame["rows"] == "train")
+    found = frame[one & np.equal(stored, 3)]["value"].iloc[0]
+    x, y = (load_representations(folder).layers[2] for folder in folders["train"])
+    rows = split_rows(load_representations(folders["train"][0]), StudyOptions()).train
+    wanted = SVCCAAligner(truncation=3).fit(x[rows], y[rows]).errors(x[rows], y[rows]).relative
+    assert found == pytest.approx(wanted, rel=ALIGNED)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (("--method", "svcca", "--truncation", "1.5"), "--truncation 1.5: wanted a share"),
+        (("--method", "svcca", "--truncation", "x"), "--truncation x: wanted a share"),
+        (("--method", "svcca", "--truncation", "0"), "--truncation 0: wanted a share"),
+        (("--method", "cca", "--truncation", "3"), "--truncation 3: wanted --method svcca"),
+    ],
+)
+def test_truncations_that_do_not_apply(tmp_path, folders, simcore, typed, words):
+    check_refused(simcore("align-study", *folders["train"], *typed, "--out", tmp_path / "a"), words)
+    pair = ("inject", "a", "b", "rt", *typed, "--out", tmp_path / "x.parquet")
+    check_refused(simcore(*pair), words)
 
 
 def test_across_layers_has_every_layer_of_both_models(tmp_path, folders):

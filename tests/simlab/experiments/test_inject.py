@@ -1,6 +1,7 @@
 """Injection: a model with its own states is itself, and maps see training examples alone."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -200,7 +201,8 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"--layer -1: wanted 0 to 3", layer=-1)
     refused(r"--fit-size: wanted at least 1, found 0", fit_size=0)
-    refused(r"--fit-size 10, --method linear: X: wanted at least 25 rows.*got 10", fit_size=10)
+    few = {"fit_size": 10, "methods": ("linear",)}
+    refused(r"--fit-size 10, --method linear: X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
     refused(r"wanted a checkpoint with a head", a, bare)
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
@@ -233,6 +235,17 @@ def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
     assert values["itself"] == values["linear"]  # all of B's states equal their mean
     (figure,) = plot(frame, tmp_path / "figures", ("png",))
     assert figure.stem == "reviews-injection"
+
+
+def test_too_few_rows_leave_methods_out_that_were_not_asked_for(pair_of_models, review_task):
+    options = InjectOptions(2, fit_size=20, epochs=1)
+    pair = InjectionPair(*pair_of_models, review_task, options)
+    rows = {json.loads(row.options)["method"]: row for row in pair.rows("A", "B")}
+    reasons = {name: json.loads(row.options).get("undefined", "") for name, row in rows.items()}
+    left_out = {name for name, row in rows.items() if np.isnan(row.value)}
+    assert left_out == {"linear", "cca", "pwcca"}
+    for name in left_out:
+        assert re.match("--fit-size 20: X: wanted at least 2[56] rows for .* got 20", reasons[name])
 
 
 def test_too_few_training_rows_name_their_option(tmp_path, pair_of_models, review_task):

@@ -11,8 +11,7 @@ from simlab.experiments.advice import advice_rows, describe_advice
 from simlab.experiments.freeze_study import summary
 from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
-from simlab.figures.metrics import of_metric
-from simlab.models.evaluate import read_evaluation
+from simlab.models.evaluate import metric_columns, read_evaluation
 from simlab.store.files import write_json
 from simlab.store.results import (
     BASELINE,
@@ -25,6 +24,7 @@ from simlab.store.results import (
     to_frame,
 )
 from simlab.tasks import TaskOptions, load_task
+from simlab.tasks.metrics import of_metric
 from simlab.tasks.trained_splits import EVALUATION
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
@@ -33,6 +33,7 @@ from support.lab.tinyclassifiers import save_classifier
 from support.lab.tinymodels import LAYERS
 
 LIBRARY = {"f1": f1_score, "accuracy": accuracy_score}  # the main metric of MRPC first
+INTERVALS = (TRUNCATION, "skipping", "freezing", INJECTION)
 CELL = ["comparison", "model_x", "layer_x", "layer_y", "options"]
 
 
@@ -74,6 +75,27 @@ def test_every_cell_has_every_metric_the_main_one_first(results):
     assert frame["comparison"].nunique() == 7  # with advice, the whole model and the majority class
     for _, rows in frame.groupby(CELL, dropna=False):
         assert list(rows["measure"]) == list(LIBRARY)
+
+
+def test_metrics_have_intervals_over_the_heldout_examples(results):
+    frame = read_results(results)
+    frame = frame[frame["comparison"].isin(INTERVALS) & frame["measure"].isin(list(LIBRARY))]
+    assert set(frame["comparison"]) == set(INTERVALS)
+    assert (frame["low"] <= frame["value"]).all()
+    assert (frame["value"] <= frame["high"]).all()
+    assert (frame["low"] < frame["high"]).any()
+
+
+def test_the_interval_of_an_accuracy_is_that_of_a_share():
+    labels = np.zeros(400, int)
+    found = metric_columns("accuracy", 0.8, np.arange(400) // 320, labels)  # 80 % are right
+    half = 1.96 * np.sqrt(0.8 * 0.2 / 400)
+    assert found["high"] - 0.8 == pytest.approx(half, rel=0.25)  # 100 draws: 7 % by chance
+    assert 0.8 - found["low"] == pytest.approx(found["high"] - 0.8)
+    sure = metric_columns("accuracy", 1.0, labels, labels)
+    assert (sure["low"], sure["high"]) == (1.0, 1.0)
+    nothing = metric_columns("spearman", float("nan"), labels, labels)
+    assert np.isnan([nothing["low"], nothing["high"]]).all()
 
 
 def test_skipping_scores_the_same_predictions_by_every_metric(results, source, mrpc):
@@ -170,10 +192,10 @@ def test_the_metric_decides_on_the_number_of_layers(mrpc):
         rows = advice_rows(np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", **how)
         assert [row.measure for row in rows] == [*LIBRARY] * 2
         (found[metric],) = describe_advice(to_frame(rows))
-    assert "FT, untuned: 2 of 3 layers are within 0.4" in found["f1"]
-    assert "FT, untuned: 1 of 3 layers are within 0.4" in found["accuracy"]
-    assert "on the other f1 " in found["f1"]
-    assert "on the other accuracy " in found["accuracy"]
+    assert "FT, untuned: 2 of 3 layers are enough" in found["f1"]
+    assert "FT, untuned: 1 of 3 layers are enough" in found["accuracy"]
+    assert ", the f1 is at most 0.4 below" in found["f1"]
+    assert ", the accuracy is at most 0.4 below" in found["accuracy"]
 
 
 @pytest.mark.assets

@@ -202,3 +202,13 @@ def test_curves_of_several_tasks_are_one_file(names_of_files):
     rows += [row for task in tasks for row in freezing(task)]
     stems = ["all-tasks-truncation", "all-tasks-freezing", "all-tasks-skipping"]
     assert names_of_files(to_frame(rows)) == stems
+
+
+def test_the_legend_stands_above_the_curves():
+    figure = plot_truncation(to_frame([*curve("FT[1]", 1), *curve("ORIG", 1, start=0.2)]), NONE)
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    legend = axis.get_legend().get_window_extent()
+    highest = max(axis.transData.transform(line.get_xydata())[:, 1].max() for line in axis.lines)
+    assert highest < legend.y0
+    assert max(axis.get_yticks()) < axis.get_ylim()[1]

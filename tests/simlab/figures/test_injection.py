@@ -1,6 +1,7 @@
 """The figure of injections: a panel for each protocol, a bar for each method and training."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -66,6 +67,7 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
     np.testing.assert_allclose(list(bars(mean).values()), [0.45, 0.35, 0.4, 0.25, 0.3, 0.25])
     chance = next(line for line in mean.lines if line.get_label() == "chance")
     assert chance.get_xdata()[0] == 0.25
+    assert re.search(r"\nA: .+, B: .+\n", figure.get_suptitle())
     assert "over 2 pairs" in figure.get_suptitle()
 
 
@@ -90,7 +92,7 @@ def test_pairs_of_other_models_are_never_averaged():
     rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
     figure = alignment_figures(to_frame(rows))["rt-injection"]
     shown = {axis.get_title(): bars(axis)["linear"] for axis in figure.axes if axis.patches}
-    title = "layer 6, classifier token\n"
-    wanted = {f"{title}electra → bert": 0.1, f"{title}minilm → roberta": 0.9}
+    title = "\nlayer 6, classifier token"
+    wanted = {f"A: electra, B: bert{title}": 0.1, f"A: minilm, B: roberta{title}": 0.9}
     assert shown == pytest.approx(wanted)
     assert "pairs" not in figure.get_suptitle()

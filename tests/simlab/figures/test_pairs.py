@@ -175,6 +175,17 @@ def test_intervals_and_high_p_values_are_shown(resampled):
     assert "Dots: p > .05" in figure.get_supxlabel()
     assert "95 % interval" in figure.get_supxlabel()
     assert "Dots" not in plot_grids(to_frame(grid("FT-FT", "FT", "FT"))).get_supxlabel()
+    sure = plot_grids(resampled.assign(pvalue=0.01)).get_supxlabel()
+    assert "All p ≤ .05" in sure
+    assert "Dots" not in sure
+
+
+def test_grids_of_one_comparison_are_told_apart_by_their_models():
+    rows = grid("FT-ORIG", "FT[1]", "ORIG") + grid("FT-ORIG", "FT[2]", "ORIG")
+    rows += grid("FT-FT", "FT[1]", "FT[1]") + grid("mine", "A", "B") + grid("mine", "A", "C")
+    titles = [axis.get_title().replace("\n", " ") for axis in images(plot_grids(to_frame(rows)))]
+    wanted = ["FT[1]–ORIG", "FT[2]–ORIG", "FT–FT", "mine (A–B)", "mine (A–C)"]
+    assert sorted(titles) == sorted(wanted)
 
 
 def test_calibrated_values_have_a_figure_of_their_own(names_of_files, resampled):

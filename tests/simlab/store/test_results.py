@@ -65,13 +65,25 @@ def test_a_folder_is_read_as_one_table(tmp_path):
     assert set(read_results(tmp_path)["comparison"]) == {"A", "B"}
 
 
+def test_what_is_no_results_file_is_told(tmp_path):
+    (tmp_path / "text.parquet").write_text("a page of text")
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing else")
+    for name, found in (
+        ("text.parquet", "wanted a Parquet file, found a file of another kind$"),
+        ("damaged.parquet", "wanted a Parquet file, found a damaged file"),
+        ("none.parquet", "wanted a results file or a folder, found neither$"),
+    ):
+        with pytest.raises(UserError, match=found):
+            read_results(tmp_path / name)
+
+
 def test_a_file_that_is_being_written_is_not_read(tmp_path):
     """Files that a killed process has left unfinished are not read either."""
     write_results(to_frame(rows()), tmp_path / "a.parquet")
     (tmp_path / ".0123456789abcdef.partial.parquet").write_bytes(b"PAR1")
     assert results_files(tmp_path) == [tmp_path / "a.parquet"]
     (tmp_path / "a.parquet").unlink()
-    with pytest.raises(UserError, match="wanted a Parquet file or a folder of them, found none"):
+    with pytest.raises(UserError, match="wanted a folder with results files, found none in it"):
         read_results(tmp_path)
 
 

@@ -280,6 +280,15 @@ def test_real_minilm_fits_the_rows_it_has_seen(tmp_path, minilm):
     assert read_evaluation(tmp_path / "checkpoint")["value"] > 0.8
 
 
+def test_a_warm_up_longer_than_the_training_is_told(tmp_path, capfd, tiny_bert, review_task):
+    recipe = Recipe(max_steps=2, batch_size=8, warmup=8)
+    finetune(tiny_bert, review_task, tmp_path / "long", recipe)
+    told = "note: --warmup 8: training ends after 2 steps, before the warm-up does, at 25.0% of"
+    assert told in " ".join(capfd.readouterr().err.split())
+    finetune(tiny_bert, review_task, tmp_path / "short", replace(recipe, warmup=2))
+    assert "warm-up" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": -1.0}, {"batch_size": 0}])
 def test_a_senseless_recipe_is_refused(tmp_path, tiny_bert, review_task, wrong):
     option = next(iter(wrong)).replace("_", "-")

@@ -13,6 +13,7 @@ from simlab.models.states import layer_states
 from simlab.training.finetune import finetune
 from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
 from simlab.training.recipes import Recipe
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 
 OWN_WEIGHTS = [name for name in ARCHITECTURES if name != "albert"]
@@ -79,11 +80,23 @@ def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_ber
 
 
 @pytest.mark.parametrize(
+    ("freeze", "found"), [("bottom:4", "found 3"), ("bottom", "bottom:K"), ("top:0", "at least 1")]
+)
+def test_frozen_layers_are_checked_before_the_task_is_read(
+    tmp_path, tiny_bert, simcore, freeze, found
+):
+    arguments = (tiny_bert.path, tmp_path / "none.csv", "--freeze", freeze, "--out", tmp_path / "x")
+    check_refused(simcore("finetune", *arguments), f"--freeze {freeze}", found)
+    with pytest.raises(UserError, match=f"^--freeze {freeze}"):
+        finetune(tiny_bert, tmp_path / "none.csv", tmp_path / "x", freeze=freeze)
+
+
+@pytest.mark.parametrize(
     ("architecture", "freeze", "found"),
     [
         ("bert", "bottom:4", "wanted at least 4 layers, found 3"),
         ("bert", "top:9", "wanted at least 9 layers, found 3"),
-        ("albert", "bottom:1", "found architecture 'albert', whose layers share their weights"),
+        ("albert", "bottom:1", "found architecture ALBERT, whose layers share their weights"),
     ],
 )
 def test_what_cannot_be_frozen_is_refused(tmp_path, review_task, architecture, freeze, found):
