@@ -188,9 +188,10 @@ def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tupl
 def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield i, j and ``a_i' b_j`` ``[B, k, l]`` of all pairs; of pairs i <= j where a is b."""
     k, l = a.values.shape[2], b.values.shape[2]
+    device = a.values.device  # copies of numbers from the host would wait for the device
     for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
-        rows = torch.cat([torch.full((end - first,), row) for row, first, end in runs])
-        columns = torch.cat([torch.arange(first, end) for _, first, end in runs])
+        rows = torch.cat([torch.full((end - i,), row, device=device) for row, i, end in runs])
+        columns = torch.cat([torch.arange(i, end, device=device) for _, i, end in runs])
         products = a.values.new_empty(len(rows), k, l)
         at = 0
         for row, first, end in runs:
@@ -198,7 +199,7 @@ def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor,
             left = a.values[row].mT.expand(len(part), -1, -1)
             torch.bmm(left, part, out=products[at : at + len(part)])
             at += len(part)
-        yield rows.to(products.device), columns.to(products.device), products
+        yield rows, columns, products
 
 
 def _most_matrices(bytes_each: int, bound: int) -> int:
