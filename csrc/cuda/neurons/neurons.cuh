@@ -128,6 +128,7 @@ __device__ __forceinline__ void add_squares(const T* row, int c, int width, Matc
 }
 
 // Blocks: tiles of neurons of a layer, layers of b, layers of a.
+// registers: match_neurons: 192: 2 blocks of 128 threads
 template <typename Product, bool best>
 __global__ void __launch_bounds__(Product::kThreads, 1)
     match_neurons(const __grid_constant__ MatchArguments<typename Product::Value> m) {
