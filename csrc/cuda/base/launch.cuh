@@ -52,6 +52,9 @@ void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int th
   config.blockDim = dim3(unsigned(threads));
   config.dynamicSmemBytes = size_t(shared.bytes);
   config.stream = stream;
+#if !defined(__CUDACC__)
+  cuda_host::launching = name;
+#endif
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(actual)...), name);
 }
 
