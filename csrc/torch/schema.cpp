@@ -13,6 +13,8 @@
 
 TORCH_LIBRARY(simcore, m) {
   // ---- hsic. Twins: hsic.py, stats.py. On CUDA: hsic_terms.
+  // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
+  // torch's operations in simcore/_ops/hsic_batched.py.
 
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
   // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,43 +17,13 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
 MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Compute float32 products in full float32, whatever precision the program has chosen."""
-    chosen = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(chosen)
-
-
-def _in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
-    @functools.wraps(function)
-    def wrapped(*arguments: object) -> object:
-        with torch.no_grad(), _full_float32():
-            return function(*arguments)
-
-    return wrapped
-
-
-def _centred(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    x = layer.double()
-    shifted = x - x[0]  # constant columns become exactly 0
-    centred = shifted - shifted.mean(0)
-    largest = centred.abs().max()
-    exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
-    power = torch.ldexp(torch.ones_like(largest), exponent)
-    return centred / power, power
 
 
 def _descending(eigenvalues: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,7 +40,7 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
     smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
     """
-    parts = [_centred(layer) for layer in layers]
+    parts = [centred_columns(layer) for layer in layers]
     x = torch.stack([values for values, _ in parts])
     powers = torch.stack([power for _, power in parts])
     if standardize:
@@ -215,7 +184,7 @@ def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
         values = torch.zeros((len(members), n, widths[members[0]]), dtype=dtype, device=device)
         extra = torch.empty((len(members), 2), dtype=torch.float64, device=device)
         for at, i in enumerate(members):
-            part, power = _centred(layers[i])
+            part, power = centred_columns(layers[i])
             values[at, :, : part.shape[1]] = part
             extra[at, 0], extra[at, 1] = part.norm() * power, power
         return _Stack(torch.tensor(members, device=device), values, extra)
@@ -336,7 +305,7 @@ def pwcca(
 
 # Registered for CUDA in simcore/_ops/spectral.py.
 OPERATORS: dict[str, Callable[..., object]] = {
-    "principal_components": _in_full_float32(principal_components),
-    "nuclear_norms": _in_full_float32(nuclear_norms),
-    "pwcca": _in_full_float32(pwcca),
+    "principal_components": in_full_float32(principal_components),
+    "nuclear_norms": in_full_float32(nuclear_norms),
+    "pwcca": in_full_float32(pwcca),
 }

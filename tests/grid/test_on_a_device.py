@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import simcore
-from simcore import nn
+from simcore import nn, stats
 from simcore._ops.devices import CALLS
 from support import tolerance
 from support.stand_in import CUDA, OnStandIn, stand_in_device
@@ -44,6 +44,10 @@ WAITS = {
     "_ops.polar:nuclear_norms_of": "the same, for float64",
     "attention:_warn_of_rows": "a warning counts the rows that do not sum to 1",
     "attention:_check_weights": "an error names a layer of weights too large for float64",
+    "stats.permutation:_cka_values": "the permutations go to the device",
+    "stats.bootstrap:_cka_values": "the counts of rows go to the device",
+    "stats.bootstrap:_percentiles": "two shares go to the device",
+    "stats.moments:moment": "coefficients go to the device",
     "_top:top_of_table": "counts of neurons with variance",
 }
 
@@ -95,6 +99,15 @@ def _wide(x: list[torch.Tensor], y: list[torch.Tensor], grid: Callable) -> torch
     return grid([t.double() for t in x], [t.double() for t in y])
 
 
+def _tested(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> torch.Tensor:
+    return stats.permutation_test(x, y, permutations=9, **options).calibrated
+
+
+def _interval(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> torch.Tensor:
+    return stats.bootstrap_ci(x, y, resamples=9, **options).low
+
+
+TEST, INTERVAL = "stats.permutation_test, CKA", "stats.bootstrap_ci, CKA"
 HSIC, CCA = "cka_grid, hsic_grid", "cca_grid, svcca_grid"
 LINREG, PWCCA = "linreg_grid", "pwcca_grid"
 JOBS = [
@@ -121,6 +134,18 @@ JOBS = [
     Job(simcore.attention_grid, "attention_grid", heads),
     Job(partial(_wide, grid=simcore.attention_grid), "attention_grid", heads),
     Job(partial(simcore.attention_grid, measure="pearson"), "attention_grid", heads),
+    Job(_tested, TEST, fewer=frozenset(CALLS[TEST]) - {"permuted_gram_products"}),
+    Job(
+        partial(_tested, kernel="rbf"),
+        TEST,
+        fewer=frozenset({"gram_power_sums", "hsic_terms"}),
+    ),
+    Job(
+        partial(_tested, method="moments"),
+        TEST,
+        fewer=frozenset({"permuted_gram_products", "median_squared_distances"}),
+    ),
+    Job(partial(_interval, kernel="rbf", estimator="unbiased"), INTERVAL),
 ]
 EVERY = pytest.mark.parametrize("job", JOBS, ids=str)
 
@@ -181,8 +206,7 @@ def test_what_the_cpu_alone_has_is_refused_in_one_line():
     x, y = two_sides(3)
     for grid in (
         partial(simcore.rsa_grid, correlation="spearman"),
-        partial(simcore.stats.permutation_test, measure="svcca"),
-        partial(simcore.stats.bootstrap_ci, measure="rsa"),
+        partial(stats.bootstrap_ci, measure="rsa", correlation="spearman", resamples=2),
         simcore.plan_cka,
     ):
         _refused(grid, x, y, r"X\[0\]: wanted device cpu for .*, got cuda:0$")
@@ -225,7 +249,7 @@ def test_networks_run_there_without_waiting(mixing, reversible):
 TRACED = [
     pytest.param(name, row, id=f"{name}-{i}")
     for name, rows in ROWS.items()
-    if not name.startswith(("nn.", "stats."))
+    if not name.startswith("nn.")
     for i, row in enumerate(rows)
     if (name, i) != ("rsa_grid", 1)  # Spearman, which is refused there
 ]

@@ -22,6 +22,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -71,7 +72,13 @@ class OnStandIn(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Let a tensor of the host follow a tensor of the device there."""
+        """Let a tensor of the host follow one of the device there; run quantiles as one operation.
+
+        Quantiles make tensors of their own where C++ sees the given ones: on the host.
+        """
+        if func is torch.nanquantile:
+            values = tree_map(_values, (args, kwargs))
+            return OnStandIn(func(*values[0], **values[1]), args[0].mode)
         if func is Tensor.to and not isinstance(args[0], OnStandIn):
             args = (args[0], args[1].device, args[1].dtype)
         with torch._C.DisableTorchFunctionSubclass():
@@ -213,6 +220,9 @@ class StandIn(TorchDispatchMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, wrapped: bool
     ) -> Any:
         outer = {id(t.values): t for t in tree_leaves((args, kwargs)) if isinstance(t, OnStandIn)}
+        if torch.Tag.inplace_view in func.tags:
+            with no_dispatch():  # the shape that C++ sees changes, too
+                func(*args, **kwargs)
         args, kwargs = tree_map(_values, (args, kwargs))
         result = func(*args, **kwargs)
         # An operation in place gives the tensor that it was given.
