@@ -98,6 +98,7 @@ inline float with_ulps(double value, double ulps, float x) {
   return isfinite(nearest) ? float(value + ulps * error_of(x) * double(ulp)) : nearest;
 }
 inline float device_exp(float x) { return with_ulps(exp(double(x)), 1, x); }
+inline float device_expm1(float x) { return with_ulps(expm1(double(x)), 1, x); }
 }  // namespace cuda_host
 // Good to 2^-22 in [0.5, 2], to 2 ulp elsewhere.
 inline float __log2f(float x) {
