@@ -22,6 +22,7 @@ from simcore._ops.polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
+VANISHING = 1e-7  # a singular value over the largest, in float32
 MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
 
@@ -228,14 +229,42 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``."""
+    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``.
+
+    Other float32 matrices get one symmetric eigenproblem each, in float64, which torch solves in
+    batches or at least several times faster than it decomposes the matrices.
+    """
     if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
-        return torch.linalg.svd(m, full_matrices=False)
+        if m.dtype == torch.float64:
+            return torch.linalg.svd(m, full_matrices=False)
+        if m.shape[1] > m.shape[2]:
+            u, s, vt = _by_eigenvectors(m.mT)
+            return vt.mT, s, u.mT
+        return _by_eigenvectors(m)
     if m.shape[1] < m.shape[2]:
         v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
     else:
         u, s, v = torch.ops.simcore.small_svd(m.contiguous())
     return u, s, v.mT
+
+
+def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return thin SVDs of float32 matrices ``[B, k, l]``, k <= l, from eigenvectors of ``M M'``.
+
+    With P the eigenvectors, ``P' M = diag(s) V'``. Squares in float64 keep all singular values that
+    float32 products determine; where some are 0 beside the largest, V needs the SVD.
+    """
+    wide = m.double()
+    p = torch.linalg.eigh(wide @ wide.mT).eigenvectors.flip(-1)
+    turned = p.mT @ wide
+    s = torch.linalg.vector_norm(turned, dim=-1)
+    vt = turned * _reciprocals(s)[:, :, None]
+    u, s, vt = p.to(m.dtype), s.to(m.dtype), vt.to(m.dtype)
+    vanishing = (s <= VANISHING * s.amax(-1, keepdim=True)).any(-1)
+    (which,) = vanishing.nonzero(as_tuple=True)  # one wait for the device
+    if len(which):
+        u[which], s[which], vt[which] = torch.linalg.svd(m[which], full_matrices=False)
+    return u, s, vt
 
 
 def _weighted_means(directions: Tensor, rho: Tensor, count: Tensor, weighted: Tensor) -> Tensor:
@@ -267,7 +296,7 @@ def _basis_side(
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
-    """Compute ``simcore::pwcca`` by batches of singular value decompositions.
+    """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions.
 
     Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
     never rotates columns of zeros. LAPACK may mix them with directions that have no correlation but
@@ -290,6 +319,7 @@ def pwcca(
     for a, b in _stack_pairs(*sides, bound // 2):
         (k, l), p = (a.values.shape[2], b.values.shape[2]), a.extra.shape[2]
         bytes_each = dtype.itemsize * (4 * k * l + 3 * min(k, l) ** 2 + 2 * (k + l) * p)
+        bytes_each += 8 * (2 * k * l + 3 * min(k, l) ** 2)  # `_by_eigenvectors`
         for rows, columns, products in _products(a, b, _most_matrices(bytes_each, bound // 2)):
             left, rho, right = singular_systems(products)
             rho = rho.double().clamp_max(1)
