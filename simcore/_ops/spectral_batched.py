@@ -231,8 +231,8 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``.
 
-    Other float32 matrices get one symmetric eigenproblem each, in float64, which torch solves in
-    batches or at least several times faster than it decomposes the matrices.
+    Other float32 matrices get one symmetric eigenproblem each, in float64: torch decomposes
+    matrices beyond 32 columns one by one, and for eigenproblems cuSOLVER has a batched routine.
     """
     if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
         if m.dtype == torch.float64:

@@ -28,14 +28,15 @@ struct Multiply {
   }
 };
 
-template <typename T, typename Term = Multiply>
+// tile: rows and columns of C.
+template <typename T, typename Term = Multiply, int tile = 64>
 class PlainProduct {
  public:
   using Rows = PlainRows<T>;
   using Value = T;
   using Stored = T;
   using Narrow = PlainProduct;
-  static constexpr int kTile = 64;  // rows and columns of C
+  static constexpr int kTile = tile;
   static constexpr int kThreads = 128;
   static constexpr int kDepth = 32;  // entries of a row that are staged at once
   static constexpr int kRun = 1;     // neighbours in a row of C that visit() gives at once

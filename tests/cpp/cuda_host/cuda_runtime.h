@@ -85,6 +85,15 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
+template <typename T>
+T atomicMax(T* at, T value) {
+  std::atomic_ref<T> ref(*at);
+  T old = ref.load(std::memory_order_relaxed);
+  while (old < value && !ref.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  }
+  return old;
+}
+
 // The errors that CUDA's programming guide allows these functions; the host's own are smaller. They
 // are drawn from the bits of x, so that repetition gives the same.
 namespace cuda_host {
