@@ -180,7 +180,7 @@ NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t
   if (variant == Variant::tensor && !plan.float64) {
     plan.pairs = true;
     plan.workspace_bytes = bytes_by_pairs(problem, extent, plan);
-    if (plan.workspace_bytes <= max_memory) return plan;
+    if (plan.workspace_bytes != kMoreThanAGrid && plan.workspace_bytes <= max_memory) return plan;
     plan.pairs = false;
   }
   const int64_t row = packed_pitch(problem) * (plan.float64 ? 8 : 4);
