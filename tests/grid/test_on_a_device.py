@@ -84,7 +84,8 @@ class Job:
     def __str__(self) -> str:
         options = getattr(self.grid, "keywords", {})
         function = getattr(self.grid, "func", self.grid)
-        return "-".join([function.__name__, *map(str, options.values())])
+        named = (getattr(value, "__name__", str(value)) for value in options.values())
+        return "-".join([function.__name__.lstrip("_"), *named])
 
 
 def _minibatch(x: list[torch.Tensor], y: list[torch.Tensor]) -> torch.Tensor:
@@ -178,6 +179,7 @@ def test_grids_run_there_and_wait_as_often_for_any_number_of_layers(job):
 def test_a_cka_grid_reads_the_device_once_and_hands_back_once():
     _, device = run(JOBS[0], 6)
     assert dict(device.waits) == {"_grid.inputs:on_host": 1, "cka:cka_grid": 1}
+    assert device.queries == 0
     assert device.launches < 20  # 77 when the grid was normalised on the device
 
 

@@ -141,6 +141,8 @@ class StandIn(TorchDispatchMode):
         How often each operator of simcore ran on the device.
     launches : int
         Other operations of torch on the device.
+    queries : int
+        How often Python asked the driver for its free memory.
     """
 
     def __init__(self) -> None:
@@ -148,6 +150,7 @@ class StandIn(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
         self.launches = 0
+        self.queries = 0
 
     def __torch_dispatch__(
         self,
@@ -190,6 +193,11 @@ class StandIn(TorchDispatchMode):
             self.wait()
         elif on_host and on_device and func not in DERIVATIVES:
             raise RuntimeError(f"{func}: wanted all tensors on one device, got cuda:0 and cpu")
+
+    def free_memory(self, device: object = None) -> tuple[int, int]:
+        """Stand in for `torch.cuda.mem_get_info`."""
+        self.queries += 1
+        return FREE_BYTES, FREE_BYTES
 
     def wait(self) -> None:
         """Count that the program waits here."""
@@ -249,10 +257,11 @@ def stand_in_device() -> Iterator[StandIn]:
     torch._C._ensureCUDADeviceGuardSet()
     lifts = torch._C._only_lift_cpu_tensors()
     properties = SimpleNamespace(shared_memory_per_block_optin=227 << 10)
+    mode = StandIn()
     with ExitStack() as stack:
         for target, name, value in (
             (torch.cuda, "_lazy_init", lambda: None),
-            (torch.cuda, "mem_get_info", lambda device=None: (FREE_BYTES, FREE_BYTES)),
+            (torch.cuda, "mem_get_info", mode.free_memory),
             (torch.cuda, "memory_reserved", lambda device=None: 0),
             (torch.cuda, "memory_allocated", lambda device=None: 0),
             (torch.cuda, "get_device_properties", lambda device=None: properties),
@@ -265,4 +274,4 @@ def stand_in_device() -> Iterator[StandIn]:
         stack.callback(future.set_overwrite_module_params_on_conversion, replaces)
         torch._C._set_only_lift_cpu_tensors(True)
         stack.callback(torch._C._set_only_lift_cpu_tensors, lifts)
-        yield stack.enter_context(StandIn())
+        yield stack.enter_context(mode)
