@@ -1,17 +1,15 @@
 // Products of neurons with neurons on tensor cores, each of them once: x with itself takes both
 // directions of a pair of layers from one product.
 //
-// Shapes    packed: as in neurons.cuh, stored as the product's Rows store them; keys [count_y]
-//           [neurons of x]: the best partner so far of every neuron of x among those of a layer
-//           y_j.
+// Shapes    packed: as in neurons.cuh, stored as the product's Rows store them
+//           keys [count_y][neurons of x]: the best partner so far of every neuron of x among those
+//           of a layer y_j
 // Plan      match_pairs      a block per (pair of layers, tile of neurons of each): the product,
-// its
-//                            magnitudes in shared memory, then a thread per row and, for x with
-//                            itself, a thread per column, which looks for the largest
+//                            its magnitudes in shared memory, then a thread per row and, for x
+//                            with itself, a thread per column, which looks for the largest
 //           finish_partners  a block per pair (x_i, y_j): keys to values, partners and their mean
 // Cost      2 n p_i p_j flops an unordered pair, six-fold in three bfloat16 parts. Keys take 8
-// bytes
-//           a neuron and layer, which blocks of a launch update atomically.
+//           bytes a neuron and layer, which blocks of a launch update atomically.
 // Numerics  as product_tensor.cuh over all n. A key orders by value, then by the lower partner, so
 //           that the order of blocks changes nothing: bit-equal on repetition, the first of equal
 //           partners wins.

@@ -1,6 +1,6 @@
-// The work of whole calls at the sizes that benchmarks measure: launches, blocks, operations and
-// bytes, counted from the launch sequences without running them. Each count stands beside the one
-// of the version before it was improved, which the test was seen to refuse.
+// The work of whole calls at the sizes that benchmarks measure: launches, blocks and tiles, counted
+// from the launch sequences without running them. Some counts stand beside those of a former
+// version.
 #include <limits>
 #include <map>
 
