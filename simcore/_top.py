@@ -85,17 +85,23 @@ def _table(x: list[Tensor], y: list[Tensor], left: int) -> Tensor:
 def top_of_table(best: Tensor, x: list[Tensor], top_k: int | float) -> Tensor:
     """Return the means of the top values in the table ``[neurons of all X, Ly]`` of `x`."""
     of_layers = best.split([layer.shape[1] for layer in x])
-    return torch.stack([_top_of_columns(values, top_k) for values in of_layers])
+    # One synchronisation with the device for all layers.
+    defined = torch.stack([(~values.isnan()).sum(0) for values in of_layers]).tolist()
+    return torch.stack(
+        [
+            torch.stack([_top_mean(*pair, top_k) for pair in zip(values.T, counts, strict=True)])
+            for values, counts in zip(of_layers, defined, strict=True)
+        ]
+    )
 
 
-def _top_of_columns(values: Tensor, top_k: int | float) -> Tensor:
-    """Return the mean of the largest values of every column that are not ``nan``."""
-    return torch.stack([_top_mean(column[~column.isnan()], top_k) for column in values.T])
+def _top_mean(values: Tensor, defined: int, top_k: int | float) -> Tensor:
+    """Return the mean of the largest of the ``defined`` values that are not ``nan``.
 
-
-def _top_mean(values: Tensor, top_k: int | float) -> Tensor:
-    """Return the mean of the largest `values`; ``nan`` if there are none."""
-    return values.topk(top_count(top_k, len(values))).values.mean()
+    It is ``nan`` if there are none.
+    """
+    known = values.masked_fill(values.isnan(), -torch.inf)
+    return known.topk(top_count(top_k, defined)).values.mean()
 
 
 def top_multiple(
@@ -108,7 +114,8 @@ def top_multiple(
     rows = []
     for i, layer in enumerate(layers):
         values = [torch.cat(parts) for parts in zip(*_multiple(layer, vectors), strict=True)]
-        rows.append(torch.stack([_top_mean(v[~v.isnan()], top_k) for v in values]))
+        defined = int((~values[0].isnan()).sum())  # the neurons that vary, whatever the vectors
+        rows.append(torch.stack([_top_mean(v, defined, top_k) for v in values]))
         report((i + 1) / len(layers))
     return torch.stack(rows)
 

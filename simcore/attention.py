@@ -26,7 +26,6 @@ from simcore._ops.attention import attention_similarity
 Attention = Sequence[Array] | Array  # the attention of one layer
 Lengths = Sequence[int] | Array
 MEASURES = ("js", "pearson", "frobenius")
-ROW_SUM = 0.02  # the sum of a row of softmax differs from 1 by less, in bfloat16 too
 LARGEST_WEIGHT = 1e140  # float64 holds sums of squares and of p log p of smaller weights
 
 
@@ -144,36 +143,31 @@ def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attentio
         )
 
 
-def _check_weights(layer: list[Tensor], name: str, causal: bool) -> None:
-    """Raise a ValueError if float64 weights are too large to be summed.
+def _check_weights(layers: dict[str, list[Tensor]], causal: bool) -> None:
+    """Raise a ValueError that names the first layer with float64 weights too large to be summed.
 
     Weights that are never read do not count. NaN and infinity have a check of their own.
     """
-    wide = [s.detach() for s in layer if s.dtype == torch.float64]
-    if not wide:
-        return
-    magnitudes = torch.stack([(s.tril() if causal else s).abs().amax() for s in wide])
-    largest = float(magnitudes.masked_fill(~magnitudes.isfinite(), 0).amax())  # one wait a layer
-    if largest > LARGEST_WEIGHT:
-        raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
+    found = {}
+    for name, layer in layers.items():
+        wide = [s.detach() for s in layer if s.dtype == torch.float64]
+        if wide:
+            sizes = torch.stack([(s.tril() if causal else s).abs().amax() for s in wide])
+            found[name] = sizes.masked_fill(~sizes.isfinite(), 0).amax()
+    # One synchronisation with the device for all layers.
+    largest_of = torch.stack([*found.values()]).tolist() if found else []
+    for name, largest in zip(found, largest_of, strict=True):
+        if largest > LARGEST_WEIGHT:
+            raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
 
 
-def _rows_off(sentence: Tensor) -> Tensor:
-    """Return how many rows do not sum to 1, on the device of the sentence."""
-    return ((sentence.sum(-1) - 1).abs() > ROW_SUM).sum()
-
-
-def _warn_of_rows(layers: list[list[Tensor]], name: str) -> None:
+def _warn_of_rows(rows_off: list[int], layers: dict[str, list[Tensor]]) -> None:
     """Warn once if rows do not sum to 1: the divergence is defined for distributions alone."""
-    if not layers:
-        return
-    # One wait for the device, however many sentences there are.
-    off = torch.stack([torch.stack([_rows_off(s) for s in layer]).sum() for layer in layers])
-    for i, (count, layer) in enumerate(zip(off.tolist(), layers, strict=True)):
+    for count, (name, layer) in zip(rows_off, layers.items(), strict=True):
         if count:
             rows = sum(sentence.shape[0] * sentence.shape[1] for sentence in layer)
             warn_caller(
-                f"attention_grid: {count} of {rows} rows of {name}[{i}] do not sum to 1, and "
+                f"attention_grid: {count} of {rows} rows of {name} do not sum to 1, and "
                 "js is a divergence of distributions; pass lengths if they are padding"
             )
             return
@@ -271,16 +265,14 @@ def attention_grid(
     first = layers_a[0]
     _check_same_sentences(layers_a, "A", first)
     _check_same_sentences(layers_b, "B", first)
-    for name, layers in (("A", layers_a), ("B", layers_b)):
-        for i, layer in enumerate(layers):
-            _check_weights(layer, f"{name}[{i}]", causal)
+    named = {f"A[{i}]": layer for i, layer in enumerate(layers_a)}
+    named |= {f"B[{i}]": layer for i, layer in enumerate(layers_b)}
+    _check_weights(named, causal)
     sides = (layers_a, layers_b)
     flat_a, flat_b = ([s.detach() for layer in side for s in layer] for side in sides)
     with progress_bar("attention_grid", progress):
-        grid: Tensor = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
-    if measure == "js" and not causal:
-        _warn_of_rows(layers_a, "A")
-        _warn_of_rows(layers_b, "B")
+        grid, rows_off = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
+    _warn_of_rows(rows_off.tolist(), named)
     return as_given(grid, numpy_a and numpy_b)
 
 
@@ -331,7 +323,7 @@ def distributed_attention(
     sentences, from_numpy = _as_sentences(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
     if causal and not is_traced(sentences[0]):  # only causal rows are summed
-        _check_weights(sentences, "layer", causal)
+        _check_weights({"layer": sentences}, causal)
     blocks = [_causal_pairs(s) if causal else s.flatten(1).T for s in sentences]
     finite = torch.stack([block.isfinite().sum() for block in blocks]).sum()
     check_finite_count(finite, sum(block.numel() for block in blocks), "layer")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from simcore._grid.basis import Basis as Basis
-from simcore._grid.basis import Truncation, per_layer_truncation
-from simcore._grid.inputs import Layers
+from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all
+from simcore._grid.inputs import Layers, on_host
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_max_memory
@@ -131,7 +131,7 @@ def decompose(
     elif standardize:
         raise ValueError(f"standardize: wanted False, because {side.name} holds bases, got True")
     else:
-        made = [basis.truncate(cut) for basis, cut in zip(side.bases, cuts, strict=True)]
+        made = truncate_all(side.bases, cuts)
         new = [b for b, given in zip(made, side.bases, strict=True) if b is not given]
     return made, max(bound - sum(basis.nbytes for basis in new), 1)
 
@@ -159,13 +159,12 @@ def _decompose(
             )
         # The singular values of standardised columns do not depend on the scale of the layer.
         exponents = [0] * len(chunk) if standardize else scaled.exponents
-        parts = zip(
-            chunk, exponents, *principal_components(scaled.layers, standardize), strict=True
-        )
-        for cut, (layer, exponent, u, s, vt) in zip(cuts[start:], parts, strict=False):
-            rank = _numerical_rank(s, layer)
+        u_of, s_of, vt_of = principal_components(scaled.layers, standardize)
+        parts = zip(chunk, exponents, u_of, s_of, vt_of, on_host(s_of), strict=True)
+        for cut, (layer, exponent, u, s, vt, known) in zip(cuts[start:], parts, strict=False):
+            rank = _numerical_rank(known, layer)
             full = Basis(u[:, :rank], vt[:rank], s[:rank], exponent)
-            basis = full.truncate(cut)
+            basis = full._truncated(cut, known[:rank])
             # A copy, so that the vectors beyond the rank do not stay in memory.
             if basis is full and rank < len(s):
                 basis = replace(

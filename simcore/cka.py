@@ -7,7 +7,7 @@ from torch import Tensor
 
 import simcore._C as _C
 from simcore._grid.finish import as_given, masked, warn_undefined
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, on_host
 from simcore._grid.one_operator import is_traced, one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
@@ -57,17 +57,23 @@ class CkaOptions:
         """Return `terms` of layers that are scaled by powers of two where float64 needs it.
 
         The layers are inspected, and copied, only if a self-HSIC left the range of float64. Nothing
-        is scaled where torch traces, because no decision can then rest on values.
+        is scaled where torch traces, because no decision can then rest on values. Terms of a device
+        are returned on the host: to read all of them once takes less time than the many small
+        operations that make a grid of them take on the device.
         """
         x, y = sides.x.layers, sides.y.layers
         terms = self.terms(x, y, sides.max_memory)
-        if is_traced(x[0]) or _in_range(*terms[1:]):
+        if is_traced(x[0]):
             return terms
+        xy, xx, yy = on_host(terms)
+        if _in_range(xx, yy):
+            return xy, xx, yy
         scaled = in_range(x + y)
         if scaled.nbytes == 0:
-            return terms
+            return xy, xx, yy
         left = scaled.workspace(sides.max_memory)
-        return self.terms(scaled.layers[: len(x)], scaled.layers[len(x) :], left)
+        xy, xx, yy = on_host(self.terms(scaled.layers[: len(x)], scaled.layers[len(x) :], left))
+        return xy, xx, yy
 
     def terms(
         self, x: list[Tensor], y: list[Tensor], max_memory: int
@@ -218,7 +224,7 @@ def hsic_grid(
         check_representable(xy, xx, yy)
     else:
         x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same)
-        xy = masked(xy, ~x, ~y)
+        xy = masked(xy, ~x, ~y).to(sides.device)
     return as_given(xy, sides.from_numpy)
 
 
@@ -317,7 +323,7 @@ def cka_grid(
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
-    return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
+    return as_given(normalise(xy, xx, yy, defined).to(sides.device), sides.from_numpy)
 
 
 def plan_cka(

@@ -27,10 +27,12 @@ def _constant_neurons(layer: Tensor) -> Tensor:
 def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
     """Warn once of neurons without variance; return which layers have no others, ``[Lx]`` bool."""
     constant = [_constant_neurons(layer) for layer in layers]
+    # One synchronisation with the device for all layers.
+    counts = torch.stack([flags.sum() for flags in constant]).tolist()
     partly = [
-        f"{int(flags.sum())} of X[{i}]"
-        for i, flags in enumerate(constant)
-        if 0 < flags.sum() < len(flags)
+        f"{count} of X[{i}]"
+        for i, (count, flags) in enumerate(zip(counts, constant, strict=True))
+        if 0 < count < len(flags)
     ]
     if partly:
         warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_on_cpu
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -145,6 +145,9 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
             f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
             f"got {bound}"
         )
+    if layers[0].device.type != "cpu":  # the operator of the CPU checks its layer itself
+        check_finite(x, "X")
+        check_finite(y, "Y")
     names = [f"X[{i}]" for i in range(count)] + [f"Y[{i}]" for i in range(len(y))]
     standardised = [
         standardised_rows(layer, _dtype_by_width(layer), name)

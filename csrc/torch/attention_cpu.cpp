@@ -3,8 +3,10 @@
 #include <torch/library.h>
 
 #include <stdexcept>
+#include <tuple>
 
 #include "cpu/attention/attention.h"
+#include "cpu/attention/weights.h"
 #include "torch/attention_checks.h"
 #include "torch/convert.h"
 #include "torch/runtime.h"
@@ -12,14 +14,18 @@
 namespace simcore {
 namespace {
 
-at::Tensor attention_similarity_cpu(at::TensorList x, at::TensorList y, int64_t sentences,
-                                    c10::string_view measure, bool causal, int64_t max_memory) {
+std::tuple<at::Tensor, at::Tensor> attention_similarity_cpu(at::TensorList x, at::TensorList y,
+                                                            int64_t sentences,
+                                                            c10::string_view measure, bool causal,
+                                                            int64_t max_memory) {
   const AttentionProblem problem =
       attention_problem(x, y, sentences, std::string(measure), causal, max_memory);
   try {
-    const std::vector<double> values = cpu::attention_similarity(problem, torch_runtime());
+    const cpu::Runtime runtime = torch_runtime();
+    const std::vector<double> values = cpu::attention_similarity(problem, runtime);
+    const std::vector<int64_t> rows_off = cpu::count_rows_off(problem, runtime);
     const int64_t rows = int64_t(problem.x.size());
-    return to_tensor(values, {rows, int64_t(values.size()) / rows});
+    return {to_tensor(values, {rows, int64_t(values.size()) / rows}), to_tensor(rows_off)};
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }

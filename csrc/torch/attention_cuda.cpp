@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <tuple>
 
 #include "cuda/attention/attention.h"
 #include "torch/attention_checks.h"
@@ -55,11 +56,11 @@ int64_t counted_weights(const AttentionLayer& layer, bool causal) {
   return total;
 }
 
+// counts: those of cuda::AttentionOutput::bad, on the host.
 void refuse_bad_weights(const at::Tensor& counts, const AttentionProblem& problem) {
-  const at::Tensor host = counts.to(at::kCPU);
-  const int64_t* bad = host.const_data_ptr<int64_t>();
+  const int64_t* bad = counts.const_data_ptr<int64_t>();
   for (const auto* side : {&problem.x, &problem.y})
-    for (size_t l = 0; l < side->size(); l++, bad += 2) {
+    for (size_t l = 0; l < side->size(); l++, bad += cuda::kBadCounts) {
       const char* name = side == &problem.x ? "A[" : "B[";
       const int64_t total = counted_weights((*side)[l], problem.causal);
       TORCH_CHECK_VALUE(bad[0] == 0, name, l, "]: wanted finite values, got ", bad[0],
@@ -70,8 +71,10 @@ void refuse_bad_weights(const at::Tensor& counts, const AttentionProblem& proble
     }
 }
 
-at::Tensor attention_similarity_cuda(at::TensorList x, at::TensorList y, int64_t sentences,
-                                     c10::string_view measure, bool causal, int64_t max_memory) {
+std::tuple<at::Tensor, at::Tensor> attention_similarity_cuda(at::TensorList x, at::TensorList y,
+                                                             int64_t sentences,
+                                                             c10::string_view measure, bool causal,
+                                                             int64_t max_memory) {
   AttentionProblem problem =
       attention_problem(x, y, sentences, std::string(measure), causal, max_memory);
   const at::Device device = x[0].device();
@@ -85,7 +88,8 @@ at::Tensor attention_similarity_cuda(at::TensorList x, at::TensorList y, int64_t
   const int64_t rows = int64_t(problem.x.size());
   const int64_t columns = problem.y.empty() ? rows : int64_t(problem.y.size());
   const at::Tensor grid = empty_on(device, {rows, columns}, at::kDouble);
-  const at::Tensor bad = empty_on(device, {rows + int64_t(problem.y.size()), 2}, at::kLong);
+  const at::Tensor bad =
+      empty_on(device, {rows + int64_t(problem.y.size()), cuda::kBadCounts}, at::kLong);
   try {
     const cuda::AttentionTables tables(problem);
     const cuda::AttentionPlan plan = plan_within(max_memory, [&](int64_t bound) {
@@ -103,8 +107,9 @@ at::Tensor attention_similarity_cuda(at::TensorList x, at::TensorList y, int64_t
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
-  refuse_bad_weights(bad, problem);
-  return grid;
+  const at::Tensor counts = bad.to(at::kCPU);
+  refuse_bad_weights(counts, problem);
+  return {grid, counts.select(1, cuda::kBadCounts - 1).contiguous()};
 }
 
 }  // namespace

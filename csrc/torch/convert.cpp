@@ -33,4 +33,10 @@ at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape) {
   return result;
 }
 
+at::Tensor to_tensor(const std::vector<int64_t>& values) {
+  at::Tensor result = at::empty({int64_t(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), result.mutable_data_ptr<int64_t>());
+  return result;
+}
+
 }  // namespace simcore

@@ -14,5 +14,6 @@ LayerView layer_view(const at::Tensor& layer);
 std::vector<LayerView> layer_views(at::TensorList layers);
 
 at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
+at::Tensor to_tensor(const std::vector<int64_t>& values);
 
 }  // namespace simcore

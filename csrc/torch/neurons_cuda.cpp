@@ -16,8 +16,9 @@ using Compute = void (*)(const LayersProblem&, const cuda::NeuronPlan&, void*,
                          const cuda::NeuronOutput&, cudaStream_t);
 
 // Computes the grid, and the best values and partners if `output` has room for them.
-at::Tensor compute(Compute function, const LayersProblem& problem, at::TensorList x,
-                   at::TensorList y, cuda::NeuronOutput output, int64_t max_memory) {
+at::Tensor compute(Compute function, cuda::Variant variant, const LayersProblem& problem,
+                   at::TensorList x, at::TensorList y, cuda::NeuronOutput output,
+                   int64_t max_memory) {
   const at::Device device = x[0].device();
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
@@ -27,7 +28,7 @@ at::Tensor compute(Compute function, const LayersProblem& problem, at::TensorLis
   output.nonfinite = bad.mutable_data_ptr<int64_t>();
   try {
     const cuda::NeuronPlan plan = plan_within(max_memory, [&](int64_t bound) {
-      return cuda::make_plan(problem, current_device(), bound);
+      return cuda::make_plan(problem, current_device(), bound, variant);
     });
     const at::Tensor workspace = empty_on(device, {plan.workspace_bytes}, at::kByte);
     function(problem, plan, workspace.mutable_data_ptr(), output,
@@ -52,14 +53,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cuda(at::TensorList
     output.best = best.mutable_data_ptr<double>();
     output.partner = partner.mutable_data_ptr<int64_t>();
   }
-  return {compute(cuda::best_partners, problem, x, y, output, max_memory), best, partner};
+  return {compute(cuda::best_partners, cuda::Variant::tensor, problem, x, y, output, max_memory),
+          best, partner};
 }
 
 at::Tensor multiple_correlations_cuda(at::TensorList x, at::TensorList y, int64_t max_memory) {
   TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
   const LayersProblem problem = layers_problem(x, y);
   const c10::cuda::CUDAGuard guard(x[0].device());
-  return compute(cuda::multiple_correlations, problem, x, y, {}, max_memory);
+  return compute(cuda::multiple_correlations, cuda::Variant::plain, problem, x, y, {}, max_memory);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 TORCH_LIBRARY(simcore, m) {
   // ---- hsic. Twins: hsic.py, stats.py. On CUDA: hsic_terms.
+  // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
+  // torch's operations in simcore/_ops/hsic_batched.py.
 
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
   // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";
@@ -97,10 +99,11 @@ TORCH_LIBRARY(simcore, m) {
 
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
   // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
-  // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above.
+  // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above. rows_off [Lx + Ly],
+  // int64 on the host: the rows of each layer that do not sum to 1, for "js" that is not causal.
   m.def(
       "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
-      "int max_memory) -> Tensor");
+      "int max_memory) -> (Tensor grid, Tensor rows_off)");
 
   // ---- coupling. Twins: coupling.py. On CUDA: affine_coupling, affine_coupling_backward.
 

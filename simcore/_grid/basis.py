@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import warn_caller
+from simcore._grid.inputs import on_host
 from simcore._grid.one_operator import one_operator, tensor_record
 
 Truncation = float | int | Sequence[int] | None
@@ -116,7 +117,11 @@ class Basis:
         Raghu et al. 2017; Wu et al. 2020, appendix A.3.
         """
         (cut,) = per_layer_truncation(truncation, 1)
-        wanted = _components_to_keep(self.spectrum, cut)
+        return self._truncated(cut, self.spectrum)
+
+    def _truncated(self, cut: float | int | None, spectrum: Tensor) -> Basis:
+        """Return `truncate`; ``spectrum`` is that of this basis, which is read here."""
+        wanted = _components_to_keep(spectrum, cut)
         if cut is not None and wanted > self.kept:
             warn_caller(
                 f"truncation: {cut} is {wanted} components, of which this basis keeps {self.kept}"
@@ -168,6 +173,12 @@ class Basis:
                 f"state['exponent']: wanted one number, got shape {shapes['exponent']}"
             )
         return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
+
+
+def truncate_all(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> list[Basis]:
+    """Return truncated bases; the spectra are read from their device at once."""
+    spectra = on_host([basis.spectrum for basis in bases])
+    return [b._truncated(cut, s) for b, cut, s in zip(bases, cuts, spectra, strict=True)]
 
 
 Basis.__module__ = "simcore.basis"  # the public module, which pickles refer to

@@ -36,9 +36,14 @@ def warn_undefined(
     why : str
         The reason, for the message.
     """
-    layers = [f"X[{i}]" for i in undefined_x.nonzero().flatten().tolist()]
-    if undefined_y is not None:
-        layers += [f"Y[{i}]" for i in undefined_y.nonzero().flatten().tolist()]
+    count = len(undefined_x)
+    both = undefined_x if undefined_y is None else torch.cat([undefined_x, undefined_y])
+    # One synchronisation with the device for all layers.
+    layers = [
+        f"X[{i}]" if i < count else f"Y[{i - count}]"
+        for i, undefined in enumerate(both.tolist())
+        if undefined
+    ]
     if layers:
         warn_caller(f"{function}: nan for {', '.join(layers)}: {why}")
 

@@ -152,6 +152,18 @@ def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
     return layer.split(max(1, entries // layer.shape[1]))
 
 
+def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors of one dtype on the CPU; one synchronisation with the device for all of them.
+
+    Derivatives go through the copy. Tensors that are on the CPU are returned as they are.
+    """
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return list(tensors)
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
     """Raise a ValueError that names the first layer with NaN or infinite entries."""
     finite_of_layers = [_finite_entries(layer) for layer in layers]

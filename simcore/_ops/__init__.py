@@ -10,6 +10,7 @@ import simcore._C  # noqa: F401 - loading it registers the operators
 from simcore._ops import attention as attention
 from simcore._ops import coupling as coupling
 from simcore._ops import hsic as hsic
+from simcore._ops import hsic_batched as hsic_batched
 from simcore._ops import hsic_derivatives as hsic_derivatives
 from simcore._ops import neurons as neurons
 from simcore._ops import rsa as rsa

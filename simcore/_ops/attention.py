@@ -16,6 +16,8 @@ def _fake_attention_similarity(
     measure: str,
     causal: bool,
     max_memory: int,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     shape = (len(x) // sentences, len(y or x) // sentences)
-    return x[0].new_empty(shape, dtype=torch.float64)
+    layers = (len(x) + len(y)) // sentences
+    grid = x[0].new_empty(shape, dtype=torch.float64)
+    return grid, torch.empty(layers, dtype=torch.int64, device="cpu")

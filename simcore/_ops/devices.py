@@ -14,14 +14,17 @@ CUDA_KERNELS = (
     "affine_coupling_backward",
 )
 # Operators that are operations of torch there (this folder).
-CUDA_COMPOSED = ("principal_components", "nuclear_norms", "pwcca", "standardised_rows")
+CUDA_COMPOSED = (
+    "permuted_gram_products",
+    "gram_power_sums",
+    "median_squared_distances",
+    "principal_components",
+    "nuclear_norms",
+    "pwcca",
+    "standardised_rows",
+)
 # Operators that the CPU alone has, and what they are for.
-CPU_ONLY = {
-    "rank_moments": "RSA with Spearman's correlation",
-    "permuted_gram_products": "permutation tests and bootstrap intervals",
-    "gram_power_sums": "permutation tests",
-    "median_squared_distances": "permutation tests and bootstrap intervals",
-}
+CPU_ONLY = {"rank_moments": "RSA with Spearman's correlation"}
 # Public functions, and the operators that each of them calls.
 CALLS = {
     "cka_grid, hsic_grid": ("hsic_terms",),
@@ -35,7 +38,13 @@ CALLS = {
     "rsa_grid, Spearman": ("rank_moments",),
     "attention_grid": ("attention_similarity",),
     "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
-    "stats.permutation_test, stats.bootstrap_ci": ("permuted_gram_products", "gram_power_sums"),
+    "stats.permutation_test, CKA": (
+        "permuted_gram_products",
+        "gram_power_sums",
+        "median_squared_distances",
+        "hsic_terms",
+    ),
+    "stats.bootstrap_ci, CKA": ("permuted_gram_products", "median_squared_distances"),
 }
 
 

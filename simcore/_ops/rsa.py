@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite_count
-
 standardised_rows = torch.ops.simcore.standardised_rows
 rank_moments = torch.ops.simcore.rank_moments
 
@@ -36,9 +34,9 @@ def standardised_rows_of(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute ``simcore::standardised_rows`` by operations of torch, on any device.
 
-    The formulas, with their derivation, are those of csrc/cpu/rsa/standard_rows.cpp.
+    The formulas, with their derivation, are those of csrc/cpu/rsa/standard_rows.cpp. Entries are
+    not checked, because that would wait for the device: the caller checks all layers at once.
     """
-    check_finite_count(torch.isfinite(x).sum(), x.numel(), name)
     n = len(x)
     wide = x.double()
     exponents = torch.frexp(wide.abs().amax(1, keepdim=True)).exponent

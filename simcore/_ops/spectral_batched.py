@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,43 +17,14 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
+VANISHING = 1e-7  # a singular value over the largest, in float32
 MAX_BATCH = 4096  # matrices at a time
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Compute float32 products in full float32, whatever precision the program has chosen."""
-    chosen = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(chosen)
-
-
-def _in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
-    @functools.wraps(function)
-    def wrapped(*arguments: object) -> object:
-        with torch.no_grad(), _full_float32():
-            return function(*arguments)
-
-    return wrapped
-
-
-def _centred(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    x = layer.double()
-    shifted = x - x[0]  # constant columns become exactly 0
-    centred = shifted - shifted.mean(0)
-    largest = centred.abs().max()
-    exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
-    power = torch.ldexp(torch.ones_like(largest), exponent)
-    return centred / power, power
 
 
 def _descending(eigenvalues: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,7 +41,7 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
     smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
     """
-    parts = [_centred(layer) for layer in layers]
+    parts = [centred_columns(layer) for layer in layers]
     x = torch.stack([values for values, _ in parts])
     powers = torch.stack([power for _, power in parts])
     if standardize:
@@ -188,9 +158,10 @@ def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tupl
 def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield i, j and ``a_i' b_j`` ``[B, k, l]`` of all pairs; of pairs i <= j where a is b."""
     k, l = a.values.shape[2], b.values.shape[2]
+    device = a.values.device  # copies of numbers from the host would wait for the device
     for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
-        rows = torch.cat([torch.full((end - first,), row) for row, first, end in runs])
-        columns = torch.cat([torch.arange(first, end) for _, first, end in runs])
+        rows = torch.cat([torch.full((end - i,), row, device=device) for row, i, end in runs])
+        columns = torch.cat([torch.arange(i, end, device=device) for _, i, end in runs])
         products = a.values.new_empty(len(rows), k, l)
         at = 0
         for row, first, end in runs:
@@ -198,7 +169,7 @@ def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor,
             left = a.values[row].mT.expand(len(part), -1, -1)
             torch.bmm(left, part, out=products[at : at + len(part)])
             at += len(part)
-        yield rows.to(products.device), columns.to(products.device), products
+        yield rows, columns, products
 
 
 def _most_matrices(bytes_each: int, bound: int) -> int:
@@ -214,7 +185,7 @@ def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
         values = torch.zeros((len(members), n, widths[members[0]]), dtype=dtype, device=device)
         extra = torch.empty((len(members), 2), dtype=torch.float64, device=device)
         for at, i in enumerate(members):
-            part, power = _centred(layers[i])
+            part, power = centred_columns(layers[i])
             values[at, :, : part.shape[1]] = part
             extra[at, 0], extra[at, 1] = part.norm() * power, power
         return _Stack(torch.tensor(members, device=device), values, extra)
@@ -258,14 +229,42 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``."""
+    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``.
+
+    Other float32 matrices get one symmetric eigenproblem each, in float64: torch decomposes
+    matrices beyond 32 columns one by one, and for eigenproblems cuSOLVER has a batched routine.
+    """
     if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
-        return torch.linalg.svd(m, full_matrices=False)
+        if m.dtype == torch.float64:
+            return torch.linalg.svd(m, full_matrices=False)
+        if m.shape[1] > m.shape[2]:
+            u, s, vt = _by_eigenvectors(m.mT)
+            return vt.mT, s, u.mT
+        return _by_eigenvectors(m)
     if m.shape[1] < m.shape[2]:
         v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
     else:
         u, s, v = torch.ops.simcore.small_svd(m.contiguous())
     return u, s, v.mT
+
+
+def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return thin SVDs of float32 matrices ``[B, k, l]``, k <= l, from eigenvectors of ``M M'``.
+
+    With P the eigenvectors, ``P' M = diag(s) V'``. Squares in float64 keep all singular values that
+    float32 products determine; where some are 0 beside the largest, V needs the SVD.
+    """
+    wide = m.double()
+    p = torch.linalg.eigh(wide @ wide.mT).eigenvectors.flip(-1)
+    turned = p.mT @ wide
+    s = torch.linalg.vector_norm(turned, dim=-1)
+    vt = turned * _reciprocals(s)[:, :, None]
+    u, s, vt = p.to(m.dtype), s.to(m.dtype), vt.to(m.dtype)
+    vanishing = (s <= VANISHING * s.amax(-1, keepdim=True)).any(-1)
+    (which,) = vanishing.nonzero(as_tuple=True)  # one wait for the device
+    if len(which):
+        u[which], s[which], vt[which] = torch.linalg.svd(m[which], full_matrices=False)
+    return u, s, vt
 
 
 def _weighted_means(directions: Tensor, rho: Tensor, count: Tensor, weighted: Tensor) -> Tensor:
@@ -297,7 +296,7 @@ def _basis_side(
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
-    """Compute ``simcore::pwcca`` by batches of singular value decompositions.
+    """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions.
 
     Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
     never rotates columns of zeros. LAPACK may mix them with directions that have no correlation but
@@ -320,6 +319,7 @@ def pwcca(
     for a, b in _stack_pairs(*sides, bound // 2):
         (k, l), p = (a.values.shape[2], b.values.shape[2]), a.extra.shape[2]
         bytes_each = dtype.itemsize * (4 * k * l + 3 * min(k, l) ** 2 + 2 * (k + l) * p)
+        bytes_each += 8 * (2 * k * l + 3 * min(k, l) ** 2)  # `_by_eigenvectors`
         for rows, columns, products in _products(a, b, _most_matrices(bytes_each, bound // 2)):
             left, rho, right = singular_systems(products)
             rho = rho.double().clamp_max(1)
@@ -335,7 +335,7 @@ def pwcca(
 
 # Registered for CUDA in simcore/_ops/spectral.py.
 OPERATORS: dict[str, Callable[..., object]] = {
-    "principal_components": _in_full_float32(principal_components),
-    "nuclear_norms": _in_full_float32(nuclear_norms),
-    "pwcca": _in_full_float32(pwcca),
+    "principal_components": in_full_float32(principal_components),
+    "nuclear_norms": in_full_float32(nuclear_norms),
+    "pwcca": in_full_float32(pwcca),
 }

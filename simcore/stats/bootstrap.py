@@ -188,7 +188,8 @@ def bootstrap_ci(
         rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
         values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
         if measure in SPANNED:
-            values[1:, spanned_pairs(str(measure), grid, rows)] = float("nan")
+            spanned = spanned_pairs(str(measure), grid, rows).to(values.device)
+            values[1:].masked_fill_(spanned, float("nan"))
     if method == "half":
         ends = _about(values, confidence, taken.n if members is None else len(members))
     else:
@@ -225,7 +226,7 @@ def _draws(
 
 
 def _percentiles(values: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.float64)
+    ends = values.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
     # Row by row, because torch's quantile takes at most 2^24 values.
     low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in values.unbind(1)], 1)
     return low, high
@@ -251,11 +252,10 @@ def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> 
     """Return the CKA ``[draws, Lx, Ly]`` of every draw of rows."""
     n, draws = measure.n, len(rows)
     counts = np.stack([np.bincount(row, minlength=n) for row in rows])
-    weights = torch.from_numpy(counts).to(measure.dtype)
+    weights = torch.from_numpy(counts).to(measure.device, measure.dtype)
     count_x, count_y = len(measure.x), len(measure.columns)
-    xy = torch.empty(draws, count_x, count_y, dtype=torch.float64)
-    xx = torch.empty(draws, count_x, dtype=torch.float64)
-    yy = torch.empty(draws, count_y, dtype=torch.float64)
+    xy = weights.new_empty((draws, count_x, count_y), dtype=torch.float64)
+    xx, yy = xy.new_empty(draws, count_x), xy.new_empty(draws, count_y)
     held = RESULT_COPIES * xy.nbytes + 3 * weights.nbytes
     stores = blocks_of_stores(
         measure,
@@ -287,7 +287,8 @@ class Resampled:
 
     def hsic(self, x: GramStore, y: GramStore) -> tuple[Tensor, Tensor, Tensor]:
         """Return HSIC ``[draws, Lx, Ly]`` and self-HSICs ``[draws, Lx]`` and ``[draws, Ly]``."""
-        rows = torch.arange(self.n, dtype=torch.int32).expand(len(self.weights), -1)
+        rows = torch.arange(self.n, dtype=torch.int32, device=self.weights.device)
+        rows = rows.expand(len(self.weights), -1)
         trace = permuted_gram_products(x.grams, y.grams, rows, self.weights)
         trace = trace[:, : x.count, : y.count]
         sums_x, squares_x = self._row_sums(x)
@@ -307,8 +308,9 @@ class Resampled:
 
     def _row_sums(self, store: GramStore) -> tuple[Tensor, Tensor]:
         """Return ``r [draws, n, L]`` and ``sum_ij w_i w_j K_ij^2 [draws, L]``."""
-        sums = torch.empty(len(self.weights), self.n, store.count, dtype=torch.float64)
-        squares = torch.zeros(len(self.weights), store.count, dtype=torch.float64)
+        draws, double = len(self.weights), torch.float64
+        sums = self.weights.new_empty((draws, self.n, store.count), dtype=double)
+        squares = self.weights.new_zeros((draws, store.count), dtype=double)
         for start in range(0, self.n, ROWS):
             rows = slice(start, start + ROWS)
             entries = store.grams[rows]  # [rows, n, L]

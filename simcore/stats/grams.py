@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-import simcore._C as _C
-from simcore._grid.inputs import check_finite
+from simcore._grid.inputs import check_finite, on_host
+from simcore._grid.memory import memory_bound
 from simcore._grid.scale import in_range
 from simcore._ops.hsic import median_squared_distances
+from simcore._ops.hsic_batched import SLAB_BYTES
 from simcore.cka import CkaOptions
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
@@ -70,7 +71,13 @@ class CkaMeasure:
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
         if self.kernel == "rbf":
-            self.medians = median_squared_distances(self.x, self.y)
+            found = median_squared_distances(self.x, self.y)
+            (self.medians,) = on_host([found])
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the layers."""
+        return self.x[0].device
 
     @property
     def columns(self) -> list[Tensor]:
@@ -110,7 +117,7 @@ class CkaMeasure:
             return x @ x.T
         median = self.medians[index]
         if not median > 0:
-            return torch.zeros(self.n, self.n, dtype=self.dtype)
+            return layer.new_zeros(self.n, self.n, dtype=self.dtype)
         # Distances in units of the median are in range for any scale of the features.
         x, _ = self.features(layer, median.sqrt())
         lengths = x.double().square().sum(1).to(self.dtype)
@@ -156,8 +163,9 @@ class GramStore:
     def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
         self.measure = measure
         self.form = measure.centred_gram if centred else measure.gram
-        self.grams = torch.empty(measure.n, measure.n, padded(size), dtype=measure.dtype)
-        self.norms = torch.empty(0, dtype=torch.float64)
+        shape = (measure.n, measure.n, padded(size))
+        self.grams = torch.empty(shape, dtype=measure.dtype, device=measure.device)
+        self.norms = torch.empty(0, dtype=torch.float64, device=measure.device)
 
     @property
     def count(self) -> int:
@@ -166,7 +174,7 @@ class GramStore:
 
     def load(self, layers: list[Tensor], first: int) -> None:
         """Replace the layers held; ``first`` is the number of the first one over x, then y."""
-        norms = torch.zeros(len(layers), dtype=torch.float64)
+        norms = torch.zeros(len(layers), dtype=torch.float64, device=self.grams.device)
         self.grams[:, :, len(layers) :] = 0
         for place, layer in enumerate(layers):
             k = self.form(layer, first + place)
@@ -229,7 +237,7 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
     # Bytes beside the stores: a layer in float64, twice, and in the dtype of Gram matrices; one
     # Gram matrix; a block of its rows.
     fixed = n * widest * (16 + item) + n * n * item + BLOCK_ROWS * n * (item + 8)
-    limit = _C.memory_bound(measure.max_memory)
+    limit = memory_bound(measure.max_memory, measure.x[0])
     count_x, count_y = len(measure.x), len(measure.columns)
 
     def needed(size: int) -> int:
@@ -239,6 +247,8 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
         # Bytes of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
         columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
         products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
+        if measure.device.type != "cpu":  # reordered entries, weighted, and their products
+            products = 3 * SLAB_BYTES
         return fixed + grams + products + extra(size)
 
     size = padded(max(count_x, count_y))

@@ -115,7 +115,7 @@ def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
         (matrices[k] / float(math.perm(n, k)) for k in range(1, min(2 * order, n) + 1)),
         torch.zeros_like(matrices[0]),
     )
-    return left @ form @ right.T
+    return left @ form.to(left.device) @ right.T
 
 
 def pearson3_tail(z: Tensor, skewness: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def trace_of_cube(matrix: Tensor) -> Tensor:
     ``M_ij M_jk M_ki`` is the same for every order of i, j and k. The sum therefore runs over blocks
     I <= J <= K, each counted as often as it has orders: 6, 3 or 1 times.
     """
-    total = torch.zeros((), dtype=torch.float64)
+    total = matrix.new_zeros((), dtype=torch.float64)
     for middle in _row_blocks(len(matrix)):
         left = matrix[: middle.stop, middle]  # M_IJ for all I <= J
         for factor, outer in ((2, slice(middle.stop, None)), (1, middle)):  # J < K, J = K
@@ -171,7 +171,7 @@ def dense_invariants(gram: Tensor) -> Invariants:
     diagonal = gram.diagonal().double() - shift * (1 - 1 / n)
     gram += (shift / n).to(gram.dtype)
     gram.diagonal().copy_(diagonal)
-    squares, cubes = torch.zeros(n, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    squares, cubes = torch.zeros_like(diagonal), torch.zeros_like(trace)
     for rows in _row_blocks(n):
         block = gram[rows].square()
         squares[rows] = block.sum(1).double()
@@ -202,7 +202,7 @@ def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
     total = lengths.sum()
     if estimator == "biased":
         trace = total
-        delta = torch.full_like(lengths, float(total / (n - 1)))
+        delta = (total / (n - 1)).expand(n)
         diagonal = lengths - total / (n - 1) * (1 - 1 / n)
     else:
         trace = torch.zeros_like(total)

@@ -235,9 +235,10 @@ def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) 
 def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
     """Return the CKA ``[draws, Lx, Ly]`` of every reordering of the rows of Y."""
     draws, (count_x, count_y) = len(rows), (len(measure.x), len(measure.columns))
-    values = torch.empty(draws, count_x, count_y, dtype=torch.float64)
-    norms_x = torch.empty(count_x, dtype=torch.float64)
-    norms_y = torch.empty(count_y, dtype=torch.float64)
+    like, double = measure.x[0], torch.float64
+    values = like.new_empty((draws, count_x, count_y), dtype=double)
+    norms_x, norms_y = (like.new_empty(count, dtype=double) for count in (count_x, count_y))
+    order = torch.from_numpy(rows).to(measure.device)
     held = RESULT_COPIES * values.nbytes + 2 * rows.nbytes
     stores = blocks_of_stores(
         measure,
@@ -247,7 +248,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
     )
     with progress_bar("permutation_test", progress):
         for i, j, x, y in stores:
-            products = permuted_gram_products(x.grams, y.grams, torch.from_numpy(rows))
+            products = permuted_gram_products(x.grams, y.grams, order)
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
     defined = defined_layers("permutation_test", norms_x, norms_y, not measure.y)
@@ -263,7 +264,7 @@ def _summary(
     ties = _rounding(observed, dtype)
     reached = (null >= observed - ties).sum(0)
     pvalue = (1 + reached.double()) / (1 + len(null))
-    pvalue[observed.isnan()] = float("nan")
+    pvalue = pvalue.masked_fill(observed.isnan(), float("nan"))
     return _result(
         from_numpy,
         observed=observed,

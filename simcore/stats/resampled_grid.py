@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcore import cca, cka, neurons, rsa
 from simcore._grid.basis import Basis, per_layer_truncation
-from simcore._grid.inputs import Layers, check_on_cpu
+from simcore._grid.inputs import Layers
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
 from simcore._grid.side import read_sides
@@ -86,7 +86,6 @@ class GridMeasure:
         sides = read_sides(
             X, Y, f"resampling of {name}", max_memory=max_memory, differentiable=True
         )
-        check_on_cpu(sides.x.layers[0], "X[0]", "resampling")
         x, y, self.from_numpy = sides.x.layers, sides.y.layers, sides.from_numpy
         self.n, self.dtype = sides.n, narrowest_dtype(x + y)
         self.x: list[Tensor] | list[Basis] = x
@@ -198,5 +197,7 @@ def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
 def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
     if rows is None:
         return layers
-    index = torch.from_numpy(rows).long()
+    first = layers[0]
+    device = first.vectors.device if isinstance(first, Basis) else first.device
+    index = torch.from_numpy(rows).long().to(device)
     return [layer.permute(index) if isinstance(layer, Basis) else layer[index] for layer in layers]

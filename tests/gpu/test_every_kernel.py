@@ -27,18 +27,28 @@ def test_hsic(count, dtype, kernel):
         tolerance.assert_same(got.cpu(), want, dtype)
 
 
+def test_hsic_without_room_for_distances():
+    x = layers(Case(ROWS, widths=(5, 33)), torch.float32)
+    want = hsic_grid(x, kernel="rbf")
+    got = hsic_grid(on_gpu(x), kernel="rbf", max_memory=900_000)  # 1.2 MB hold them
+    tolerance.assert_same(got.cpu(), want, torch.float32)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("grid", [neuronsim_grid, mixedsim_grid])
 def test_neurons(grid, dtype):
-    x = layers(Case(ROWS, widths=(70, 3)), dtype)
+    x = layers(Case(ROWS, widths=(140, 70, 3)), dtype)
+    y = layers(Case(ROWS, widths=(130, 2)), dtype, seed=1)
     tolerance.assert_measure(grid(on_gpu(x)).cpu(), grid(x).numpy(), dtype)
+    tolerance.assert_measure(grid(on_gpu(x), on_gpu(y)).cpu(), grid(x, y).numpy(), dtype)
 
 
+@pytest.mark.parametrize("heads", [60, 70])  # tiles of 64 heads, and of 48
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("measure", ["js", "pearson", "frobenius"])
-def test_attention(measure, causal):
+def test_attention(measure, causal, heads):
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand(2, 3, 70, 33, 33, generator=generator).softmax(-1)
+    x = torch.rand(2, 3, heads, 33, 33, generator=generator).softmax(-1)
     want = attention_grid(x, measure=measure, causal=causal)
     got = attention_grid(x.cuda(), x[:1].cuda(), measure=measure, causal=causal)
     bound = tolerance.FLOAT32_ATTENTION_ABSOLUTE

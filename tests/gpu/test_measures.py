@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import attention_grid, distributed_attention, neuronsim_grid, rsa_grid, stats
+from simcore import (
+    attention_grid,
+    distributed_attention,
+    neuronsim_grid,
+    plan_cka,
+    rsa_grid,
+    stats,
+)
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.spectral_batched import singular_systems
 from support import measure_table, tolerance
@@ -105,10 +112,39 @@ def test_bad_input_is_refused_as_on_the_cpu():
 
 def test_what_has_no_kernels_says_so():
     x = torch.randn(2, 20, 4).cuda()
-    calls = (lambda: rsa_grid(x, correlation="spearman"), lambda: stats.permutation_test(x))
+    calls = (lambda: rsa_grid(x, correlation="spearman"), lambda: plan_cka(x))
     for call in calls:
         with pytest.raises(ValueError, match=r"X\[0\]: wanted device cpu for .*, got cuda"):
             call()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kernel": "rbf", "estimator": "unbiased"},
+        {"method": "moments"},
+        {"method": "moments", "kernel": "rbf"},
+        {"measure": "svcca"},
+    ],
+    ids=str,
+)
+def test_permutation_tests(options):
+    x = torch.randn(3, 60, 5, generator=torch.Generator().manual_seed(0))
+    want = stats.permutation_test(x, permutations=9, **options)
+    got = stats.permutation_test(x.cuda(), permutations=9, **options)
+    for name in ("observed", "pvalue", "null_mean", "null_std"):
+        there = getattr(got, name)
+        assert there.is_cuda
+        tolerance.assert_same(there.cpu(), getattr(want, name), torch.float32)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "method": "half"}], ids=str)
+def test_bootstrap_intervals(options):
+    x = torch.randn(3, 60, 5, generator=torch.Generator().manual_seed(0))
+    want, got = (stats.bootstrap_ci(t, resamples=9, **options) for t in (x, x.cuda()))
+    for name in ("low", "high", "observed"):
+        tolerance.assert_same(getattr(got, name).cpu(), getattr(want, name), torch.float32)
 
 
 def test_repetition_is_bit_equal():

@@ -39,7 +39,7 @@ JOBS = {
 }
 # Functions of families with CUDA kernels that take layers on the CPU alone: a plan is of the CPU's
 # kernels, and resampling is not written for a device.
-ON_CPU_ALONE = {("cka", "plan_cka"), ("resampled_grid", "__init__")}
+ON_CPU_ALONE = {("cka", "plan_cka")}
 
 
 @dataclass

@@ -101,13 +101,33 @@ def test_memory_only_cuts_batches(bound, against):
 def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
     # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
     monkeypatch.setattr(spectral_batched, "_takes_jacobi", lambda *_: filled)
-    svd = functools.partial(torch.linalg.svd, full_matrices=False)
-    monkeypatch.setattr(spectral_batched, "singular_systems", svd)
+    if filled:  # in place of the device's kernel
+        svd = functools.partial(torch.linalg.svd, full_matrices=False)
+        monkeypatch.setattr(spectral_batched, "singular_systems", svd)
     x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
     weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
     got = spectral_batched.OPERATORS["pwcca"](x, weighted, y, bound)
     want = torch.ops.simcore.pwcca(x, weighted, y, 10**9)
     torch.testing.assert_close(got, want, rtol=0, atol=tolerance.FLOAT32_CLOSE_CORRELATIONS)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (4, 5, 9), (4, 9, 5), (3, 200, 160)], ids=str)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_singular_systems_of_one_eigenproblem(shape, zeros):
+    m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    m[0] *= 1e-20
+    if zeros:
+        m[1] = 0
+        m[-1, 1:] = m[-1, :1]  # rank 1
+    u, s, vt = spectral_batched.singular_systems(m)
+    eps = 64 * torch.finfo(torch.float32).eps  # LAPACK: up to 50
+    want = torch.linalg.svdvals(m.double())
+    torch.testing.assert_close(s.double(), want, rtol=0, atol=eps * float(want[1:].max()))
+    torch.testing.assert_close(s[0].double(), want[0], rtol=0, atol=eps * float(want[0].max()))
+    torch.testing.assert_close((u * s[:, None]) @ vt, m, rtol=0, atol=eps * float(want.max()))
+    for vectors in (u.mT @ u, vt @ vt.mT):
+        one = torch.eye(len(vectors[0])).expand_as(vectors)
+        torch.testing.assert_close(vectors, one, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("most", [1, 4, 100])
@@ -147,8 +167,10 @@ def test_stacks_meet_once(bound, others):
 
 def test_every_layer_is_centred_once(monkeypatch):
     centred = []
-    of_one = spectral_batched._centred
-    monkeypatch.setattr(spectral_batched, "_centred", lambda x: centred.append(x) or of_one(x))
+    of_one = spectral_batched.centred_columns
+    monkeypatch.setattr(
+        spectral_batched, "centred_columns", lambda x: centred.append(x) or of_one(x)
+    )
     spectral_batched.OPERATORS["nuclear_norms"](layers_of(WIDTHS), [], 10**9)
     assert len(centred) == len(WIDTHS)
 

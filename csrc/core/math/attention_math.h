@@ -15,6 +15,13 @@ namespace simcore {
 
 enum class AttentionMeasure : int { js = 0, pearson = 1, frobenius = 2 };
 
+// Whether rows are expected to sum to 1, and by how much those of a softmax may miss it, in
+// bfloat16 too. Causal rows are made to.
+SIMCORE_HD inline bool takes_distributions(AttentionMeasure measure, bool causal) {
+  return measure == AttentionMeasure::js && !causal;
+}
+constexpr double kRowSum = 0.02;
+
 struct HeadSums {
   double pair;    // js: F(m); pearson: of correlations; frobenius: of norms
   double self_a;  // js: F(a), else unused

@@ -1,6 +1,7 @@
 #include "cpu/attention/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -69,6 +70,32 @@ void refuse_bad_weights(const AttentionProblem& problem, const Runtime& rt) {
       refuse(layer, (side == &problem.x ? "A[" : "B[") + std::to_string(l) + "]", problem.measure);
     }
   }
+}
+
+std::vector<int64_t> count_rows_off(const AttentionProblem& problem, const Runtime& rt) {
+  const int64_t sentences = int64_t(problem.x[0].size());
+  const int64_t layers = int64_t(problem.x.size() + problem.y.size());
+  std::vector<int64_t> counts(layers);
+  if (!takes_distributions(problem.measure, problem.causal)) return counts;
+  std::vector<int64_t> found(layers * sentences);
+  parallel_tasks(rt, int64_t(found.size()), [&](int64_t task, int) {
+    const int64_t layer = task / sentences, own = layer - int64_t(problem.x.size());
+    const AttentionLayer& views = own < 0 ? problem.x[layer] : problem.y[own];
+    const AttentionView& view = views[task % sentences];
+    double block[kBlock];
+    for (int64_t row = 0; row < view.heads * view.words; row++) {
+      double sum = 0;
+      for (int64_t k = 0; k < view.words; k += kBlock) {
+        const int64_t count = std::min(kBlock, view.words - k);
+        load_weights(view, row / view.words, row % view.words, k, count, block);
+        for (int64_t j = 0; j < count; j++) sum += block[j];
+      }
+      found[task] += std::fabs(sum - 1) > kRowSum;
+    }
+  });
+  for (int64_t task = 0; task < int64_t(found.size()); task++)
+    counts[task / sentences] += found[task];
+  return counts;
 }
 
 template void refuse_bad_weights<float>(const AttentionProblem&, const Runtime&);

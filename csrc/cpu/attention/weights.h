@@ -1,6 +1,8 @@
 // Access to the weights of attention as the caller holds them, and the refusal of bad weights.
 #pragma once
 
+#include <vector>
+
 #include "cpu/attention/attention.h"
 #include "cpu/isa/isa.h"
 
@@ -19,5 +21,9 @@ void load_weights(const AttentionView& view, int64_t head, int64_t row, int64_t 
 // weights, and how many.
 template <typename T>
 void refuse_bad_weights(const AttentionProblem& problem, const Runtime& rt);
+
+// The rows of every layer, of x and then of y, that are no distributions; zeros where the measure
+// takes other rows too.
+std::vector<int64_t> count_rows_off(const AttentionProblem& problem, const Runtime& rt);
 
 }  // namespace simcore::cpu

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kTermDepth = 128;
 // Blocks of contract per multiprocessor: logarithms take long, others should go on meanwhile.
 constexpr int64_t kBlocksPerMultiprocessor = 4;
+constexpr int kSmallTile = 48;
 constexpr double kLn2 = 0.6931471805599453;
 
 bool in_float64(const AttentionProblem& problem) {
@@ -84,7 +85,7 @@ class AttentionRun {
     clear(buffers_.sums, plan_.shares * pairs_.rows * pairs_.columns, stream_);
     if (sizes_.by_sentence) clear(buffers_.roots, pairs_.rows * pairs_.columns, stream_);
     if (sizes_.selves) clear(buffers_.selves, plan_.shares * sizes_.heads, stream_);
-    clear(output_.bad, 2 * (sizes_.count_x + sizes_.count_y), stream_);
+    clear(output_.bad, kBadCounts * (sizes_.count_x + sizes_.count_y), stream_);
     const int64_t rows = int64_t(tables_.rows.size());
     for (int64_t row = 0; row < rows;) {
       const PackedChunk chunk = next_chunk(row);
@@ -124,7 +125,13 @@ class AttentionRun {
 
   template <typename Term>
   void contract_with(const PackedChunk& chunk) {
-    using Product = PlainProduct<T, Term>;
+    if (plan_.tile == kSmallTile)
+      contract_tiles<PlainProduct<T, Term, kSmallTile>>(chunk);
+    else
+      contract_tiles<PlainProduct<T, Term>>(chunk);
+  }
+  template <typename Product>
+  void contract_tiles(const PackedChunk& chunk) {
     launch("contract", contract<Product>, {pairs_.tiles(Product::kTile), shares(chunk)},
            Product::kThreads, stream_, buffers_.packed, chunk.entries, kTermDepth, pairs_,
            buffers_.sums);
@@ -174,6 +181,14 @@ class AttentionRun {
   PairBlock pairs_;
 };
 
+// Returns the side of a tile with which the fewest pairs are computed: heads of the last tiles that
+// do not exist cost as much as others.
+int64_t best_tile(const PairBlock& pairs) {
+  constexpr int64_t large = PlainProduct<float>::kTile;
+  const auto computed = [&](int64_t side) { return pairs.tiles(side) * side * side; };
+  return computed(kSmallTile) < computed(large) ? kSmallTile : large;
+}
+
 int64_t bytes_for(const AttentionSizes& sizes, const AttentionPlan& plan) {
   return plan.float64 ? AttentionBuffers<double>(sizes, plan, nullptr).bytes
                       : AttentionBuffers<float>(sizes, plan, nullptr).bytes;
@@ -214,7 +229,8 @@ AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& 
   const int64_t least = round_to(longest, depth);
   plan.entries = std::clamp(device.l2_bytes / 2 / entry / depth * depth, least,
                             std::max(least, round_to(last.offset + last.length, depth)));
-  const int64_t tiles = sizes.pairs().tiles(PlainProduct<float>::kTile);
+  plan.tile = best_tile(sizes.pairs());
+  const int64_t tiles = sizes.pairs().tiles(plan.tile);
   plan.shares = std::clamp<int64_t>(kBlocksPerMultiprocessor * device.multiprocessors / tiles, 1,
                                     std::min(ceil_div(plan.entries, kTermDepth), kMaxGridY));
   while ((plan.workspace_bytes = bytes_for(sizes, plan)) > problem.max_memory) {

@@ -6,7 +6,8 @@
 //           at its end. A chunk never spans sentences for frobenius, whose root ends a sentence.
 // Plan      pack_heads      a warp per row of a head: converted, renormalised (causal), halved (js:
 //                           F of the mixture is then F(p + q)) or centred and scaled (pearson);
-//                           weights that have no similarity are counted
+//                           weights that have no similarity are counted, and rows that do not sum
+//                           to 1
 //           contract        a block per (tile of pairs of heads, share of the entries): the product
 //                           of product_plain.cuh with the measure's term
 //           self_terms      js, x against y: F of every single head
@@ -100,8 +101,11 @@ __global__ void __launch_bounds__(kPackThreads)
   total = warp_sum(total);
   nonfinite = warp_sum(nonfinite);
   negative = warp_sum(negative);
-  if (lane == 0 && nonfinite > 0) atomicAdd(&bad[2 * head.layer], (unsigned long long)nonfinite);
-  if (lane == 0 && negative > 0) atomicAdd(&bad[2 * head.layer + 1], (unsigned long long)negative);
+  unsigned long long* counts = bad + kBadCounts * head.layer;
+  if (lane == 0 && nonfinite > 0) atomicAdd(&counts[0], (unsigned long long)nonfinite);
+  if (lane == 0 && negative > 0) atomicAdd(&counts[1], (unsigned long long)negative);
+  if (lane == 0 && takes_distributions(measure, causal) && fabs(total - 1) > kRowSum)
+    atomicAdd(&counts[2], 1ull);
 
   RowScale s = scale_of(measure, causal, total, row.length);
   if (measure == AttentionMeasure::pearson) {

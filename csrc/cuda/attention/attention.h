@@ -43,6 +43,7 @@ struct DeviceTables {
 
 struct AttentionPlan {
   bool float64 = false;  // compute type
+  int64_t tile = 0;      // heads of either side of a tile of pairs
   int64_t entries = 0;   // entries of every head that are packed at a time
   int64_t shares = 1;    // of these entries, summed side by side
   int64_t workspace_bytes = 0;
@@ -52,10 +53,14 @@ struct AttentionPlan {
 AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& tables,
                         const Device& device);
 
+constexpr int64_t kBadCounts = 3;
+
 // Device pointers.
 struct AttentionOutput {
-  double* grid;             // [Lx, Ly] the mean over the heads of x of the max over the heads of y
-  unsigned long long* bad;  // [layers][2] weights of a layer that are NaN or infinite, negative
+  double* grid;  // [Lx, Ly] the mean over the heads of x of the max over the heads of y
+  // [layers][kBadCounts] weights of a layer that are NaN or infinite, weights that are negative,
+  // rows that do not sum to 1
+  unsigned long long* bad;
 };
 
 void attention_similarity(const AttentionProblem& problem, const AttentionTables& tables,

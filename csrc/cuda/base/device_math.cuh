@@ -32,13 +32,16 @@ __device__ __forceinline__ T entry_of(double value) {
   return T(value);
 }
 
-// The device's exponential; the host run draws errors within its bounds.
+// The device's exponentials; the host run draws errors within their bounds.
 #if defined(__CUDACC__)
 __device__ __forceinline__ float exp_of(float x) { return expf(x); }
+__device__ __forceinline__ float expm1_of(float x) { return expm1f(x); }
 #else
 inline float exp_of(float x) { return cuda_host::device_exp(x); }
+inline float expm1_of(float x) { return cuda_host::device_expm1(x); }
 #endif
 __device__ __forceinline__ double exp_of(double x) { return exp(x); }
+__device__ __forceinline__ double expm1_of(double x) { return expm1(x); }
 
 // Element `at` of an array.
 template <typename T>

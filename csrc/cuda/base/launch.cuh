@@ -17,7 +17,8 @@ inline void check(cudaError_t error, const char* what) {
 }
 
 constexpr int kWarp = 32;
-constexpr int64_t kMaxGridY = 65535;  // of the y and z axes of a grid
+constexpr int64_t kMaxGridX = 0x7fffffff;  // of the x axis of a grid
+constexpr int64_t kMaxGridY = 65535;       // of its y and z axes
 
 struct LaunchGrid {
   int64_t x = 1, y = 1, z = 1;
@@ -52,6 +53,9 @@ void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int th
   config.blockDim = dim3(unsigned(threads));
   config.dynamicSmemBytes = size_t(shared.bytes);
   config.stream = stream;
+#if !defined(__CUDACC__)
+  cuda_host::launching = name;
+#endif
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Formal>(actual)...), name);
 }
 

@@ -18,9 +18,10 @@ struct HsicBuffers {
   ColumnSums* column_sums;
   Stored *rows, *columns;  // packed; columns == rows where all examples are packed at once
   Stored* gram;
-  // The median's, before rows, columns and gram are needed:
+  // The median's, before rows, columns and gram are needed; if all distances are kept, beside them
+  // and without rows of their own:
   Stored* median_rows;
-  T* distances;
+  T* distances;  // [layers][entries]
   double* median_norms;
   Selection* selections;
   unsigned* bins;
@@ -44,7 +45,7 @@ struct HsicBuffers {
     const int64_t mark = arena.used();
     column_sums = arena.take<ColumnSums>(plan.column_chunks * s.columns);
     bytes = arena.used();
-    if (s.rbf) {
+    if (s.rbf && !plan.keep_distances) {
       arena.rewind(mark);
       const int64_t m = round_to(MedianRule(s.n).rows, tile);
       median_rows = arena.take<Stored>(Rows::kPlanes * plan.median_layers * m * s.widest_pitch);
@@ -59,6 +60,11 @@ struct HsicBuffers {
     rows = arena.take<Stored>(packed);
     columns = plan.block_rows >= s.n ? rows : arena.take<Stored>(packed);
     gram = arena.take<Stored>(Rows::kPlanes * s.layers * plan.group_tiles * tile * tile);
+    if (plan.keep_distances) {
+      distances = arena.take<T>(s.layers * triangle_size(pitch / tile) * tile * tile);
+      selections = arena.take<Selection>(plan.median_layers);
+      bins = arena.take<unsigned>(plan.median_layers * kBins);
+    }
     bytes = arena.used() > bytes ? arena.used() : bytes;
   }
 };

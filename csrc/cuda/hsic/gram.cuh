@@ -6,6 +6,7 @@
 // Plan      gram_tiles      a block per (tile, layer): K_ij, or 0 for j <= i and beyond n
 //           contract        a block per (tile of pairs of layers, share of the entries):
 //                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
+//           rbf_entries     K_ij from distances that were kept, in place of gram_tiles
 //           add_self_sums   the same of a layer with itself, where x and y differ
 //           add_row_sums    RBF: sum_{j != i} K_ij, a block per (rows, layer)
 // Numerics  at most Product::kChunk entries are added in T before their sum goes to float64. Every
@@ -69,6 +70,9 @@ using EntryRows = std::conditional_t<entry == Entry::distance, PlainRows<typenam
                                      typename Product::Rows>;
 
 // Blocks: tiles of the group, layers.
+// registers: gram_tiles<TensorProduct: 232: a block of 256 threads
+// registers: gram_tiles<PlainProduct<float: 128: 4 blocks of 128 threads
+// registers: gram_tiles<PlainProduct<double: 168: 3 blocks of 128 threads
 template <typename Product, Entry entry>
 __global__ void __launch_bounds__(Product::kThreads, 1)
     gram_tiles(GramArguments<typename Product::Rows> g,
@@ -106,6 +110,35 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     }
     Out::put(out, entries, (blockIdx.x * side + r) * side + c, results);
   });
+}
+
+constexpr int kRbfThreads = 256;
+constexpr int64_t kRbfRuns = 8;  // of Product::kRun entries, of every thread
+
+// gram: the RBF entries of tiles whose distances are kept, `all` of them for each layer, from entry
+// `first` on. NaN stays NaN. Blocks: runs of entries, layers.
+template <typename Product>
+__global__ void __launch_bounds__(kRbfThreads)
+    rbf_entries(const typename Product::Value* distances, int64_t all, int64_t first,
+                int64_t entries, const double* gammas, typename Product::Value shift,
+                typename Product::Stored* gram) {
+  using T = typename Product::Value;
+  using Rows = typename Product::Rows;
+  const double gamma = gammas[blockIdx.y];
+  const T finite = isfinite(gamma) ? T(gamma) : T(0);  // as in gram_tiles
+  const T* from = distances + blockIdx.y * all + first;
+  auto* out = gram + blockIdx.y * Rows::kPlanes * entries;
+  const int64_t stride = int64_t(gridDim.x) * kRbfThreads * Product::kRun;
+  int64_t k = (int64_t(blockIdx.x) * kRbfThreads + threadIdx.x) * Product::kRun;
+  for (; k < entries; k += stride) {
+    T results[Product::kRun];
+#pragma unroll
+    for (int e = 0; e < Product::kRun; e++) {
+      const T distance = from[k + e];
+      results[e] = distance < T(0) ? T(0) : exp_of(-finite * distance) - shift;
+    }
+    Rows::put(out, entries, k, results);
+  }
 }
 
 constexpr int kSumThreads = 256;

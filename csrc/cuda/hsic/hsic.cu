@@ -85,12 +85,17 @@ HsicPlan plan_of(const HsicSizes& s, const Device& device, int64_t max_memory) {
   plan.narrow = std::max(s.count_x, s.count_y) <= kFewLayers;
   plan.column_chunks = column_chunks(s.n, s.layers, s.widest, device);
   plan.block_rows = s.padded_n(plan.tile);
+  // Entries of the kernel come from the distances that the median is taken over, where these are of
+  // all pairs and where memory allows: no Gram matrix is then formed twice.
+  plan.keep_distances = s.rbf && MedianRule(s.n).step == 1;
   plan_groups<typename Product::Rows>(plan, s, device);
   while (true) {
     plan_shares<Product>(plan, s, device);
     plan.workspace_bytes = bytes_of<typename Product::Rows>(s, plan);
     if (plan.workspace_bytes <= max_memory) return plan;
-    if (plan.block_rows > plan.tile)
+    if (plan.keep_distances)
+      plan.keep_distances = false;
+    else if (plan.block_rows > plan.tile)
       plan.block_rows = round_to(ceil_div(plan.block_rows, 2), plan.tile);
     else if (plan.group_tiles > 1 || plan.median_layers > 1) {
       plan.group_tiles = ceil_div(plan.group_tiles, 2);

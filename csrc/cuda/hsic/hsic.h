@@ -26,14 +26,15 @@ struct DeviceHsicProblem : HsicProblem {
 };
 
 struct HsicPlan {
-  bool float64 = false;       // compute type
-  int64_t tile = 0;           // side of a Gram tile
-  int64_t column_chunks = 1;  // shares of the rows in which columns are summed
-  int64_t block_rows = 0;     // examples whose rows are packed at a time
-  int64_t group_tiles = 1;    // Gram tiles of every layer that are held at a time
-  bool narrow = false;        // contract by the product for few layers
-  int64_t shares = 1;         // of a group's entries, contracted side by side
-  int64_t median_layers = 0;  // RBF: layers whose distances are held at a time
+  bool float64 = false;         // compute type
+  int64_t tile = 0;             // side of a Gram tile
+  int64_t column_chunks = 1;    // shares of the rows in which columns are summed
+  int64_t block_rows = 0;       // examples whose rows are packed at a time
+  int64_t group_tiles = 1;      // Gram tiles of every layer that are held at a time
+  bool narrow = false;          // contract by the product for few layers
+  int64_t shares = 1;           // of a group's entries, contracted side by side
+  int64_t median_layers = 0;    // RBF: layers whose median is found at a time
+  bool keep_distances = false;  // RBF: those of all layers are held, and become the Gram entries
   int64_t workspace_bytes = 0;
 };
 

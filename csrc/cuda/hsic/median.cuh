@@ -1,10 +1,10 @@
 // The RBF kernel's widths: exact order statistics of the squared distances of every layer.
 //
 // Plan      gram.cuh writes the distances of some layers, [layers][entries], and -1 where there is
-//           no pair. Non-negative floating-point numbers order as their bits do: each round of
-//           `histogram` and `pick_bin` fixes the next kDigitBits bits of the wanted statistic, from
-//           the top. `next_value` finds the next larger value, `finish_gamma` computes the width
-//           from both.
+//           no pair; plans decide whether they are kept (HsicPlan::keep_distances). Non-negative
+//           floating-point numbers order as their bits do: each round of `histogram` and `pick_bin`
+//           fixes the next kDigitBits bits of the wanted statistic, from the top. `next_value`
+//           finds the next larger value, `finish_gamma` computes the width from both.
 // Cost      one read of the distances per digit (3 in float32, 6 in float64) and one more.
 // Numerics  exact, and integer atomics only: bit-equal on repetition.
 // Twin      simcore/reference/hsic.py:rbf_width; the rule is core/math/rbf_math.h

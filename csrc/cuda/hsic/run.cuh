@@ -39,10 +39,11 @@ class HsicRun {
     if (!sizes_.symmetric()) clear(buffers_.self_sums, kSelfShares * sizes_.layers, stream_);
     if (sizes_.rbf) {
       clear(buffers_.row_sums, sizes_.layers * pitch_, stream_);
+      if (plan_.keep_distances) pack(0, buffers_.rows);
       find_widths();
     }
     for (int64_t i0 = 0; i0 < sizes_.n; i0 += plan_.block_rows) {
-      const int64_t rows = pack(i0, buffers_.rows);
+      const int64_t rows = plan_.keep_distances ? pitch_ : pack(i0, buffers_.rows);
       for (int64_t j0 = i0; j0 < sizes_.n; j0 += plan_.block_rows) {
         const int64_t columns = j0 == i0 ? rows : pack(j0, buffers_.columns);
         const TileBlock block{i0, j0, rows, columns, j0 == i0};
@@ -84,29 +85,37 @@ class HsicRun {
     const int64_t tiles = block.tiles(kSide), entries = tiles * kSide * kSide;
     for (int64_t l = 0; l < sizes_.layers; l += plan_.median_layers) {
       const int64_t count = at_most(plan_.median_layers, sizes_.layers - l);
-      const int64_t origin = table_[size_t(l)].packed_column;
-      launch("pack_rows", pack_rows<Rows>, {ceil_div(rows, kPackThreads / kWarp), count},
-             kPackThreads, stream_, buffers_.layers + l, centring_from(l),
-             PackedRows{0, rule.step, rule.rows, rows}, origin, buffers_.median_rows,
-             buffers_.median_norms, rows);
+      const bool kept = plan_.keep_distances;
+      if (!kept) pack_for_median(rule, l, count, rows);
+      const auto* packed = kept ? buffers_.rows : buffers_.median_rows;
       const GramArguments<Rows> g{buffers_.layers + l,
-                                  origin,
+                                  kept ? 0 : table_[size_t(l)].packed_column,
                                   rule.rows,
                                   block,
                                   0,
-                                  buffers_.median_rows,
-                                  buffers_.median_rows,
-                                  buffers_.median_norms,
+                                  packed,
+                                  packed,
+                                  kept ? buffers_.norms + l * pitch_ : buffers_.median_norms,
                                   rows,
                                   nullptr,
                                   T(0)};
+      T* distances = buffers_.distances + (kept ? l * entries : 0);
       launch("gram_tiles", gram_tiles<Product, Entry::distance>, {tiles, count}, Product::kThreads,
-             stream_, kShared, g, buffers_.distances);
-      select(rule, entries, count, buffers_.gammas + l);
+             stream_, kShared, g, distances);
+      select(rule, distances, entries, count, buffers_.gammas + l);
     }
   }
 
-  void select(const MedianRule& rule, int64_t entries, int64_t count, double* gammas) {
+  // Packs the rows of layers [first, first + count) that the median is taken over.
+  void pack_for_median(const MedianRule& rule, int64_t first, int64_t count, int64_t rows) {
+    launch("pack_rows", pack_rows<Rows>, {ceil_div(rows, kPackThreads / kWarp), count},
+           kPackThreads, stream_, buffers_.layers + first, centring_from(first),
+           PackedRows{0, rule.step, rule.rows, rows}, table_[size_t(first)].packed_column,
+           buffers_.median_rows, buffers_.median_norms, rows);
+  }
+
+  void select(const MedianRule& rule, const T* distances, int64_t entries, int64_t count,
+              double* gammas) {
     const LaunchGrid shares{ceil_div(entries, kSelectEntries), count};
     const LaunchGrid per_layer{ceil_div(count, kSelectThreads)};
     launch("start_selection", start_selection, per_layer, kSelectThreads, stream_, rule.first,
@@ -114,13 +123,13 @@ class HsicRun {
     clear(buffers_.bins, count * kBins, stream_);
     for (int to = int(sizeof(T)) * 8; to > 0; to -= kDigitBits) {
       const Digit digit{to > kDigitBits ? to - kDigitBits : 0, to};
-      launch("histogram", histogram<T>, shares, kSelectThreads, stream_, buffers_.distances,
-             entries, buffers_.selections, digit, buffers_.bins);
+      launch("histogram", histogram<T>, shares, kSelectThreads, stream_, distances, entries,
+             buffers_.selections, digit, buffers_.bins);
       launch("pick_bin", pick_bin, {count}, kSelectThreads, stream_, digit, buffers_.selections,
              buffers_.bins);
     }
-    launch("next_value", next_value<T>, shares, kSelectThreads, stream_, buffers_.distances,
-           entries, buffers_.selections);
+    launch("next_value", next_value<T>, shares, kSelectThreads, stream_, distances, entries,
+           buffers_.selections);
     launch("finish_gamma", finish_gamma<T>, per_layer, kSelectThreads, stream_, buffers_.selections,
            count, rule, problem_.bandwidth, double(std::numeric_limits<T>::max()), gammas);
   }
@@ -128,6 +137,27 @@ class HsicRun {
   // Computes tiles [first, first + tiles) of a block: the Grams of all layers, then all sums over
   // them.
   void group(const TileBlock& block, int64_t first, int64_t tiles) {
+    const int64_t entries = tiles * kSide * kSide;
+    if (plan_.keep_distances)
+      launch("rbf_entries", rbf_entries<Product>,
+             {ceil_div(entries, kRbfThreads * kRbfRuns * Product::kRun), sizes_.layers},
+             kRbfThreads, stream_, buffers_.distances, block.tiles(kSide) * kSide * kSide,
+             first * kSide * kSide, entries, buffers_.gammas, T(shift_), buffers_.gram);
+    else
+      gram(block, first, tiles);
+    if (plan_.narrow)
+      contract_entries<typename Product::Narrow>(entries);
+    else
+      contract_entries<Product>(entries);
+    if (!sizes_.symmetric())
+      launch("add_self_sums", add_self_sums<Rows>, {kSelfShares, sizes_.layers}, kSumThreads,
+             stream_, buffers_.gram, entries, buffers_.self_sums);
+    if (sizes_.rbf)
+      launch("add_row_sums", add_row_sums<Rows, int(kSide)>, {pitch_ / kSide, sizes_.layers},
+             int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
+  }
+
+  void gram(const TileBlock& block, int64_t first, int64_t tiles) {
     const GramArguments<Rows> g{buffers_.layers,
                                 0,
                                 sizes_.n,
@@ -143,17 +173,6 @@ class HsicRun {
         sizes_.rbf ? gram_tiles<Product, Entry::rbf> : gram_tiles<Product, Entry::linear>;
     launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, kShared, g,
            buffers_.gram);
-    const int64_t entries = tiles * kSide * kSide;
-    if (plan_.narrow)
-      contract_entries<typename Product::Narrow>(entries);
-    else
-      contract_entries<Product>(entries);
-    if (!sizes_.symmetric())
-      launch("add_self_sums", add_self_sums<Rows>, {kSelfShares, sizes_.layers}, kSumThreads,
-             stream_, buffers_.gram, entries, buffers_.self_sums);
-    if (sizes_.rbf)
-      launch("add_row_sums", add_row_sums<Rows, int(kSide)>, {pitch_ / kSide, sizes_.layers},
-             int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
   }
 
   template <typename Contraction>

@@ -10,6 +10,7 @@
 
 #include "cuda/base/arena.h"
 #include "cuda/neurons/neurons.cuh"
+#include "cuda/neurons/pairs.h"
 #include "cuda/products/layers_run.cuh"
 
 namespace simcore::cuda {
@@ -51,8 +52,6 @@ struct NeuronBuffers {
   }
 };
 
-int64_t packed_pitch(const LayersProblem& problem) { return round_to(problem.n, kPitchUnit); }
-
 // Consecutive layers that are packed together: [first, last).
 struct Group {
   int64_t first, last;
@@ -82,11 +81,11 @@ class NeuronRun {
   void run() {
     centre();
     if (plan_.together) {
-      const PackedLayers<T> all = pack({0, extent_.layers}, buffers_.left);
+      const PackedLayers<PlainRows<T>> all = pack({0, extent_.layers}, buffers_.left);
       match({0, count_x_}, all, {first_y_, first_y_ + count_y_}, all);
     } else {
       for (Group a = next_group(0, count_x_); a.first < a.last; a = next_group(a.last, count_x_)) {
-        const PackedLayers<T> left = pack(a, buffers_.left);
+        const PackedLayers<PlainRows<T>> left = pack(a, buffers_.left);
         const int64_t end = first_y_ + count_y_;
         for (Group b = next_group(first_y_, end); b.first < b.last; b = next_group(b.last, end))
           match(a, left, b, pack(b, buffers_.right));
@@ -120,18 +119,19 @@ class NeuronRun {
     return {first, last};
   }
 
-  PackedLayers<T> pack(Group group, T* buffer) {
-    const PackedLayers<T> packed{buffer, table_[size_t(group.first)].column, pitch_};
+  PackedLayers<PlainRows<T>> pack(Group group, T* buffer) {
+    const PackedLayers<PlainRows<T>> packed{buffer, table_[size_t(group.first)].column, pitch_};
     // Orthonormal neurons of y keep their length: their products are added, not compared.
     const int64_t unscaled = best ? extent_.layers : count_x_;
-    launch("pack_neurons", pack_neurons<T>,
+    launch("pack_neurons", pack_neurons<PlainRows<T>>,
            {pitch_ / kSquare * ceil_div(extent_.widest, kSquare), group.last - group.first},
            kPackNeuronThreads, stream_, buffers_.layers, group.first, unscaled, problem_.n,
            pitch_ / kSquare, buffers_.centring, buffers_.factors, packed);
     return packed;
   }
 
-  void match(Group a, const PackedLayers<T>& left, Group b, const PackedLayers<T>& right) {
+  void match(Group a, const PackedLayers<PlainRows<T>>& left, Group b,
+             const PackedLayers<PlainRows<T>>& right) {
     const MatchArguments<T> arguments{buffers_.layers, a.first,          b.first,
                                       first_y_,        count_y_,         left,
                                       right,           buffers_.factors, buffers_.centring.exponent,
@@ -167,7 +167,8 @@ int64_t bytes_for(const LayersProblem& problem, const Extent& extent, const Neur
 
 }  // namespace
 
-NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory) {
+NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory,
+                     Variant variant) {
   const Extent extent = extent_of(describe_layers(problem));
   if (extent.layers > kMaxGridY)
     throw std::invalid_argument("X, Y: wanted at most " + std::to_string(kMaxGridY) +
@@ -176,6 +177,12 @@ NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t
   NeuronPlan plan;
   plan.float64 = in_float64(problem);
   plan.column_chunks = column_chunks(problem.n, extent.layers, extent.widest, device);
+  if (variant == Variant::tensor && !plan.float64) {
+    plan.pairs = true;
+    plan.workspace_bytes = bytes_by_pairs(problem, extent, plan);
+    if (plan.workspace_bytes != kMoreThanAGrid && plan.workspace_bytes <= max_memory) return plan;
+    plan.pairs = false;
+  }
   const int64_t row = packed_pitch(problem) * (plan.float64 ? 8 : 4);
   plan.together = true;
   plan.packed_bytes = extent.columns * row;
@@ -196,7 +203,10 @@ NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t
 
 void best_partners(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,
                    const NeuronOutput& output, cudaStream_t stream) {
-  run<true>(problem, plan, workspace, output, stream);
+  if (plan.pairs)
+    best_partners_by_pairs(problem, plan, workspace, output, stream);
+  else
+    run<true>(problem, plan, workspace, output, stream);
 }
 
 void multiple_correlations(const LayersProblem& problem, const NeuronPlan& plan, void* workspace,

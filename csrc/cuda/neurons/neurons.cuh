@@ -41,24 +41,25 @@ static __global__ void column_factors(const DeviceLayer* layers, int64_t n, int6
 constexpr int kSquare = 32, kPackNeuronThreads = 256;
 
 // The packed layers [first, first + gridDim.y) in a buffer of their own.
-template <typename T>
+template <typename Rows>
 struct PackedLayers {
-  T* neurons;      // neuron k of a layer: row layer.column - origin + k
-  int64_t origin;  // layer.column of the first
+  typename Rows::Stored* neurons;  // neuron k of a layer: row layer.column - origin + k
+  int64_t origin;                  // layer.column of the first
   int64_t pitch;
 
-  __device__ T* row(const DeviceLayer& layer, int64_t k) const {
-    return neurons + (layer.column - origin + k) * pitch;
+  __device__ typename Rows::Stored* row(const DeviceLayer& layer, int64_t k) const {
+    return neurons + Rows::kPlanes * (layer.column - origin + k) * pitch;
   }
 };
 
 // Blocks: squares of all neurons against `across` squares of examples, row by row, in one axis,
 // because the others end at kMaxGridY; layers. Layers from `unscaled` on keep their length.
-template <typename T>
+template <typename Rows>
 __global__ void __launch_bounds__(kPackNeuronThreads)
     pack_neurons(const DeviceLayer* layers, int64_t first, int64_t unscaled, int64_t n,
-                 int64_t across, Centring<T> centring, const double* factors,
-                 PackedLayers<T> packed) {
+                 int64_t across, Centring<typename Rows::Value> centring, const double* factors,
+                 PackedLayers<Rows> packed) {
+  using T = typename Rows::Value;
   __shared__ T square[kSquare][kSquare + 1];
   const int64_t l = first + blockIdx.y;
   const DeviceLayer layer = layers[l];
@@ -76,8 +77,11 @@ __global__ void __launch_bounds__(kPackNeuronThreads)
     square[r][lane] = value;
   }
   __syncthreads();
-  for (int r = warp_of_thread(); r < kSquare; r += kPackNeuronThreads / kWarp)
-    if (k0 + r < layer.view.width) packed.row(layer, k0 + r)[i0 + lane] = square[lane][r];
+  for (int r = warp_of_thread(); r < kSquare; r += kPackNeuronThreads / kWarp) {
+    const T value[1] = {square[lane][r]};
+    if (k0 + r < layer.view.width)
+      Rows::put(packed.row(layer, k0 + r), packed.pitch, i0 + lane, value);
+  }
 }
 
 // One neuron's best partner so far, or the sum of its squared products.
@@ -100,7 +104,7 @@ struct MatchArguments {
   const DeviceLayer* layers;
   int64_t first_a, first_b;  // first layers of the launch; blockIdx adds the rest
   int64_t first_y, count_y;
-  PackedLayers<T> a, b;
+  PackedLayers<PlainRows<T>> a, b;
   const double* factors;
   const int* exponents;
   TileSum* sums;  // [Lx][tiles][Ly]
@@ -128,6 +132,7 @@ __device__ __forceinline__ void add_squares(const T* row, int c, int width, Matc
 }
 
 // Blocks: tiles of neurons of a layer, layers of b, layers of a.
+// registers: match_neurons: 192: 2 blocks of 128 threads
 template <typename Product, bool best>
 __global__ void __launch_bounds__(Product::kThreads, 1)
     match_neurons(const __grid_constant__ MatchArguments<typename Product::Value> m) {

@@ -18,11 +18,14 @@ struct NeuronPlan {
   int64_t column_chunks = 1;  // shares of the rows in which columns are summed
   int64_t packed_bytes = 0;   // of one buffer of packed layers
   bool together = false;      // all layers are packed at once, in one buffer; else in turns in two
+  bool pairs = false;         // partners from one product a pair of layers, on tensor cores
   int64_t workspace_bytes = 0;
 };
 
-// Throws std::invalid_argument when max_memory has no room for two layers packed.
-NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory);
+// Throws std::invalid_argument when max_memory has no room for two layers packed. Tensor cores are
+// for best_partners alone.
+NeuronPlan make_plan(const LayersProblem& problem, const Device& device, int64_t max_memory,
+                     Variant variant);
 
 // Device pointers. In best and partner, row p_0 + ... + p_(i-1) + k is neuron k of layer x_i,
 // column j is layer y_j.

@@ -26,8 +26,12 @@ SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : 
 
 // sums [shares][rows][columns] += the product of rows a and b, `entries` long each. Blocks: tiles
 // of pairs, shares of the entries in chunks of `chunk`, after each of which sums go to float64.
+// registers: contract<TensorProduct: 255: a block of 256 threads; 128 are its two sets of sums
+// registers: contract<NarrowProduct: 168: a block of 256 threads, which is what plans count on
+// registers: contract<PlainProduct<float: 128: 4 blocks of 128 threads, as attention.cu plans
+// registers: contract<PlainProduct<double: 168: 3 blocks of 128 threads
 template <typename Product>
-__global__ void __launch_bounds__(Product::kThreads, 1)
+__global__ void __launch_bounds__(Product::kThreads, Product::kBlocks)
     contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
              double* sums) {
   constexpr int64_t side = Product::kTile;

@@ -27,6 +27,7 @@ class NarrowProduct {
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 128;
   static constexpr int kRun = 1;
+  static constexpr int kBlocks = 1;
   static constexpr int64_t kChunk = 8192;
   static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;

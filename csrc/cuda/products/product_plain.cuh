@@ -1,10 +1,10 @@
 // C = A B' of one tile, rows of A and B contiguous: the plain variant, in float or double.
 //
 // Every variant of a product has the same members: Rows, Value, Stored, kTile, kThreads, kDepth,
-// kRun, kChunk (entries that are added in Value before their sum goes to float64), kSharedBytes
-// (dynamic shared memory of a kernel that uses the product), add() and visit(). Narrow is the
-// variant for few rows. Grams contract features, the grid of sums contracts Gram entries; both are
-// this product.
+// kRun, kBlocks (that a multiprocessor holds while they contract), kChunk (entries that are added
+// in Value before their sum goes to float64), kSharedBytes (dynamic shared memory of a kernel that
+// uses the product), add() and visit(). Narrow is the variant for few rows. Grams contract
+// features, the grid of sums contracts Gram entries; both are this product.
 #pragma once
 
 #include "cuda/products/rows.cuh"
@@ -28,17 +28,19 @@ struct Multiply {
   }
 };
 
-template <typename T, typename Term = Multiply>
+// tile: rows and columns of C.
+template <typename T, typename Term = Multiply, int tile = 64>
 class PlainProduct {
  public:
   using Rows = PlainRows<T>;
   using Value = T;
   using Stored = T;
   using Narrow = PlainProduct;
-  static constexpr int kTile = 64;  // rows and columns of C
+  static constexpr int kTile = tile;
   static constexpr int kThreads = 128;
   static constexpr int kDepth = 32;  // entries of a row that are staged at once
   static constexpr int kRun = 1;     // neighbours in a row of C that visit() gives at once
+  static constexpr int kBlocks = sizeof(T) == 4 ? 4 : 3;
   static constexpr int64_t kChunk = 1024;
   static constexpr int64_t kSharedBytes = 0;
 

@@ -29,6 +29,7 @@ class TensorProduct {
   static constexpr int kThreads = 256;
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
+  static constexpr int kBlocks = 1;
   static constexpr int64_t kChunk = 1024;
   // 96, 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
   static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;

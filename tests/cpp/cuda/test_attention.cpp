@@ -30,6 +30,7 @@ using simcore::AttentionProblem;
 using simcore::cuda::AttentionPlan;
 using simcore::cuda::AttentionTables;
 using simcore::cuda::Device;
+using simcore::cuda::kBadCounts;
 using simcore::cuda::make_plan;
 
 namespace {
@@ -49,7 +50,7 @@ Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l
   Result r{{}, {}, make_plan(problem, tables, Device{3, l2_bytes})};
   const size_t columns = problem.y.empty() ? problem.x.size() : problem.y.size();
   r.grid.assign(problem.x.size() * columns, std::numeric_limits<double>::quiet_NaN());
-  r.bad.assign(2 * (problem.x.size() + problem.y.size()), 99);
+  r.bad.assign(size_t(kBadCounts) * (problem.x.size() + problem.y.size()), 99);
   void* workspace = std::aligned_alloc(256, size_t(r.plan.workspace_bytes));
   std::memset(workspace, 0xff, size_t(r.plan.workspace_bytes));  // nan, too
   attention_similarity(
@@ -64,7 +65,8 @@ void check_against_loops(const std::vector<Attention>& x, const std::vector<Atte
                          double tolerance) {
   naive::check_against_loops(x, y, tolerance, [](const AttentionProblem& problem) {
     const Result got = compute(problem);
-    for (const unsigned long long count : got.bad) CHECK(count == 0);
+    for (size_t i = 0; i < got.bad.size(); i++)
+      CHECK(i % kBadCounts == kBadCounts - 1 || got.bad[i] == 0);  // rows sum to about 1
     return got.grid;
   });
 }
@@ -92,14 +94,19 @@ TEST(grids_match_plain_loops) {
 // More heads than a tile holds, and so little L2 that every sentence takes several chunks.
 TEST(several_tiles_chunks_and_shares) {
   std::vector<Attention> x;
-  for (const int64_t heads : {40, 33})
+  for (const int64_t heads : {40, 33, 80, 41})
     x.push_back(make_attention({3, 9}, heads, DType::f32, unsigned(heads)));
   for (const AttentionMeasure measure : kMeasures) {
     check::context = "measure " + std::to_string(int(measure));
     // 40 kB: 64 weights of every head at a time; then all at once, in several shares.
-    const Result narrow = compute(problem_of(x, {}, measure), kPlenty, 40000);
+    const Result narrow = compute(problem_of({x[0], x[1]}, {}, measure), kPlenty, 40000);
     const Result wide = compute(problem_of({x[0]}, {x[1]}, measure));
     CHECK(narrow.plan.entries < 90 && wide.plan.entries >= 90);
+    CHECK(narrow.plan.tile == 48 && wide.plan.tile == 48);
+    // 121 heads: 2 tiles of 64 a side are fewer pairs than 3 of 48.
+    const Result large = compute(problem_of({x[2], x[3]}, {}, measure));
+    CHECK(large.plan.tile == 64);
+    CHECK_NEAR(large.grid[1], naive::similarity(x[2], x[3], measure, false), kFloat32);
     CHECK_NEAR(narrow.grid[1], naive::similarity(x[0], x[1], measure, false), kFloat32);
     CHECK_NEAR(wide.grid[0], naive::similarity(x[0], x[1], measure, false), kFloat32);
   }
@@ -137,7 +144,28 @@ TEST(bad_weights_are_counted_by_layer) {
   reinterpret_cast<double*>(x[1].storage[0].data())[0] = -1;
   for (int k = 0; k < 3; k++) reinterpret_cast<double*>(x[1].storage[1].data())[k] = std::nan("");
   const Result r = compute(problem_of({x[0]}, {x[1]}, AttentionMeasure::frobenius));
-  CHECK(r.bad == (std::vector<unsigned long long>{0, 0, 3, 1}));
+  CHECK(r.bad == (std::vector<unsigned long long>{0, 0, 0, 3, 1, 0}));
+}
+
+TEST(rows_that_are_no_distributions_are_counted_by_layer) {
+  std::vector<Attention> x;
+  for (const int64_t heads : {2, 3}) x.push_back(make_attention({4, 40}, heads, DType::f32, 6));
+  std::vector<unsigned long long> want(2 * kBadCounts, 0);
+  for (size_t layer = 0; layer < 2; layer++)
+    for (size_t s = 0; s < 2; s++)
+      for (int64_t h = 0; h < x[layer].heads; h++)
+        for (int64_t i = 0; i < x[layer].views[s].words; i++) {
+          double sum = 0;
+          for (const double weight : naive::row_of(x[layer], s, h, i, false)) sum += weight;
+          want[layer * kBadCounts + 2] += std::fabs(sum - 1) > simcore::kRowSum;
+        }
+  CHECK(want[2] > 0 && want[2] < 88 && want[5] > 0);
+  AttentionProblem problem = problem_of({x[0]}, {x[1]}, AttentionMeasure::js);
+  CHECK(compute(problem).bad == want);
+  problem.causal = true;
+  const std::vector<unsigned long long> none(2 * kBadCounts, 0);
+  CHECK(compute(problem).bad == none);
+  CHECK(compute(problem_of({x[0]}, {x[1]}, AttentionMeasure::pearson)).bad == none);
 }
 
 int main(int count, char** arguments) { return check::main(count, arguments); }

@@ -193,6 +193,26 @@ TEST(workspace_order_of_blocks_and_repetition) {
   }
 }
 
+// RBF entries from distances that were kept are those of Grams that are formed again.
+TEST(kept_distances_change_no_bit) {
+  const Layers x = naive::make_layers(150, {33, 5}, 1, {DType::f32, 10, 1, naive::Order::rows});
+  for (const Variant variant : {Variant::plain, Variant::tensor}) {
+#if defined(__SANITIZE_THREAD__)
+    if (variant == Variant::tensor) continue;
+#endif
+    check::context = "variant " + std::to_string(int(variant));
+    DeviceHsicProblem problem = make_problem(x, {}, KernelKind::rbf, Estimator::unbiased);
+    problem.variant = variant;
+    HsicPlan kept = make_plan(problem, Device{3, 1 << 20}, kPlenty);
+    HsicPlan formed = make_plan(problem, Device{3, 1 << 20}, kept.workspace_bytes - 1);
+    CHECK(kept.keep_distances && !formed.keep_distances);
+    CHECK(kept.block_rows == formed.block_rows && kept.group_tiles == formed.group_tiles);
+    kept.group_tiles = formed.group_tiles = 2;
+    kept.median_layers = 1;
+    CHECK(same_bits(compute(problem, kept).xy, compute(problem, formed).xy));
+  }
+}
+
 // Several tiles and groups of them, by products of tensor cores in full precision.
 void check_tensor_grid(KernelKind kernel, Estimator estimator, size_t count_y) {
   const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};

@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "fibres.h"
 
@@ -83,6 +85,15 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
+template <typename T>
+T atomicMax(T* at, T value) {
+  std::atomic_ref<T> ref(*at);
+  T old = ref.load(std::memory_order_relaxed);
+  while (old < value && !ref.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  }
+  return old;
+}
+
 // The errors that CUDA's programming guide allows these functions; the host's own are smaller. They
 // are drawn from the bits of x, so that repetition gives the same.
 namespace cuda_host {
@@ -96,6 +107,7 @@ inline float with_ulps(double value, double ulps, float x) {
   return isfinite(nearest) ? float(value + ulps * error_of(x) * double(ulp)) : nearest;
 }
 inline float device_exp(float x) { return with_ulps(exp(double(x)), 1, x); }
+inline float device_expm1(float x) { return with_ulps(expm1(double(x)), 1, x); }
 }  // namespace cuda_host
 // Good to 2^-22 in [0.5, 2], to 2 ulp elsewhere.
 inline float __log2f(float x) {
@@ -114,7 +126,23 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9 };
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "invalid configuration argument";
 }
+
+// Launches that are noted instead of run, so that the work of any size can be counted: what a
+// launch sequence does depends on sizes alone.
+namespace cuda_host {
+struct Noted {
+  std::string name;  // as given to launch(), or "clear"
+  int64_t blocks, threads;
+};
+inline std::vector<Noted>* notes = nullptr;  // where they go; null: launches run
+inline const char* launching = "";           // the name of the next launch
+}  // namespace cuda_host
+
 inline cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) {
+  if (cuda_host::notes != nullptr) {
+    cuda_host::notes->push_back({"clear", 0, 0});
+    return cudaSuccess;
+  }
   std::memset(at, value, bytes);
   return cudaSuccess;
 }
@@ -142,6 +170,11 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
       uint64_t(block.x) * block.y * block.z > 1024)
     return cudaErrorInvalidConfiguration;
+  if (cuda_host::notes != nullptr) {
+    cuda_host::notes->push_back(
+        {cuda_host::launching, int64_t(grid.x) * grid.y * grid.z, int64_t(block.x)});
+    return cudaSuccess;
+  }
   const std::tuple<Formal...> arguments(std::forward<Actual>(actual)...);
   const std::function<void()> body = [&] { std::apply(kernel, arguments); };
   cuda_host::run({grid, block, config->dynamicSmemBytes, &body});

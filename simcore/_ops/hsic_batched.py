@@ -1,0 +1,97 @@
+"""The operators of permutation tests and intervals in torch's own operations.
+
+CUDA devices use them. The functions run on any device: tests compare them on CPU tensors with the
+kernels of the CPU. Nothing in them waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.hsic import hsic_terms
+from simcore._ops.hsic_gradients import widest_dtype
+
+SLAB_BYTES = 2**26  # of reordered Gram entries, or of the rows of one Gram matrix, at a time
+EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
+
+
+def _slabs(n: int, bytes_of_row: int) -> Iterator[slice]:
+    step = max(1, SLAB_BYTES // max(1, bytes_of_row))
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def permuted_gram_products(
+    x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """Compute ``simcore::permuted_gram_products``, one draw after another.
+
+    A product adds the entries of one row of a Gram matrix in its dtype; sums over rows are float64,
+    as on the CPU.
+    """
+    n, item = len(x), x.element_size()
+    entries = n * y.shape[2] + x.shape[2] * y.shape[2]
+    out = x.new_zeros((len(rows), x.shape[2], y.shape[2]), dtype=torch.float64)
+    for draw, order in enumerate(rows.long()):
+        for slab in _slabs(n, entries * item):
+            reordered = y[order[slab, None], order]  # [rows, n, Ly]
+            if weights is not None:
+                w = weights[draw].to(x.dtype)
+                reordered = reordered * (w[slab, None] * w)[:, :, None]
+            out[draw] += torch.bmm(x[slab].mT, reordered).sum(0, dtype=torch.float64)
+    return out
+
+
+def _features(layers: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the centred and scaled columns of each layer, and the power of two divided by."""
+    dtype = widest_dtype(layers)
+    for layer in layers:
+        centred, power = centred_columns(layer)
+        yield centred.to(dtype), power
+
+
+def gram_power_sums(
+    x: Sequence[Tensor], y: Sequence[Tensor], estimator: str, max_memory: int
+) -> tuple[Tensor, ...]:
+    """Compute ``simcore::gram_power_sums``, some rows of one Gram matrix at a time."""
+    xy, xx, yy = hsic_terms(x, y, "linear", estimator, 1.0, "auto", max_memory)
+    layers = [*x, *y]
+    n = len(layers[0])
+    squares = xy.new_zeros((len(layers), n))
+    cubes, exponents = xy.new_zeros(len(layers)), xy.new_zeros(len(layers))
+    for place, (features, power) in enumerate(_features(layers)):
+        for rows in _slabs(n, n * features.element_size()):
+            k = features[rows] @ features.T
+            k.diagonal(rows.start).zero_()
+            square = k.square()
+            squares[place, rows] = square.sum(1, dtype=torch.float64)
+            cubes[place] += square.mul_(k).sum(dtype=torch.float64)
+        exponents[place] = power.log2()
+    return xy, xx, yy, squares, cubes, exponents
+
+
+def median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+    """Compute ``simcore::median_squared_distances``: all distances of a layer are sorted."""
+    layers = [*x, *y]
+    step = -(-len(layers[0]) // EXACT_MEDIAN_ROWS)
+    medians = []
+    for features, power in _features(layers):
+        kept = features[::step]
+        lengths = kept.double().square().sum(1).to(kept.dtype)
+        distances = kept @ kept.T
+        distances.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).fill_diagonal_(0)
+        ordered = distances.flatten().sort().values
+        middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1].double()
+        medians.append(middle.mean() * power.square())
+    return torch.stack(medians)
+
+
+OPERATORS: dict[str, Callable[..., object]] = {
+    function.__name__: in_full_float32(function)
+    for function in (permuted_gram_products, gram_power_sums, median_squared_distances)
+}
+for _name, _function in OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -1,0 +1,271 @@
+"""The way to a CUDA device without one: every public grid and module on tensors that say `cuda`.
+
+The stand-in (tests/support/stand_in.py) computes values and counts what waits for the device.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import simcore
+from simcore import nn, stats
+from simcore._ops.devices import CALLS
+from support import tolerance
+from support.stand_in import CUDA, OnStandIn, stand_in_device
+from support.traced import ROWS
+
+N = 40
+# The places of simcore that wait for a device, and why. Each waits a number of times that does not
+# depend on the number of layers, where that number is at most basis.DEVICE_BATCH.
+WAITS = {
+    "_grid.inputs:check_finite": "an error names a layer that holds NaN",
+    "_grid.inputs:on_host": "decisions rest on the values: ranks, magnitudes",
+    "_grid.finish:warn_undefined": "a warning names the layers without a value",
+    "_grid.scale:in_range": "float64 layers are scaled where float64 needs it",
+    "neurons:_warn_constant": "a warning counts the neurons without variance",
+    "_decomposed:warn_tied": "a warning counts the pairs whose weights depend on rounding",
+    "cka:check_representable": "an error names a layer whose HSIC float64 does not hold",
+    "cka:cka_grid": "the grid goes to the device",
+    "cka:hsic_grid": "the grid goes to the device",
+    "minibatch:MinibatchCKA._apply": "the state goes to the device",
+    "minibatch:MinibatchCKA.compute": "an error says that there was no batch",
+    "rsa:_pearson_moments": "precisions of the layers' dtypes go to the device",
+    "_decomposed:_kept": "counts of components go to the device",
+    "_ops.spectral_batched:_centred_side": "numbers of the layers of a stack go to the device",
+    "_ops.spectral_batched:_basis_side": "the same",
+    "_ops.spectral_batched:pwcca": "counts of components go to the device",
+    "_ops.spectral_batched:_decompose": "torch reads whether decompositions have converged",
+    "_ops.spectral_batched:singular_systems": "the same",
+    "_ops.polar:nuclear_norms_of": "the same, for float64",
+    "attention:_check_weights": "an error names a layer of weights too large for float64",
+    "stats.permutation:_cka_values": "the permutations go to the device",
+    "stats.bootstrap:_cka_values": "the counts of rows go to the device",
+    "stats.bootstrap:_percentiles": "two shares go to the device",
+    "stats.moments:moment": "coefficients go to the device",
+    "_top:top_of_table": "counts of neurons with variance",
+}
+
+
+def layers(count: int, widths: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shared = torch.randn(N, 3, generator=generator)
+    return [
+        torch.randn(N, widths[i % len(widths)], generator=generator) + shared[:, :1]
+        for i in range(count)
+    ]
+
+
+def two_sides(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """``count`` layers of two widths, and two more."""
+    return layers(count, (5, 7)), layers(2, (6,), seed=1)
+
+
+def heads(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Attention ``[S, H, t, t]`` of ``count`` layers, and of one more."""
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(3, 2, 5, 5, generator=generator).softmax(-1) for _ in range(count + 1)]
+    return draws[:-1], draws[-1:]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A grid, and the key of `CALLS` that has the operators that it calls."""
+
+    grid: Callable
+    calls: str
+    sides: Callable[[int], tuple[list[torch.Tensor], list[torch.Tensor]]] = two_sides
+    fewer: frozenset[str] = frozenset()  # operators of the key that this call leaves out
+
+    def __str__(self) -> str:
+        options = getattr(self.grid, "keywords", {})
+        function = getattr(self.grid, "func", self.grid)
+        named = (getattr(value, "__name__", str(value)) for value in options.values())
+        return "-".join([function.__name__.lstrip("_"), *named])
+
+
+def _minibatch(x: list[torch.Tensor], y: list[torch.Tensor]) -> torch.Tensor:
+    metric = simcore.MinibatchCKA(len(x), len(y)).to(x[0].device)
+    for rows in (slice(0, 20), slice(20, None)):
+        metric.update([t[rows] for t in x], [t[rows] for t in y])
+    return metric.compute()
+
+
+def _wide(x: list[torch.Tensor], y: list[torch.Tensor], grid: Callable) -> torch.Tensor:
+    return grid([t.double() for t in x], [t.double() for t in y])
+
+
+def _tested(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> torch.Tensor:
+    return stats.permutation_test(x, y, permutations=9, **options).calibrated
+
+
+def _interval(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> torch.Tensor:
+    return stats.bootstrap_ci(x, y, resamples=9, **options).low
+
+
+TEST, INTERVAL = "stats.permutation_test, CKA", "stats.bootstrap_ci, CKA"
+HSIC, CCA = "cka_grid, hsic_grid", "cca_grid, svcca_grid"
+LINREG, PWCCA = "linreg_grid", "pwcca_grid"
+JOBS = [
+    Job(simcore.cka_grid, HSIC),
+    Job(partial(simcore.cka_grid, estimator="unbiased"), HSIC),
+    Job(partial(simcore.cka_grid, kernel="rbf"), HSIC),
+    Job(partial(_wide, grid=simcore.cka_grid), HSIC),
+    Job(simcore.hsic_grid, HSIC),
+    Job(partial(simcore.hsic_grid, kernel="rbf"), HSIC),
+    Job(_minibatch, HSIC),
+    Job(simcore.cca_grid, CCA),
+    Job(partial(simcore.cca_grid, reduction="r2"), LINREG),
+    Job(simcore.svcca_grid, CCA),
+    Job(partial(simcore.svcca_grid, standardize=True), CCA),
+    Job(partial(_wide, grid=simcore.svcca_grid), CCA),
+    Job(simcore.pwcca_grid, PWCCA),
+    Job(partial(_wide, grid=simcore.pwcca_grid), PWCCA, fewer=frozenset({"small_svd"})),
+    Job(simcore.linreg_grid, LINREG),
+    Job(simcore.procrustes_grid, "procrustes_grid", fewer=frozenset({"principal_components"})),
+    Job(simcore.neuronsim_grid, "neuronsim_grid"),
+    Job(partial(simcore.neuronsim_grid, top_k=2), "neuronsim_grid"),
+    Job(simcore.mixedsim_grid, "mixedsim_grid"),
+    Job(simcore.rsa_grid, "rsa_grid, Pearson"),
+    Job(simcore.attention_grid, "attention_grid", heads),
+    Job(partial(_wide, grid=simcore.attention_grid), "attention_grid", heads),
+    Job(partial(simcore.attention_grid, measure="pearson"), "attention_grid", heads),
+    Job(_tested, TEST, fewer=frozenset(CALLS[TEST]) - {"permuted_gram_products"}),
+    Job(
+        partial(_tested, kernel="rbf"),
+        TEST,
+        fewer=frozenset({"gram_power_sums", "hsic_terms"}),
+    ),
+    Job(
+        partial(_tested, method="moments"),
+        TEST,
+        fewer=frozenset({"permuted_gram_products", "median_squared_distances"}),
+    ),
+    Job(partial(_interval, kernel="rbf", estimator="unbiased"), INTERVAL),
+]
+EVERY = pytest.mark.parametrize("job", JOBS, ids=str)
+
+
+def on_device(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [t.to(CUDA) for t in tensors]
+
+
+def run(job: Job, count: int):
+    """Run a job on the stand-in; return the grid and what the stand-in counted."""
+    x, y = job.sides(count)
+    with stand_in_device() as device:
+        x, y = on_device(x), on_device(y)
+        device.waits.clear()
+        return job.grid(x, y), device
+
+
+@EVERY
+def test_grids_run_there_and_wait_as_often_for_any_number_of_layers(job):
+    counted = []
+    for count in (3, 6):
+        grid, device = run(job, count)
+        assert grid.device == CUDA
+        assert set(device.operators) == set(CALLS[job.calls]) - job.fewer
+        counted.append(device.waits)
+        assert set(device.waits) <= set(WAITS)
+    assert counted[0] == counted[1]
+    tolerance.assert_same(grid.values, job.grid(*job.sides(6)), torch.float32)
+
+
+def test_a_cka_grid_reads_the_device_once_and_hands_back_once():
+    _, device = run(JOBS[0], 6)
+    assert dict(device.waits) == {"_grid.inputs:on_host": 1, "cka:cka_grid": 1}
+    assert device.queries == 0
+    assert device.launches < 20  # 77 when the grid was normalised on the device
+
+
+def test_every_place_that_may_wait_does():
+    waits = set()
+    for job in JOBS:
+        waits |= set(run(job, 3)[1].waits)
+    assert set(WAITS) - waits == set()
+
+
+def _refused(grid: Callable, x: list[torch.Tensor], y: list[torch.Tensor], match: str) -> None:
+    with stand_in_device(), pytest.raises(ValueError, match=match):
+        grid(on_device(x), on_device(y))
+
+
+@EVERY
+def test_entries_that_are_not_finite_are_refused_there(job):
+    x, y = job.sides(3)
+    x[1].flatten()[5] = float("nan")
+    _refused(job.grid, x, y, r"\[1\]: wanted finite values, got 1 NaN")
+
+
+def test_what_the_cpu_alone_has_is_refused_in_one_line():
+    """By the measure, before the table would refuse an operator of `CPU_ONLY`."""
+    x, y = two_sides(3)
+    for grid in (
+        partial(simcore.rsa_grid, correlation="spearman"),
+        partial(stats.bootstrap_ci, measure="rsa", correlation="spearman", resamples=2),
+        simcore.plan_cka,
+    ):
+        _refused(grid, x, y, r"X\[0\]: wanted device cpu for .*, got cuda:0$")
+
+
+def test_two_devices_are_refused():
+    x, y = two_sides(3)
+    with stand_in_device(), pytest.raises(ValueError, match=r"Y\[0\]: wanted device cuda:0 as in"):
+        simcore.cka_grid(on_device(x), y)
+
+
+def _losses(module: torch.nn.Module, method: str, x: torch.Tensor) -> list[torch.Tensor]:
+    outputs = tree_leaves(getattr(module, method)(x))
+    return torch.autograd.grad(
+        sum(t.square().sum() for t in outputs), [x, *module.parameters()], allow_unused=True
+    )
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+@pytest.mark.parametrize("mixing", ["none", "permutation"])
+def test_networks_run_there_without_waiting(mixing, reversible):
+    torch.manual_seed(0)
+    inn = nn.CouplingINN(
+        6, 3, 5, depth=1, mixing=mixing, reversible=reversible, output_gain=1.0
+    ).double()
+    x = torch.randn(9, 6, dtype=torch.float64)
+    for method in ("forward_and_log_abs_det", "inverse_and_log_abs_det"):
+        want = _losses(inn, method, x.clone().requires_grad_())
+        with stand_in_device() as device:
+            there, of_x = copy.deepcopy(inn).to(CUDA), x.to(CUDA).requires_grad_()
+            device.waits.clear()
+            got = _losses(there, method, of_x)
+        assert not device.waits
+        assert set(device.operators) == set(CALLS["nn.CouplingINN, align.INNAligner"])
+        for one, other in zip(got, want, strict=True):
+            tolerance.assert_same(one.values, other, torch.float64)
+
+
+# Networks have parameters of their own: the test above moves them.
+TRACED = [
+    pytest.param(name, row, id=f"{name}-{i}")
+    for name, rows in ROWS.items()
+    if not name.startswith("nn.")
+    for i, row in enumerate(rows)
+    if (name, i) != ("rsa_grid", 1)  # Spearman, which is refused there
+]
+
+
+@pytest.mark.parametrize(("name", "row"), TRACED)
+def test_every_public_name_runs_there(name, row):
+    given = [t.detach() for t in row.inputs(24)]
+    want = tree_leaves(row.function(*given))
+    with stand_in_device():
+        got = tree_leaves(row.function(*on_device(given)))
+    for one, other in zip(got, want, strict=True):
+        if isinstance(other, torch.Tensor):
+            there = isinstance(one, OnStandIn)
+            assert there == (name != "MinibatchCKA")  # whose state, and so its result, is here
+            tolerance.assert_same(one.values if there else one, other, torch.float64)
+        else:
+            assert one == other
