@@ -22,6 +22,8 @@ from simlab.commands import (
     localize,
     plot,
     skip,
+    status,
+    sweep,
     truncate,
 )
 from simlab.errors import UserError
@@ -30,7 +32,7 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, inject, align_study, claims, listing),
+    *(truncate, blocks, skip, plot, inject, align_study, claims, sweep, status, listing),
 )
 
 app = typer.Typer(
