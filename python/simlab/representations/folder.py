@@ -2,7 +2,8 @@
 
 A folder has these files::
 
-    <kind>.safetensors    "layer.0", "layer.1", ...: float32 [n, p], layer 0 = embedding output
+    <kind>.safetensors    "layer.0", "layer.1", ...: float32 (or float16 on request) [n, p],
+                          layer 0 = embedding output
     manifest.json         kind, row ids, hashes, model, task, versions
     job.json              the key of the inputs
 
@@ -30,6 +31,7 @@ from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
+DTYPES = ("float32", "float16")  # of the stored values
 # The end of error messages about too few rows.
 MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
 
@@ -74,9 +76,9 @@ class Representations:
 class LayerWriter:
     """A writer that fills the data file of a folder, with one batch in memory at a time."""
 
-    def __init__(self, folder: Path, kind: str, counts: np.ndarray) -> None:
+    def __init__(self, folder: Path, kind: str, counts: np.ndarray, dtype: str = DTYPES[0]) -> None:
         """Take the number of rows (for attention, of words) of every example, int64 [n]."""
-        self.folder, self.kind, self.counts = folder, kind, counts
+        self.folder, self.kind, self.counts, self.dtype = folder, kind, counts, dtype
         self.sizes: list[int] = []
         self._arrays: list[np.ndarray] = []
 
@@ -106,11 +108,13 @@ class LayerWriter:
             self.sizes = [layer.shape[-1] for layer in pooled]
             shapes = [(int(self.counts.sum()), width) for width in self.sizes]
         file = _data_file(self.folder, self.kind)
-        arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)))
+        arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)), self.dtype)
         self._arrays = [arrays[name] for name in names]
 
     def _put_layer(self, array: np.ndarray, layer: np.ndarray, examples: np.ndarray) -> None:
         attention = self.kind == ATTENTION
+        if self.dtype != DTYPES[0]:
+            _require_range(layer, self.dtype)
         sizes = layer.shape[1] * self.counts**2 if attention else self.counts
         starts = np.cumsum(sizes) - sizes
         for example, values in zip(examples, layer, strict=True):
@@ -182,7 +186,8 @@ def load_representations(folder: str | Path) -> Representations:
         )
     tensors = load_file(data)
     names = _layer_names(manifest["kind"], manifest["layers"])
-    layers: list[Any] = [tensors[name] for name in names]
+    # float16 saves room on the disk; all that is computed is computed in float32.
+    layers: list[Any] = [tensors[name].astype(np.float32, copy=False) for name in names]
     if manifest["kind"] == ATTENTION:
         heads = zip(layers, manifest["widths"], strict=True)
         layers = [_sentences(flat, width, manifest["lengths"]) for flat, width in heads]
@@ -223,6 +228,16 @@ def describe(folder: Path) -> str:
     what = " heads" if manifest["kind"] == ATTENTION else ""
     size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
     return f"{manifest['layers']} layers of {size}, texts cut at {manifest['max_length']} tokens"
+
+
+def _require_range(values: np.ndarray, dtype: str) -> None:
+    """Raise UserError if a value is out of the range of a type; nan is not."""
+    largest, most = abs(values).max(initial=0), np.finfo(dtype).max
+    if largest > most:
+        raise UserError(
+            f"--dtype {dtype}: wanted values up to {most:,.0f}, found {largest:,.0f}; choose "
+            f"{DTYPES[0]}"
+        )
 
 
 def _first_difference(x: list[str], y: list[str]) -> str:

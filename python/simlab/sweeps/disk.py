@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from simlab.errors import UserError
-from simlab.sweeps.estimates import object_bytes
 from simlab.sweeps.folder import DamagedError, SweepFolder
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT
@@ -78,8 +77,11 @@ class DiskUse:
         """Return whether there is room for the output of a job."""
         if self.most is None or self.plan.jobs[number].is_rows:
             return True
-        coming = sum(self._estimate(n) for n in (*running, number) if not self.plan.jobs[n].is_rows)
-        return sum(self.bytes.values()) + coming <= self.most
+        coming = [n for n in (*running, number) if not self.plan.jobs[n].is_rows]
+        if not self.bytes and len(coming) == 1:
+            return True  # there is nothing that could go, and the estimate may be too large
+        expected = sum(map(self._estimate, coming))
+        return sum(self.bytes.values()) + expected <= self.most
 
     def make_room(self, number: int) -> Iterator[int]:
         """Drop objects that are needed later until a job is admitted; yield their numbers.
@@ -138,4 +140,4 @@ class DiskUse:
     def _estimate(self, number: int) -> int:
         """Return the bytes that a job will write: as the largest of its kind, or a guess."""
         job = self.plan.jobs[number]
-        return max(self._known[job.kind], default=0) or object_bytes(job)
+        return max(self._known[job.kind], default=0) or job.hints.get("bytes", 0)

@@ -23,7 +23,7 @@ from simlab.store.ownership import owned
 from simlab.sweeps import claims, execute
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.engine import Engine
-from simlab.sweeps.execute import Answer, order_of
+from simlab.sweeps.execute import Answer, Order
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import survey
@@ -64,6 +64,8 @@ class Driver:
         Whether jobs that failed before are tried again.
     stale
         Seconds after which a claim that is not touched has no owner.
+    steps
+        Module with the steps.
     tell
         Function that is called with the number of jobs that were finished meanwhile.
     """
@@ -78,10 +80,12 @@ class Driver:
         max_disk: int | None = None,
         retry_failed: bool = False,
         stale: float = claims.STALE_SECONDS,
+        steps: str = "simlab.sweeps.steps",
         tell: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.folder, self.plan, self.engine = folder, plan, engine
-        self.retry_failed, self.stale, self.tell = retry_failed, stale, tell
+        self.retry_failed, self.tell = retry_failed, tell
+        self.stale, self.steps = stale, steps
         self.outcome = Outcome()
         found = survey(folder, plan, keep)
         self.done, self.needed = found.done, found.needed
@@ -216,8 +220,10 @@ class Driver:
 
     def _start(self, number: int) -> None:
         self._running.add(number)
-        how = {"durable": self.folder.durable, "stale": self.stale}
-        self.engine.submit(order_of(self.folder.root, self.plan.jobs, number, **how))
+        jobs = self.plan.jobs
+        needs = tuple((jobs[n].kind, jobs[n].key) for n in jobs[number].needs)
+        root, durable = str(self.folder.root), self.folder.durable
+        self.engine.submit(Order(root, jobs[number], needs, durable, self.stale, self.steps))
 
     def _take(self, answer: Answer) -> None:
         number = self.plan.number(answer.key)

@@ -11,16 +11,19 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.models.sources import OFFLINE_MODEL, weight_files
+from simlab.models.sources import CONFIG, OFFLINE_MODEL, weight_files
+from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, Job, Plan
+from simlab.store.files import read_json
+from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT
 from simlab.tasks import TASKS
 
-_FLOAT32, _FLOAT16 = 4, 2
+_FLOAT32 = 4
 _ROWS = 5_000  # held-out rows of a task that says no number
 _WORDS = 20  # of a text
 # Layers with the embedding output, width, heads, and parameters of models by a word of their name.
@@ -54,21 +57,28 @@ class Estimate:
     unknown: Mapping[str, int]
 
 
-def object_bytes(job: Job) -> int:
-    """Return a guess of the bytes of the object that a job makes."""
-    layers, width, heads, parameters = _size_of(str(job.hints.get("model", "")))
-    if job.kind == FINETUNE:
-        return parameters * _FLOAT32
-    if job.kind != EXTRACT:
-        return 0
-    options: Mapping[str, Any] = job.params["options"]
-    rows = _rows_of(job)
-    kind = KINDS[options["kind"]]
-    if options["kind"] == ATTENTION:
+def checkpoint_bytes(model: str) -> int:
+    """Return a guess of the bytes of a fine-tuned model."""
+    return _size_of(model)[3] * _FLOAT32
+
+
+def rows_bytes(model: str, options: ExtractOptions, task: Mapping[str, Any]) -> int:
+    """Return a guess of the bytes of representations.
+
+    Parameters
+    ----------
+    task
+        Name of the task, and its sizes where the file has them.
+    """
+    layers, width, heads, _ = _size_of(model)
+    spec = TASKS.get(task["name"])
+    size = f"{options.split}_size"
+    rows = task.get(size) or getattr(spec, size, None) or _ROWS
+    rows = min(rows, options.limit or rows)
+    if options.kind == ATTENTION:
         return rows * _WORDS**2 * heads * (layers - 1) * _FLOAT32
-    each = _WORDS if kind.has_words or options["kind"] == "token" else 1
-    item = _FLOAT16 if options.get("dtype") == "float16" else _FLOAT32
-    return rows * each * width * layers * item
+    each = _WORDS if KINDS[options.kind].has_words or options.kind == "token" else 1
+    return rows * each * width * layers * _FLOAT32
 
 
 def estimate(
@@ -102,7 +112,7 @@ def estimate(
             seconds += means[job.kind]
         elif wanted:
             unknown[job.kind] = unknown.get(job.kind, 0) + 1
-    sizes = [known_bytes.get(job.kind) or object_bytes(job) for job in plan.jobs]
+    sizes = [known_bytes.get(job.kind) or job.hints.get("bytes", 0) for job in plan.jobs]
     by_kind = {
         kind: sum(size for size, job in zip(sizes, plan.jobs, strict=True) if job.kind == kind)
         for kind in FOLDERS
@@ -130,20 +140,17 @@ def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
     return most
 
 
+@cache
 def _size_of(model: str) -> tuple[int, int, int, int]:
-    folder = Path(model).expanduser()
+    """Return the layers, width, heads and parameters of a model, from its files or its name."""
     layers, width, heads, parameters = next(
         (size for word, size in _SIZES if word.search(model)), _BASE
     )
+    folder = Path(model).expanduser()
     if model != OFFLINE_MODEL and folder.is_dir():
         parameters = sum(file.stat().st_size for file in weight_files(folder)) // _FLOAT32
+        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        layers = config.get("num_hidden_layers", layers - 1) + 1
+        width = config.get("hidden_size", width)
+        heads = config.get("num_attention_heads", heads)
     return layers, width, heads, parameters
-
-
-def _rows_of(job: Job) -> int:
-    options, task = job.params["options"], job.params["task"]
-    split = options["split"]
-    spec = TASKS.get(task["name"])
-    default = getattr(spec, f"{split}_size", None) if spec else None
-    rows = task.get(f"{split}_size") or default or _ROWS
-    return min(rows, options.get("limit") or rows)

@@ -13,10 +13,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from simlab.errors import BusyError, UserError, WriteError
+from simlab.store.files import writing
 from simlab.sweeps import claims
 from simlab.sweeps.folder import DamagedError, SweepFolder
 from simlab.sweeps.parts import as_results, read_made, read_rows_file, write_part
@@ -48,6 +50,8 @@ class Order:
         Whether the output is written to the disk before it counts.
     stale
         Seconds after which a claim that is not touched has no owner.
+    steps
+        Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
     """
 
     root: str
@@ -55,6 +59,27 @@ class Order:
     needs: tuple[tuple[str, str], ...]
     durable: bool = True
     stale: float = claims.STALE_SECONDS
+    steps: str = "simlab.sweeps.steps"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step is called with.
+
+    Attributes
+    ----------
+    params, hints
+        Those of the job (`plan.Job`).
+    inputs
+        For every job that is needed, the folder that it made or the table of its rows.
+    out
+        The folder to make, if the step makes one; it does not exist.
+    """
+
+    params: Mapping[str, Any]
+    hints: Mapping[str, Any]
+    inputs: tuple[Any, ...]
+    out: Path
 
 
 @dataclass(frozen=True)
@@ -149,17 +174,17 @@ def is_done(folder: SweepFolder, job: Job) -> bool:
 
 
 def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> None:
-    from simlab.sweeps.steps import RESUMABLE, STEPS, Work
-
     job = order.job
+    steps = import_module(order.steps)
+    resumable = job.kind in steps.RESUMABLE
     inputs = tuple(_input(folder, kind, key) for kind, key in order.needs)
-    scratch = _scratch(folder, job, held, job.kind in RESUMABLE)
+    scratch = _scratch(folder, job, held, resumable)
     work = Work(job.params, job.hints, inputs, scratch / "out")
     started = time.monotonic()
     try:
-        rows = STEPS[job.kind](work)
-        if rows is not None:
-            rows = list(rows)
+        with writing(folder.place(job.kind, job.key), partial=scratch):
+            rows = steps.STEPS[job.kind](work)
+            rows = None if rows is None else list(rows)
         seconds = time.monotonic() - started
         if not held.is_held():  # this process was asleep for so long that another one took over
             return
@@ -169,7 +194,7 @@ def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> None:
             place = folder.place(job.kind, job.key)
             write_part(place, job, rows, seconds, order.durable)
     except Exception as error:
-        if job.kind not in RESUMABLE or not isinstance(error, WriteError):
+        if not resumable or not isinstance(error, WriteError):
             shutil.rmtree(scratch, ignore_errors=True)
         raise
     shutil.rmtree(scratch, ignore_errors=True)
@@ -223,10 +248,3 @@ def _damaged(error: DamagedError, order: Order) -> tuple[str, str] | None:
     """Return the input that an error names."""
     found = [need for need in order.needs if need[1] in str(error)]
     return found[0] if found else None
-
-
-def order_of(root: Path, jobs: Mapping[int, Job] | list[Job], number: int, **how: Any) -> Order:
-    """Return the order of a job of a plan."""
-    job = jobs[number]
-    needs = tuple((jobs[n].kind, jobs[n].key) for n in job.needs)
-    return Order(str(root), job, needs, **how)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.models.sources import ModelSource, resolve
 from simlab.store.results import BASELINE, ResultRow
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
 from simlab.tasks.trained_splits import load_task_of
 
@@ -28,52 +28,12 @@ if TYPE_CHECKING:
 _COLUMNS = ("text_column", "pair_column")  # all that a corpus without labels takes
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a step is called with.
-
-    Attributes
-    ----------
-    params, hints
-        Those of the job (`plan.Job`).
-    inputs
-        For every job that is needed, the folder that it made or the table of its rows.
-    out
-        The folder to make; it does not exist.
-    """
-
-    params: Mapping[str, Any]
-    hints: Mapping[str, Any]
-    inputs: tuple[Any, ...]
-    out: Path
-
-    @property
-    def model(self) -> ModelSource:
-        """Return the model before fine-tuning."""
-        return resolve(self.hints["model"])
-
-    def checkpoint(self, number: int = 0) -> ModelSource:
-        """Return the fine-tuned model among the inputs."""
-        path: Path = self.inputs[number]
-        return ModelSource(path.name[:12], path)
-
-    def task(self) -> Task:
-        """Return the task, split as for the model before fine-tuning."""
-        options = TaskOptions(**self.hints["task_options"])
-        return _load_task(self.model.path, self.hints["task"], options)
-
-    def members(self) -> list[Representations]:
-        """Return the representations of both sides, with their names in results."""
-        sides = [*self.params["x"], *(self.params.get("y") or ())]
-        return [named(path, *side) for path, side in zip(self.inputs, sides, strict=True)]
-
-
 def finetune(work: Work) -> None:
     """Make a checkpoint."""
     from simlab.training.finetune import finetune as function
     from simlab.training.recipes import Recipe
 
-    function(work.model, work.task(), work.out, Recipe(**work.params["recipe"]))
+    function(_model(work), _task(work), work.out, Recipe(**work.params["recipe"]))
 
 
 def extract(work: Work) -> None:
@@ -83,13 +43,13 @@ def extract(work: Work) -> None:
 
     options = ExtractOptions(**work.params["options"])
     named = {"label": work.hints["label"], "seed": work.hints["seed"]}
-    source = work.checkpoint() if work.inputs else work.model
+    source = _checkpoint(work) if work.inputs else _model(work)
     if options.split == ALL:
         columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
         chosen = TaskOptions(**columns)
         function(source, work.hints["task"], work.out, options, task_options=chosen, **named)
     else:
-        function(source, work.task(), work.out, options, **named)
+        function(source, _task(work), work.out, options, **named)
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
@@ -121,7 +81,7 @@ def truncate(work: Work) -> Iterable[ResultRow]:
     options = TruncationOptions(**stored)
     if TUNED_ORIG in options.modes:
         options = dataclasses.replace(options, original=work.hints["model"])
-    source, task = work.checkpoint(), work.task()
+    source, task = _checkpoint(work), _task(work)
     named = {"label": work.params["label"], "seed": work.params["seed"]}
     rows = truncation_rows(source, task, length_of([source.path], None), options, **named)
     return [*rows, *majority_rows(task)]
@@ -132,9 +92,9 @@ def skip(work: Work) -> Iterable[ResultRow]:
     from simlab.experiments.skip import skip_rows
     from simlab.tasks.trained_lengths import length_of
 
-    source = work.checkpoint()
+    source = _checkpoint(work)
     named = {"label": work.params["label"], "seed": work.params["seed"]}
-    return skip_rows(source, work.task(), length_of([source.path], None), **named)
+    return skip_rows(source, _task(work), length_of([source.path], None), **named)
 
 
 def grid(work: Work) -> Iterable[ResultRow]:
@@ -143,7 +103,7 @@ def grid(work: Work) -> Iterable[ResultRow]:
     from simlab.similarity.grids import grid_rows
     from simlab.similarity.resampling import Resampling
 
-    params, sides = work.params, work.members()
+    params, sides = work.params, _members(work)
     xs = sides[: len(params["x"])]
     ys = sides[len(xs) :] or xs
     chosen = settings(params["measure"], params["options"])
@@ -167,7 +127,7 @@ def complexity(work: Work) -> Iterable[ResultRow]:
     from simlab.experiments.align_rows import Member
     from simlab.store.results import COMPLEXITY
 
-    (side,) = work.members()
+    (side,) = _members(work)
     return Part(COMPLEXITY, work.params["measure"], (Member(side),), StudyOptions(), {})()
 
 
@@ -223,9 +183,9 @@ def inject(work: Work) -> Iterable[ResultRow]:
     stored = dict(work.params["options"])
     if stored["methods"] is not None:
         stored["methods"] = tuple(stored["methods"])
-    a, b = work.checkpoint(0), work.checkpoint(1)
+    a, b = _checkpoint(work, 0), _checkpoint(work, 1)
     stored["max_length"] = length_of([b.path, a.path], None)
-    pair = InjectionPair(a, b, work.task(), InjectOptions(**stored), work.model)
+    pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
     return pair.rows(*work.params["models"], seeds=tuple(work.params["seeds"]))
 
 
@@ -261,6 +221,29 @@ def named(folder: Path, label: str, seed: int | None) -> Representations:
 
     found = load_representations(folder)
     return dataclasses.replace(found, manifest={**found.manifest, "label": label, "seed": seed})
+
+
+def _model(work: Work) -> ModelSource:
+    """Return the model before fine-tuning."""
+    return resolve(work.hints["model"])
+
+
+def _checkpoint(work: Work, number: int = 0) -> ModelSource:
+    """Return the fine-tuned model among the inputs."""
+    path: Path = work.inputs[number]
+    return ModelSource(path.name[:12], path)
+
+
+def _task(work: Work) -> Task:
+    """Return the task, split as for the model before fine-tuning."""
+    options = TaskOptions(**work.hints["task_options"])
+    return _load_task(_model(work).path, work.hints["task"], options)
+
+
+def _members(work: Work) -> list[Representations]:
+    """Return the representations of both sides, with their names in results."""
+    sides = [*work.params["x"], *(work.params.get("y") or ())]
+    return [named(path, *side) for path, side in zip(work.inputs, sides, strict=True)]
 
 
 @lru_cache(maxsize=4)

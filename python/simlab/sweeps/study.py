@@ -14,6 +14,7 @@ from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import ExtractOptions
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.spec import FT, ORIG, ExtractSection, Spec, TaskEntry
@@ -100,7 +101,7 @@ class TaskStudy:
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
         params = {"model": model.data, "task": self.task, "recipe": asdict(recipe)}
-        hints = self.hints(model, label=label)
+        hints = self.hints(model, label=label, bytes=checkpoint_bytes(model.name))
         return self.plan.add(kinds.FINETUNE, params, (), hints, self.title(label))
 
     def of_stage(self, stages: Sequence[str]) -> list[Member]:
@@ -151,7 +152,9 @@ class TaskStudy:
         if member.checkpoint is None:
             params["model"] = member.model.data
         needs = () if member.checkpoint is None else (member.checkpoint,)
-        hints = self.hints(member.model, label=member.label, seed=member.number)
+        name = member.model.name
+        size = rows_bytes(name, view.options, self.task)
+        hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
 
