@@ -41,6 +41,9 @@ def sweep(
         int | None,
         typer.Option(min=1, help="Threads of each process; default: an equal share of the cores."),
     ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="Draw the figures at the end.")
+    ] = True,
     engine: Annotated[str, typer.Option(help="Where jobs run: `local`.")] = "local",
 ) -> None:
     """Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
@@ -69,10 +72,11 @@ def sweep(
             threads=threads,
             engine=engine,
             retry_failed=retry_failed,
+            figures=figures,
         )
     done = sum(report.done.values())
-    figures = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
-    console.out.print(f"{out}: {done:,} jobs done{figures}; rows in {out / 'results'}")
+    drawn = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
+    console.out.print(f"{out}: {done:,} jobs done{drawn}; rows in {out / 'results'}")
     if report.failed:
         waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
         console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.store.console import progress
-from simlab.store.files import read_json, write_json
+from simlab.store.files import hash_json, read_json, write_json
 from simlab.sweeps import claims
 from simlab.sweeps.driver import Driver, require_sweep
 from simlab.sweeps.engine import Engine
@@ -26,7 +26,8 @@ from simlab.sweeps.survey import survey, write_plan
 if TYPE_CHECKING:
     import pandas as pd
 
-SWEEP = "sweep.json"
+SWEEP, DRAWN = "sweep.json", "figures.json"
+FIGURES = 1  # raised when figures of the same rows look different
 ENGINES = ("local",)
 
 
@@ -146,6 +147,7 @@ class Sweep:
         threads: int | None = None,
         engine: str | Engine = "local",
         retry_failed: bool = False,
+        figures: bool = True,
         durable: bool = True,
         stale: float = claims.STALE_SECONDS,
     ) -> Report:
@@ -162,6 +164,8 @@ class Sweep:
             ``local``, or an `Engine`.
         retry_failed
             Try jobs again that failed before.
+        figures
+            Draw the figures at the end.
         durable
             Write what is finished to the disk before it counts (fsync).
         stale
@@ -199,9 +203,9 @@ class Sweep:
                 outcome = driver.run()
         finally:
             chosen.close()
-        figures = self._draw(out)
+        drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
-        return Report(dict(outcome.done), failed, outcome.waiting, tuple(figures))
+        return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""
@@ -223,11 +227,23 @@ class Sweep:
             raise UserError(f"--engine {engine}: wanted {' or '.join(ENGINES)}")
         return LocalEngine(workers, folder.log, threads)
 
-    def _draw(self, out: str | Path) -> list[Path]:
+    def _draw(self, plan: Plan, folder: SweepFolder) -> list[Path]:
+        """Draw the figures, unless those of the same rows are there."""
         from simlab.figures.draw import plot
+        from simlab.sweeps.parts import as_results
 
-        frame = self.results(out)
+        made = folder.data.made()
+        keys = [job.key for job in plan.jobs if job.key in made]
         choice = self.spec.figures
-        if not (frame["layer_x"].notna()).any():
-            return []  # nothing that a figure shows
-        return plot(frame, SweepFolder(Path(out)).figures, choice.formats, metric=choice.metric)
+        drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
+        record = folder.root / DRAWN
+        earlier = read_json(record) if record.is_file() else {}
+        files = [folder.figures / name for name in earlier.pop("files", ())]
+        if earlier == drawn and all(file.is_file() for file in files):
+            return files
+        frame = as_results(folder.data.rows(keys))
+        if not frame["layer_x"].notna().any():
+            return []  # a figure shows layers
+        files = plot(frame, folder.figures, choice.formats, metric=choice.metric)
+        write_json(record, {**drawn, "files": [file.name for file in files]})
+        return files
