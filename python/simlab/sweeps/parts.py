@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FULL_BYTES = 1 << 20
+_ROW_BYTES = 12  # of a row among many, compressed
+# A part is read once and soon: its time counts, and not its size.
+_QUICK = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+_SMALL = {"compression": "zstd"}
 JOB = "job"
 _JOBS, _CONTENTS = b"simlab.jobs", b"simlab.contents"
 
@@ -51,7 +55,7 @@ def write_part(
 
     records = [_record(row, job.key) for row in rows]
     table = pa.Table.from_pylist(records, schema=_schema())
-    _write(table, path, {job.key: Made(job.kind, len(records), seconds)}, durable)
+    _write(table, path, {job.key: Made(job.kind, len(records), seconds)}, durable, _QUICK)
 
 
 def read_made(path: Path) -> dict[str, Made]:
@@ -123,7 +127,7 @@ class DataSet:
                     tables.append(table)
                     jobs |= new
                     there |= new
-                    size += part.stat().st_size // 4  # parts are mostly their footers
+                    size += _ROW_BYTES * len(table)
             if len(jobs) > len(read_made(tail)):
                 self._write(tables, tail, jobs)
             for part in used:
@@ -143,7 +147,7 @@ class DataSet:
     def _write(self, tables: Sequence[pa.Table], path: Path, jobs: Mapping[str, Made]) -> None:
         import pyarrow as pa
 
-        _write(pa.concat_tables(tables), path, jobs, self.durable)
+        _write(pa.concat_tables(tables), path, jobs, self.durable, _SMALL)
 
     def rows(self, keys: Collection[str]) -> pa.Table:
         """Return the rows of some jobs, in the order of `keys`."""
@@ -189,7 +193,7 @@ class DataSet:
 
 def write_table(table: pa.Table, path: Path, key: str, made: Made, durable: bool = True) -> None:
     """Write rows that `DataSet.take_out` gave as a part."""
-    _write(table, path, {key: made}, durable)
+    _write(table, path, {key: made}, durable, _QUICK)
 
 
 def read_rows_file(path: Path) -> pa.Table:
@@ -231,7 +235,9 @@ def _schema() -> pa.Schema:
     return pa.schema([(n, pa.type_for_alias(kind)) for n, kind in {**TYPES, JOB: "string"}.items()])
 
 
-def _write(table: pa.Table, path: Path, jobs: Mapping[str, Made], durable: bool) -> None:
+def _write(
+    table: pa.Table, path: Path, jobs: Mapping[str, Made], durable: bool, how: Mapping[str, Any]
+) -> None:
     import pyarrow.parquet as pq
 
     listed = {key: [made.kind, made.rows, round(made.seconds, 4)] for key, made in jobs.items()}
@@ -240,8 +246,8 @@ def _write(table: pa.Table, path: Path, jobs: Mapping[str, Made], durable: bool)
         pq.write_table(
             table.replace_schema_metadata(metadata),
             partial,
-            compression="zstd",
             write_page_checksum=True,
+            **how,
         )
         if durable:
             sync(partial)
