@@ -33,6 +33,7 @@ from simlab.sweeps.spec import (
     AlignSection,
     GridSection,
     InjectSection,
+    pairs_of,
 )
 from simlab.sweeps.study import TaskStudy, View
 from simlab.tasks import SPLITS
@@ -51,12 +52,12 @@ def within(study: TaskStudy, member: Member) -> None:
     for section in study.spec.all_grids():
         if member.stage not in section.stages:
             continue
-        for view, measure in _grids_of(study, section):
+        for view, measure in grids_of(study, section):
             if WITHIN in section.between:
                 stage = member.stage.upper()
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
             if TUNING in section.between and member.seed is not None:
-                orig = next(m for m in study.members if m.model is member.model)
+                orig = next(m for m in study.members if m.model == member.model)
                 _grid(study, section, view, measure, [member], [orig], "FT-ORIG")
     if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
         for view in _views(study, study.spec.complexity.kind):
@@ -67,19 +68,22 @@ def compare(study: TaskStudy) -> None:
     """Add what compares several models of a task."""
     for section in study.spec.all_grids():
         members = study.of_stage(section.stages)
-        for view, measure in _grids_of(study, section):
+        drawn = pairs_of(section.pairs)
+        for view, measure in grids_of(study, section):
             if RESTARTS in section.between:
-                for x, y in restart_pairs(members, section.pairs, section.pair_seed):
+                for x, y in restart_pairs(members, drawn, section.pair_seed):
                     name = f"{short(x)}-{short(y)}"
                     _grid(study, section, view, measure, [x], [y], name)
             if MODELS in section.between:
-                for x, y in model_pairs(members, section.pairs, section.pair_seed):
+                for x, y in model_pairs(members, drawn, section.pair_seed):
                     name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
                     _grid(study, section, view, measure, [x], [y], name)
             if JOINT in section.between:
                 _joint(study, section, view, measure, members)
     if study.spec.localize is not None:
         _localize(study)
+    if study.corpus:
+        return
     for align in study.spec.align:
         _align(study, align)
     for inject in study.spec.inject:
@@ -98,19 +102,12 @@ def _views(
             yield view
 
 
-def _grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str]]:
+def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str]]:
     """Yield every view with every measure that takes it."""
     for measure in section.measure:
-        found = [
-            view for view in _views(study, section.kind, section.split) if _takes(measure, view)
-        ]
-        if not found:
-            raise UserError(
-                f"sweep, key grids: wanted rows that measure {measure} takes, found extracted "
-                f"kinds {', '.join(dict.fromkeys(view.kind for view in study.views))}"
-            )
-        for view in found:
-            yield view, measure
+        for view in _views(study, section.kind, section.split):
+            if _takes(measure, view):
+                yield view, measure
 
 
 def _takes(measure: str, view: View) -> bool:
@@ -205,13 +202,9 @@ def _localize(study: TaskStudy) -> None:
         place = (job.params["comparison"], view.kind, view.split)
         measures = found.setdefault(place, {})
         measures.setdefault(job.params["measure"], []).append(number)
-    complete = [m for m in found.values() if set(NEEDED) <= set(m)]
-    if not complete:
-        raise UserError(
-            f"sweep, key localize: wanted joint grids of {' and '.join(NEEDED)} over one kind of "
-            "rows, found none"
-        )
-    for measures in complete:
+    for measures in found.values():
+        if not set(NEEDED) <= measures.keys():
+            continue
         needs = [number for name in NEEDED for number in measures[name]]
         params = {"task": study.name}
         study.plan.add(kinds.LOCALIZE, params, needs, {}, study.title("localization"))
@@ -221,6 +214,7 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
     own = ("stages", "kind", "fit")
     given = {k: v for k, v in section.given().items() if k not in own}
     chosen = study.chosen("align-study", given)
+    chosen["pairs"] = pairs_of(chosen.get("pairs"))
     options = StudyOptions(**{k: tuple(v) if k == "methods" else v for k, v in chosen.items()})
     options.check()
     for view in _views(study, section.kind, section.fit):
@@ -286,7 +280,7 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
     own = ("layer", "pairs", "pair_seed", "directions")
     given = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
     tuned = [member for member in study.members if member.checkpoint is not None]
-    pairs = list(restart_pairs(tuned, given.get("pairs"), section.pair_seed))
+    pairs = list(restart_pairs(tuned, pairs_of(given.get("pairs")), section.pair_seed))
     if given.get("directions", BOTH) == BOTH:
         pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
     chosen = {k: v for k, v in given.items() if k not in own}

@@ -10,7 +10,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.options import drawn
 from simlab.models.sources import Restart
-from simlab.sweeps.spec import ORIG, Spec
+from simlab.sweeps.spec import ORIG, RANDOM, Spec
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,15 @@ class Model:
         Where the model is, as every command takes it.
     data
         What keys contain of the model.
+    tuned
+        Whether the model is fine-tuned, if others are.
     """
 
     family: str
     restart: int | None
     name: str
     data: Any = field(compare=False)
+    tuned: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Member:
         the number of the pretrained restart if all restarts are fine-tuned with one seed.
     checkpoint
         Number of the job of the fine-tuning; None before it.
+    task
+        Name of the task of the fine-tuning, where models of several tasks are compared.
     """
 
     model: Model
@@ -60,6 +65,7 @@ class Member:
     label: str
     number: int | None
     checkpoint: int | None = None
+    task: str = ""
 
 
 def find_models(spec: Spec, fingerprint: Any) -> list[Model]:
@@ -84,7 +90,7 @@ def find_models(spec: Spec, fingerprint: Any) -> list[Model]:
                     f"{found[family, one.number].name} and {one.name}"
                 )
             data = fingerprint(one.name)
-            found[family, one.number] = Model(family, one.number, one.name, data)
+            found[family, one.number] = Model(family, one.number, one.name, data, entry.finetune)
     return list(found.values())
 
 
@@ -97,6 +103,8 @@ def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple
         Whether every model is fine-tuned with several seeds.
     """
     number = "" if model.restart is None else f"[{model.restart}]"
+    if stage == RANDOM:  # the names of untrained models begin with this word
+        return f"{stage.upper()} {model.family}{number}", model.restart or 0
     if stage == ORIG:
         return f"{model.family}-{stage.upper()}{number}", model.restart
     if model.restart is None or several:
@@ -114,10 +122,10 @@ def restart_pairs(
     count, seed
         Number of pairs to draw for each model and stage, and the seed of the draw; None is all.
     """
-    groups: dict[tuple[str, str], list[Member]] = {}
+    groups: dict[tuple[str, str, str], list[Member]] = {}
     for member in members:
-        groups.setdefault((member.model.family, member.stage), []).append(member)
-    for (family, stage), group in groups.items():
+        groups.setdefault((member.model.family, member.stage, member.task), []).append(member)
+    for (family, stage, _), group in groups.items():
         pairs = list(combinations(group, 2))
         if pairs:
             for k in drawn(len(pairs), count, seed, f"{len(group)} restarts of {family} ({stage})"):
@@ -132,7 +140,7 @@ def model_pairs(
         (x, y)
         for x, y in combinations(members, 2)
         if x.model.family != y.model.family
-        and (x.stage, x.seed) == (y.stage, y.seed)
+        and (x.stage, x.seed, x.task) == (y.stage, y.seed, y.task)
         and x.model.restart == y.model.restart
     ]
     if pairs:

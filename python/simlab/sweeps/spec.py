@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -50,13 +50,15 @@ from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
 
 STAGES = ORIG, FT = ("orig", "ft")
+RANDOM = "random"  # a model of random weights; it is extracted only where a section names it
 WITHIN, TUNING, RESTARTS, MODELS, JOINT = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint"),
 )
 KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
-Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES)]]
+Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES, RANDOM)]]
+Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
 
 class ModelEntry(Section):
@@ -70,11 +72,14 @@ class ModelEntry(Section):
         The restarts that ``{seed}`` in `name` stands for.
     label
         The name in results and figures; by default made from `name`.
+    finetune
+        Whether the model is fine-tuned, if others are.
     """
 
     name: str
     seeds: Seeds | None = None
     label: str | None = None
+    finetune: bool = True
 
     @model_validator(mode="after")
     def _expands(self) -> ModelEntry:
@@ -94,6 +99,10 @@ class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
     name: str
 
 
+def _entry(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
 class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ignore[misc]
     """How every model is fine-tuned on every task: a recipe, and keys that replace its fields."""
 
@@ -109,11 +118,25 @@ class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ign
 
 
 class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_init_seed"))):  # type: ignore[misc]
-    """Which rows are stored: every one of `kind` of every one of `split`, of models at `stages`."""
+    """Which rows are stored: every one of `kind` of every one of `split`, of models at `stages`.
+
+    Attributes
+    ----------
+    on
+        A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
+        can be compared; None is the rows of every task.
+    """
 
     kind: Several[Kind] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
     stages: Stages = STAGES
+    on: Annotated[TaskEntry, BeforeValidator(_entry)] | None = None
+
+    @model_validator(mode="after")
+    def _reads_all(self) -> ExtractSection:
+        if self.on is not None and self.split not in (None, (ALL,)):
+            raise wrong(f"split {ALL!r} beside the key 'on'", ", ".join(self.split or ()))
+        return self
 
 
 _OPTION_TYPES: dict[str, Any] = dict.fromkeys(OPTIONS, str) | {
@@ -135,7 +158,7 @@ class GridSection(Section):
         ``restarts`` of one model, fine-tuned or not; different ``models``; or ``joint``: all layers
         of all models of a task in one grid.
     pairs, pair_seed
-        Number of pairs to draw among the pairs of restarts, and of models; None is all.
+        Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     kind
         The kinds of rows; None is every extracted kind that the measure takes.
     """
@@ -145,7 +168,7 @@ class GridSection(Section):
     stages: Stages = STAGES
     kind: Several[Kind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
-    pairs: Annotated[int, Field(ge=1)] | None = None
+    pairs: Pairs | None = None
     pair_seed: Annotated[int, Field(ge=0)] = 0
     bootstrap: Annotated[int, Field(ge=0)] = 0
     permutations: Annotated[int, Field(ge=0)] = 0
@@ -195,12 +218,12 @@ class InjectSection(keys_of(InjectOptions, without=("methods", "original", "max_
 
     methods: Several[str] | None = None
     layer: Several[int] | None = None
-    pairs: Annotated[int, Field(ge=1)] | None = None
+    pairs: Pairs | None = None
     pair_seed: Annotated[int, Field(ge=0)] = 0
     directions: Annotated[str, one_of("both", "one")] | None = None
 
 
-class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_seed"))):  # type: ignore[misc]
+class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_seed", "pairs"))):  # type: ignore[misc]
     """Maps between restarts (`simcore align-study`), for each of `stages` and kinds.
 
     Attributes
@@ -214,6 +237,7 @@ class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_se
     stages: Stages = STAGES
     kind: Several[Kind] | None = None
     fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
+    pairs: Pairs | None = None
     pair_seed: Annotated[int, Field(ge=0)] = 0
 
 
@@ -248,10 +272,6 @@ class FiguresSection(Section):
 
     formats: Several[Annotated[str, one_of("png", "pdf", "svg")]] = ("png", "pdf")
     metric: str | None = None
-
-
-def _entry(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
 
 
 def _tables(value: Any) -> Any:
@@ -306,6 +326,11 @@ class Spec(Section):
             return self.grids
         others = (self.truncate, self.skip, self.inject, self.align, self.freeze, self.complexity)
         return () if any(others) else (GridSection(),)
+
+
+def pairs_of(pairs: int | str | None) -> int | None:
+    """Return the number of pairs to draw; None is all."""
+    return pairs if isinstance(pairs, int) else None
 
 
 def read_spec(path: str | Path) -> Spec:

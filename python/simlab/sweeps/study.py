@@ -17,8 +17,8 @@ from simlab.sweeps import plan as kinds
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.spec import FT, ORIG, ExtractSection, Spec, TaskEntry
-from simlab.tasks import TASKS, TaskOptions
+from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec, TaskEntry
+from simlab.tasks import ALL, TASKS, TaskOptions
 from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
@@ -48,16 +48,23 @@ class TaskStudy:
     """
 
     def __init__(
-        self, spec: Spec, plan: Plan, entry: TaskEntry, data: Any, models: Sequence[Model]
+        self,
+        spec: Spec,
+        plan: Plan,
+        entry: TaskEntry,
+        data: Any,
+        models: Sequence[Model],
+        corpus: bool = False,
     ) -> None:
         self.spec, self.plan, self.entry, self.models = spec, plan, entry, models
+        self.corpus = corpus
         self.name = task_name(entry.name)
         self.options = TaskOptions(
             **{name: value for name, value in entry.given().items() if name != "name"}
         )
         chosen = {k: v for k, v in asdict(self.options).items() if v is not None}
         self.task = {"name": self.name, "data": data, **chosen}
-        self.recipes = self._recipes()
+        self.recipes = [] if corpus else self._recipes()
         self.views = self._views()
         self.members: list[Member] = []
         self.rows: dict[tuple[str, View], int] = {}
@@ -85,18 +92,40 @@ class TaskStudy:
         """Add the jobs of every model at every stage, and yield who that was after each."""
         several = len(self.recipes) > 1
         for model in self.models:
-            label, number = label_of(model, ORIG, None, several)
-            yield self._add_member(Member(model, ORIG, None, label, number))
-            for recipe in self.recipes:
+            yield from self._untuned(model)
+            for recipe in self.recipes if model.tuned else ():
                 label, number = label_of(model, FT, recipe.seed, several)
                 checkpoint = self.finetune(model, recipe, label)
                 member = Member(model, FT, recipe.seed, label, number, checkpoint)
                 yield self._add_member(member)
 
+    def add_others(self, studies: Sequence[TaskStudy]) -> Iterator[Member]:
+        """Add the models of a corpus: all models, and those that tasks have fine-tuned."""
+        for model in self.models:
+            yield from self._untuned(model)
+            for study in studies:
+                for one in study.members:
+                    if one.model == model and one.checkpoint is not None:
+                        called = dataclasses.replace(model, family=f"{model.family}-{study.name}")
+                        label, _ = label_of(called, FT, one.seed, len(study.recipes) > 1)
+                        named = dataclasses.replace(one, label=label, task=study.name)
+                        yield self._add_member(named)
+
+    def _untuned(self, model: Model) -> Iterator[Member]:
+        stages = {stage for section in self._sections() for stage in section.stages}
+        for stage in (ORIG, RANDOM) if RANDOM in stages else (ORIG,):
+            label, number = label_of(model, stage, None, several=False)
+            yield self._add_member(Member(model, stage, None, label, number))
+
+    def _sections(self) -> list[ExtractSection]:
+        mine = self.entry if self.corpus else None
+        return [section for section in self.spec.extract if section.on == mine]
+
     def add_freezing(self) -> None:
         """Add the ways of freezing of every model, if the file compares them."""
         for model in self.models if self.spec.freeze is not None else ():
-            self._freeze(model)
+            if model.tuned:
+                self._freeze(model)
 
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
@@ -118,16 +147,17 @@ class TaskStudy:
         return [dataclasses.replace(recipe, seed=seed) for seed in seeds]
 
     def _views(self) -> list[View]:
-        return [view for section in self.spec.extract for view in self._views_of(section)]
+        return [view for section in self._sections() for view in self._views_of(section)]
 
     def _views_of(self, section: ExtractSection) -> list[View]:
-        given = {k: v for k, v in section.given().items() if k != "stages"}
+        given = {k: v for k, v in section.given().items() if k not in ("stages", "on")}
         choice = self.chosen("extract", {k: v for k, v in given.items() if k not in _LISTS})
         found = []
         for kind in section.kind or (choice.get("kind", ExtractOptions.kind),):
             facts = {**given, "kind": kind}
             options = self.chosen("extract", {k: v for k, v in facts.items() if k != "split"})
-            for split in section.split or (options.get("split", ExtractOptions.split),):
+            default = ALL if self.corpus else options.get("split", ExtractOptions.split)
+            for split in section.split or (default,):
                 length = self.recipes[0].max_length if self.recipes else DEFAULT_MAX_LENGTH
                 made = ExtractOptions(**{"max_length": length, **options, "split": split})
                 try:
@@ -142,12 +172,14 @@ class TaskStudy:
         for view in self.views:
             if member.stage in view.stages:
                 self.rows[member.label, view] = self._extract(member, view)
-        if member.checkpoint is not None:
+        if member.checkpoint is not None and not self.corpus:
             self._add_tuned(member, member.checkpoint)
         return member
 
     def _extract(self, member: Member, view: View) -> int:
         options = {k: v for k, v in asdict(view.options).items() if v is not None}
+        if member.stage == RANDOM:
+            options["random_init_seed"] = member.number
         params = {"task": self.task, "options": options}
         if member.checkpoint is None:
             params["model"] = member.model.data

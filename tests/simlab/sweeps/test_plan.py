@@ -212,3 +212,38 @@ def test_localization_needs_joint_grids():
 def test_a_grid_needs_rows_that_its_measure_takes():
     with pytest.raises(UserError, match="key grids: wanted rows that measure attention-js takes"):
         plan_of(grids=[{"measure": "attention-js"}])
+
+
+def test_models_of_all_tasks_read_one_corpus():
+    plan = plan_of(
+        models=["minilm", {"name": "gpt2", "finetune": False}],
+        tasks=["rt", "stsb"],
+        finetune={"seeds": 1},
+        extract=[{"on": "rt", "kind": "mean", "limit": 20, "stages": ["orig", "ft", "random"]}],
+        grids=[{"between": "joint", "stages": ["orig", "ft"]}, {"between": "tuning"}],
+    )
+    assert plan.counts() == {"finetune": 2, "extract": 6, "scores": 2, "grid": 3}
+    made = [job for job in plan.jobs if job.kind == "extract"]
+    assert [job.hints["label"] for job in made] == [
+        "minilm-ORIG",
+        "RANDOM minilm",
+        "minilm-rt-FT[1]",
+        "minilm-stsb-FT[1]",
+        "gpt2-ORIG",
+        "RANDOM gpt2",
+    ]
+    assert {job.params["options"]["split"] for job in made} == {"all"}
+    assert made[1].params["options"]["random_init_seed"] == 0
+    assert "random_init_seed" not in made[0].params["options"]
+    (joint,) = [job for job in plan.jobs if job.kind == "grid" and job.params["joint"]]
+    assert len(joint.needs) == 4
+
+
+def test_all_pairs_take_the_place_of_a_paper_s_draw():
+    models = ["google/multiberts-seed_{0..5}"]
+    common = {"models": models, "tasks": ["mrpc"], "paper": "ren2023", "finetune": {}}
+    for pairs, count in (("all", 15), (None, 8)):
+        align = {"methods": "linear", "stages": "orig"} | ({"pairs": pairs} if pairs else {})
+        jobs = plan_of(**common, align=[align]).jobs
+        planned = [pair for job in jobs if job.kind == "align" for pair in job.params["pairs"]]
+        assert len(planned) == count

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
-from simlab.store.results import COLUMNS, as_xarray, is_joint
+from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
 from simlab.sweeps import comparisons
 from simlab.tasks import TaskOptions
 from support.lab.inline import InlineEngine
@@ -91,7 +91,7 @@ def test_results_are_one_data_set_that_others_read(done):
     assert len(plain) == len(frame)
     assert set(plain.columns) == {*COLUMNS, "job"}
     read = read_results(out / "results")
-    by = ["comparison", "measure", "model_x", "model_y", "layer_x", "layer_y", "kind", "options"]
+    by = [name for name in order if name not in (*STATISTICS, "resampling")]
     left, right = (f[order].sort_values(by, ignore_index=True) for f in (frame, read))
     pd.testing.assert_frame_equal(left, right)
     grids = frame[frame["comparison"].eq("FT-FT") & frame["seed_x"].eq(1)]
@@ -166,6 +166,37 @@ def test_an_object_that_went_comes_back_with_the_same_bits(done, content, tmp_pa
     assert len(made) == 2 + 6
     for file in made:
         assert (place / file).read_bytes() == (out / file).read_bytes()
+
+
+def test_models_of_all_tasks_and_random_twins_read_one_corpus(content, tmp_path):
+    corpus = {"name": content["tasks"][0]["name"], "text_column": "body"}
+    few = {name: content[name] for name in ("models", "tasks")}
+    sweep = Sweep(
+        {
+            **few,
+            "finetune": {"max_steps": 1},
+            "extract": {
+                "on": corpus,
+                "kind": "mean",
+                "limit": 12,
+                "stages": ["orig", "ft", "random"],
+                "dtype": "float16",
+            },
+            "grids": {
+                "estimator": "biased",
+                "between": "joint",
+                "stages": ["orig", "ft", "random"],
+            },
+        }
+    )
+    report = run(sweep, tmp_path / "out")
+    assert report.failed == ()
+    frame = sweep.results(tmp_path / "out")
+    joint = frame[frame["measure"] == "cka"]
+    names = ["tiny-ORIG", "RANDOM tiny", "tiny-reviews-FT[1]"]
+    assert list(joint["model_x"].unique()) == names
+    assert len(joint) == 12 * 12
+    assert set(joint["n"]) == {12}
 
 
 def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, simcore):
