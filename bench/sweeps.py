@@ -3,8 +3,9 @@
 The plan is that of 12 tasks x 300 models x 13 layers with all measures: 3,600 fine-tunings, 7,200
 extractions, truncation and skipping of every fine-tuned model, and nine grids within each. Measured
 are the planning (time, peak memory), the status of a folder where half of it is done, gathering
-that half's rows, and the engine's overhead for a job that does nothing. Rows go to
-``bench/results/sweeps.csv``. Steps here make files of the right number and shape, without models.
+that half's rows, the engine's overhead for a job that does nothing, and how much representations
+stored as float16 change measures. Rows go to ``bench/results/sweeps.csv``. But for the last, steps
+here make files of the right number and shape, without models.
 """
 
 from __future__ import annotations
@@ -232,6 +233,29 @@ def _overhead_apart(folder: Path, jobs: int, durable: bool) -> tuple[float, floa
         shutil.rmtree(place)
 
 
+def float16(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """Yield how much representations stored as float16 change measures: MiniLM, 1,000 examples."""
+    import numpy as np
+
+    import simcore
+    from simlab import extract, load_representations
+
+    measures = {
+        "cka biased": lambda x: simcore.cka_grid(x, estimator="biased"),
+        "cka unbiased": lambda x: simcore.cka_grid(x, estimator="unbiased"),
+        "svcca": lambda x: simcore.svcca_grid(x, truncation=0.99),
+        "procrustes": simcore.procrustes_grid,
+    }
+    for kind in ("cls", "mean"):
+        layers = []
+        for dtype in ("float32", "float16"):
+            step = extract("minilm", "rt", folder / f"{kind}-{dtype}", kind=kind, dtype=dtype)
+            layers.append(load_representations(step.path).layers[1:])  # CLS of layer 0 is constant
+        for name, measure in measures.items():
+            change = np.abs(measure(layers[0]) - measure(layers[1])).max()
+            yield f"float16: largest change of {name}, {kind} of MiniLM on rt", change, ""
+
+
 def main() -> None:
     """Measure everything and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -241,6 +265,7 @@ def main() -> None:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for part in (
+            float16(Path(folder)),
             planning(options.models),
             overheads(Path(folder)),
             half_done(Path(folder) / "half", options.models),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import shutil
 import socket
 import time
 from collections import Counter
@@ -19,16 +20,16 @@ from pathlib import Path
 
 from simlab.errors import BusyError, UserError, WriteError
 from simlab.store.console import note
+from simlab.store.files import writing
 from simlab.store.ownership import owned
 from simlab.sweeps import claims, execute
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.engine import Engine
-from simlab.sweeps.execute import Answer, Order
+from simlab.sweeps.execute import Answer, Order, has_failed
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import survey
 
-MOST_ATTEMPTS = 3  # of a job whose process dies
 GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
 _POLL_SECONDS = 0.5
 _REPORT_ROWS = 20
@@ -119,6 +120,8 @@ class Driver:
         while True:
             self._submit()
             if not (self._running or self._elsewhere):
+                if self._refused is None and self.gather(everything=True):
+                    continue
                 break
             for answer in self.engine.collect(_POLL_SECONDS):
                 self._take(answer)
@@ -130,12 +133,22 @@ class Driver:
                 self.gather()
         if self._refused is not None:
             raise WriteError(self._refused)
-        self.gather(everything=True)
         self._summarise()
         return self.outcome
 
-    def gather(self, everything: bool = False) -> None:
-        """Move finished rows into the data set, unless another driver does it now."""
+    def gather(self, everything: bool = False) -> bool:
+        """Move finished rows into the data set, unless another driver does it now.
+
+        Parameters
+        ----------
+        everything
+            Wait for the other driver, and then move all rows that are there.
+
+        Returns
+        -------
+        bool
+            Whether a damaged part was found, whose job is to be done again.
+        """
         self._gathered = time.monotonic()
         parts, self._parts = self._parts, []
         if everything:
@@ -144,34 +157,34 @@ class Driver:
             known = (pair for pair in wanted if self.plan.number(pair[1]) is not None)
             parts = [self.folder.place(*pair) for pair in known]
         if not parts:
-            return
+            return False
         try:
             with owned(self.folder.data.folder, lock=self.folder.root / ".results.lock"):
                 damaged = self.folder.data.gather(parts)
         except BusyError:
             self._parts = parts
-            return
+            return everything and self.gather(everything)  # `owned` has waited
         for part in damaged:
             number = self.plan.number(part.stem)
             note(f"{part}: wanted the rows of a job, found a damaged file; the job is done again")
             if number is not None:
                 self._missing(number)
+        return bool(damaged)
 
     def _begin(self) -> None:
         self.folder.create()
         for file in self.folder.data.drop_damaged():
             note(f"{file}: wanted a Parquet file, found a damaged one; its jobs are done again")
         self._set_aside()
+        self._sweep_work()
         for key, record in self.folder.failed().items():
             number = self.plan.number(key)
             if number is None or self.done[number]:
                 continue
-            crashed = record.get("state") == execute.CRASHED
-            if self.retry_failed or (crashed and record["attempts"] < MOST_ATTEMPTS):
-                if self.retry_failed:
-                    self.folder.forgive(key)
-                continue
-            self._failed.add(number)
+            if self.retry_failed:
+                self.folder.forgive(key)
+            elif has_failed(record):
+                self._failed.add(number)
         self.disk.drop_unneeded()
         for number, needed in enumerate(self.needed):
             if needed and self._is_ready(number):
@@ -192,6 +205,15 @@ class Driver:
                     table, self.folder.place(made.kind, key), key, made, self.folder.durable
                 )
         note(f"rows of {len(others):,} jobs of an earlier file are set aside in {data.folder}")
+
+    def _sweep_work(self) -> None:
+        """Delete what killed processes left of outputs that nobody will continue."""
+        working = set(self.folder.claimed())
+        for left in self.folder.work.iterdir():
+            number = self.plan.number(left.name.partition("-")[0])
+            wanted = number is not None and not self.done[number]
+            if not wanted and left.name.partition("-")[0] not in working:
+                shutil.rmtree(left, ignore_errors=True)
 
     def _is_ready(self, number: int) -> bool:
         if self.done[number] or number in self._failed or number in self._running:
@@ -295,11 +317,12 @@ class Driver:
         earlier = self.folder.failed().get(job.key, {})
         attempts = earlier.get("attempts", 0) + 1
         record = execute.failure(job, answer.message, "", answer.seconds, attempts)
-        self.folder.fail(job.key, {**record, "state": execute.CRASHED})
-        if attempts < MOST_ATTEMPTS:
-            heapq.heappush(self._ready, number)
-        else:
+        record["state"] = execute.CRASHED
+        self.folder.fail(job.key, record)
+        if has_failed(record):
             self._failed.add(number)
+        else:
+            heapq.heappush(self._ready, number)
 
     def _look_elsewhere(self) -> None:
         """Look what became of the jobs that other drivers work on."""
@@ -315,7 +338,7 @@ class Driver:
                 self._finish(number)
             elif not claim.exists() or claims.is_dead(claim, self.stale):
                 del self._elsewhere[number]
-                if (self.folder.failures / f"{job.key}.json").exists():
+                if has_failed(self.folder.failed().get(job.key)):
                     self._failed.add(number)
                 else:
                     heapq.heappush(self._ready, number)
@@ -327,7 +350,7 @@ class Driver:
             "seconds": round(answer.seconds, 4),
             "at": round(time.time(), 2),
         }
-        with self._log.open("a", encoding="utf-8") as stream:
+        with writing(self._log), self._log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
     def _summarise(self) -> None:

@@ -32,6 +32,7 @@ FAILED = "failed"  # the step raised an exception
 DAMAGED = "damaged input"  # an object that the job needs is not what was written
 REFUSED = "refused"  # the system refused to write: the disk is full
 CRASHED = "crashed"  # the process died; only an engine says so
+MOST_ATTEMPTS = 3  # of a job whose process dies
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,13 @@ def failure(
         "params": dict(job.params),
         "hints": dict(job.hints),
     }
+
+
+def has_failed(record: Mapping[str, Any] | None) -> bool:
+    """Return whether a job with this record of a failure is not tried again by itself."""
+    if record is None:
+        return False
+    return record.get("state") != CRASHED or record["attempts"] >= MOST_ATTEMPTS
 
 
 def last_line(error: object) -> str:

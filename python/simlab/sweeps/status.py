@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.sweeps.claims import is_dead
+from simlab.sweeps.execute import has_failed
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import KINDS
 from simlab.sweeps.survey import read_plan, survey
@@ -72,7 +73,7 @@ def read_status(out: str | Path) -> Status:
     folder = SweepFolder(Path(out))
     plan, keep = read_plan(folder)
     found = survey(folder, plan, keep)
-    failures = folder.failed()
+    failures = {key: record for key, record in folder.failed().items() if has_failed(record)}
     running = {key for key in folder.claimed() if not is_dead(folder.claims / key)}
     counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
     waiting: dict[str, int] = defaultdict(int)

@@ -116,8 +116,7 @@ class Sweep:
         UserError
             A local model or file does not exist, or an option does not suit another.
         """
-        memory = None if out is None else Path(out) / "fingerprints.json"
-        prints = Fingerprints(memory)
+        prints = Fingerprints(None if out is None else Path(out) / "fingerprints.json")
         plan = make_plan(self.spec, prints)
         if out is not None and Path(out).is_dir():
             prints.save()
@@ -183,9 +182,10 @@ class Sweep:
         """
         folder = SweepFolder(Path(out), durable)
         require_sweep(folder)
-        plan = self.plan()
+        prints = Fingerprints(folder.root / "fingerprints.json")
+        plan = make_plan(self.spec, prints)  # before anything is written
         folder.create()
-        plan = self.plan(out)
+        prints.save()
         write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
         write_plan(folder, plan, self.spec.keep)
         chosen = self._engine(engine, workers, threads, folder)
