@@ -25,7 +25,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
-from simlab.store.arrays import create_safetensors, flush_arrays
+from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
@@ -170,8 +170,6 @@ def load_representations(folder: str | Path) -> Representations:
     >>> len(stored.layers), stored.layers[0].shape
     (7, (32, 384))
     """
-    from safetensors.numpy import load_file
-
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
@@ -184,9 +182,10 @@ def load_representations(folder: str | Path) -> Representations:
         raise UserError(
             f"{data}: wanted the file that {path} describes, found another file or no file"
         )
-    tensors = load_file(data)
+    tensors = map_safetensors(data)
     names = _layer_names(manifest["kind"], manifest["layers"])
-    # float16 saves room on the disk; all that is computed is computed in float32.
+    # float16 saves room on the disk; all that is computed is computed in float32. Layers of float32
+    # stay in the file, and processes that read the same layers share the memory of its pages.
     layers: list[Any] = [tensors[name].astype(np.float32, copy=False) for name in names]
     if manifest["kind"] == ATTENTION:
         heads = zip(layers, manifest["widths"], strict=True)

@@ -61,6 +61,29 @@ def create_safetensors(
     return arrays
 
 
+def map_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Map the tensors of a file of `create_safetensors` for reading, without loading them.
+
+    Raises
+    ------
+    ValueError
+        The file is shorter than its header says.
+    """
+    with path.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    types = {name: dtype for dtype, name in _NAMES.items()}
+    size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    data = np.memmap(path, np.uint8, "r", 8 + length, (size,)) if size else np.empty(0, np.uint8)
+    return {
+        name: np.asarray(data[slice(*entry["data_offsets"])])
+        .view(types[entry["dtype"]])
+        .reshape(entry["shape"])
+        for name, entry in header.items()
+    }
+
+
 def flush_arrays(arrays: Iterable[np.ndarray]) -> None:
     """Have the system write the `arrays` of `create_safetensors` to the disk now.
 

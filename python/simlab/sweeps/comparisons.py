@@ -215,7 +215,9 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
     given = {k: v for k, v in section.given().items() if k not in own}
     chosen = study.chosen("align-study", given)
     chosen["pairs"] = pairs_of(chosen.get("pairs"))
-    options = StudyOptions(**{k: tuple(v) if k == "methods" else v for k, v in chosen.items()})
+    if "methods" in chosen:
+        chosen["methods"] = tuple(chosen["methods"])
+    options = StudyOptions(**chosen)
     options.check()
     for view in _views(study, section.kind, section.fit):
         judged = None

@@ -95,7 +95,7 @@ class SweepFolder:
             The same object was there before, and its content was another.
         """
         place = self.place(kind, key)
-        files = {
+        files: dict[str, list[Any]] = {
             str(file.relative_to(made)): [file.stat().st_size, hash_file(file)]
             for file in sorted(made.rglob("*"))
             if file.is_file()

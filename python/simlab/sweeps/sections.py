@@ -74,7 +74,7 @@ def checked(check: Any, *arguments: Any) -> None:
 
 
 def _error(text: str, key: str = "") -> PydanticCustomError:
-    return PydanticCustomError(f"{OWN_ERROR}{key}", text)  # type: ignore[arg-type]
+    return PydanticCustomError(f"{OWN_ERROR}{key}", text)
 
 
 def _several(value: Any) -> Any:

@@ -36,7 +36,9 @@ def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
     finished = dict.fromkeys(plan.counts(), 0)
     for job, there in zip(plan.jobs, done, strict=True):
         finished[job.kind] += there
-    rows = [(kind, f"{n:,}", f"{finished[kind]:,}") for kind, n in plan.counts().items()]
+    rows: list[tuple[str, ...]] = [
+        (kind, f"{n:,}", f"{finished[kind]:,}") for kind, n in plan.counts().items()
+    ]
     rows.append(("all", f"{len(plan):,}", f"{sum(finished.values()):,}"))
     return ("jobs", "planned", "done"), rows
 

@@ -198,11 +198,9 @@ class GridSection(Section):
         return Resampling(self.bootstrap, self.permutations, self.resampling_seed)
 
 
-_HEADS = keys_of(HeadRecipe, prefix=HEAD)
-
-
-class TruncateSection(  # type: ignore[misc]
-    keys_of(TruncationOptions, without=("modes", "original", "recipe")), _HEADS
+class TruncateSection(
+    keys_of(TruncationOptions, without=("modes", "original", "recipe")),  # type: ignore[misc]
+    keys_of(HeadRecipe, prefix=HEAD),  # type: ignore[misc]
 ):
     """Every layer of every fine-tuned model straight to a head (`simcore truncate`)."""
 

@@ -186,7 +186,8 @@ def inject(work: Work) -> Iterable[ResultRow]:
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
     stored["max_length"] = length_of([b.path, a.path], None)
     pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
-    return pair.rows(*work.params["models"], seeds=tuple(work.params["seeds"]))
+    (label_a, label_b), (seed_a, seed_b) = work.params["models"], work.params["seeds"]
+    return pair.rows(label_a, label_b, (seed_a, seed_b))
 
 
 def freeze(work: Work) -> Iterable[ResultRow]:
