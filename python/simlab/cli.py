@@ -26,6 +26,7 @@ from simlab.commands import (
     sweep,
     truncate,
 )
+from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError
 
 USAGE_ERROR = 2
@@ -60,7 +61,11 @@ def run(arguments: list[str]) -> int:
     # soon as another process runs on it. torch reads the variable once, when it loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        return app(arguments, prog_name="simcore", standalone_mode=False) or 0
+        for one in expand_arguments(arguments):
+            code = app(one, prog_name="simcore", standalone_mode=False)
+            if code:
+                return code
+        return 0
     except (UserError, TyperException) as error:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         print(f"error: {' '.join(message.split())}", file=sys.stderr)
