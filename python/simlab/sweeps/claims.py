@@ -29,6 +29,7 @@ from simlab.store.ownership import owned
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 120.0
+_UNKNOWN = "unknown"  # the start of a process, on systems that do not tell
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,10 @@ def is_dead(path: Path, stale: float = STALE_SECONDS) -> bool:
     if found is None:
         return False
     if found and found["place"] == _place():
-        return _started(found["pid"]) != found["started"]
+        if _started(found["pid"]) != found["started"]:
+            return True
+        if found["started"] != _UNKNOWN:
+            return False
     return _age(path) > stale
 
 
@@ -163,7 +167,7 @@ def _started(pid: int) -> str | None:
         return None
     except PermissionError:
         pass
-    return "running"
+    return _UNKNOWN
 
 
 class _Beating:

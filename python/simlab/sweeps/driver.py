@@ -314,8 +314,7 @@ class Driver:
     def _crash(self, number: int, answer: Answer) -> None:
         """Try a job again whose process died, a few times."""
         job = self.plan.jobs[number]
-        earlier = self.folder.failed().get(job.key, {})
-        attempts = earlier.get("attempts", 0) + 1
+        attempts = (self.folder.failure(job.key) or {}).get("attempts", 0) + 1
         record = execute.failure(job, answer.message, "", answer.seconds, attempts)
         record["state"] = execute.CRASHED
         self.folder.fail(job.key, record)
@@ -338,7 +337,7 @@ class Driver:
                 self._finish(number)
             elif not claim.exists() or claims.is_dead(claim, self.stale):
                 del self._elsewhere[number]
-                if has_failed(self.folder.failed().get(job.key)):
+                if has_failed(self.folder.failure(job.key)):
                     self._failed.add(number)
                 else:
                     heapq.heappush(self._ready, number)

@@ -205,6 +205,13 @@ class SweepFolder:
                     found[name.removesuffix(".json")] = read_json(self.failures / name)
         return found
 
+    def failure(self, key: str) -> dict[str, Any] | None:
+        """Return the record of the failure of one job; None if it did not fail."""
+        try:
+            return read_json(self.failures / f"{key}.json")
+        except (FileNotFoundError, UserError):
+            return None
+
     def fail(self, key: str, record: Mapping[str, Any]) -> None:
         """Write the record of a failure."""
         write_json(self.failures / f"{key}.json", dict(record))

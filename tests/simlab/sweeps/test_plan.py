@@ -161,6 +161,14 @@ def test_a_joint_grid_of_many_models_is_cut_into_tiles():
     assert len(pairs) == 25 * 25
 
 
+def test_no_job_of_a_grid_over_3900_layers_has_many_models():
+    models = ["google/multiberts-seed_{0..299}"]
+    grids = [{"measure": ["cka", "svcca"], "between": "joint", "stages": "orig"}]
+    jobs = [job for job in plan_of(models=models, grids=grids).jobs if job.kind == "grid"]
+    assert len(jobs) == 12 * 13 / 2 + 60 * 61 / 2
+    assert max(len(job.needs) for job in jobs) == 50
+
+
 def test_pairs_are_drawn():
     models = ["google/multiberts-seed_{0..5}"]
     grids = [{"between": "restarts", "pairs": 4, "pair_seed": 1, "stages": "orig"}]

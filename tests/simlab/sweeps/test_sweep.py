@@ -13,6 +13,7 @@ from simlab.tasks import TaskOptions
 from support.lab.inline import InlineEngine
 
 JOINT = ["neuronsim", "svcca"]
+LABEL = {"label_column": "verdict"}
 
 
 def run(sweep, out, figures=False):
@@ -25,7 +26,7 @@ def content(tiny_bert, reviews):
     """A file that asks for every kind of job."""
     return {
         "models": [{"name": str(tiny_bert.path), "label": "tiny"}],
-        "tasks": [{"name": str(reviews), "text_column": "body", "label_column": "verdict"}],
+        "tasks": [{"name": str(reviews), "text_column": "body", "heldout_size": 80, **LABEL}],
         "finetune": {"max_steps": 3, "seeds": "1..2"},
         "extract": {"kind": ["cls", "mean"]},
         "grids": [
@@ -54,16 +55,15 @@ def done(content, tmp_path_factory):
 
 def test_every_job_is_done(done):
     sweep, out, report = done
-    failed = [line for line in report.failed if not line[0].startswith("align")]
-    assert failed == []
-    assert sum(report.done.values()) + len(report.failed) == len(sweep.plan())
+    assert report.failed == ()
+    assert report.done == sweep.plan().counts()
     status = sweep.status(out).total
     assert (status.running, status.waiting) == (0, 0)
 
 
 def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
     sweep, out, _ = done
-    options = TaskOptions(text_column="body", label_column="verdict")
+    options = TaskOptions(text_column="body", label_column="verdict", heldout_size=80)
     tuned = finetune(tiny_bert, str(reviews), tmp_path / "ft", task_options=options, max_steps=3)
     rows = [
         extract(
@@ -97,6 +97,12 @@ def test_results_are_one_data_set_that_others_read(done):
     grids = frame[frame["comparison"].eq("FT-FT") & frame["seed_x"].eq(1)]
     assert as_xarray(grids, ("layer_x", "layer_y")).shape == (4, 4)
     assert is_joint(frame[frame["comparison"].eq("ORIG + FT") & frame["measure"].eq("svcca")])
+
+
+def test_a_folder_knows_its_sweep(done):
+    sweep, out, _ = done
+    keys = [job.key for job in Sweep.open(out).plan().jobs]
+    assert keys == [job.key for job in sweep.plan().jobs]
 
 
 def test_figures_are_drawn(done):
@@ -197,6 +203,23 @@ def test_models_of_all_tasks_and_random_twins_read_one_corpus(content, tmp_path)
     assert list(joint["model_x"].unique()) == names
     assert len(joint) == 12 * 12
     assert set(joint["n"]) == {12}
+
+
+def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore, monkeypatch):
+    name, task = content["models"][0]["name"], content["tasks"][0]["name"]
+    file = tmp_path / "study.toml"
+    file.write_text(
+        f'models = ["{name}"]\ntasks = [{{name = "{task}", text_column = "body"}}]\n'
+        'grids = [{between = "within"}, {measure = "svcca", between = "within"}]\n'
+        "extract = {split = 'all', limit = 3}\n"
+    )
+    monkeypatch.setattr(Sweep, "_engine", lambda *_: InlineEngine())
+    code, printed, _ = simcore("sweep", file, "--out", tmp_path / "out", "--no-figures")
+    assert code == 1
+    assert "1 jobs failed" in printed
+    assert "grid ORIG-ORIG cka cls reviews: " in printed
+    assert "wanted at least 4 rows" in printed
+    assert len(list((tmp_path / "out" / "failures").glob("*.json"))) == 1
 
 
 def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, simcore):
