@@ -107,7 +107,7 @@ def is_dead(path: Path, stale: float = STALE_SECONDS) -> bool:
 def _create(path: Path) -> Claim | None:
     token = uuid.uuid4().hex
     pid = os.getpid()
-    content = {"place": _place(), "pid": pid, "started": _started(pid), "token": token}
+    content = {"place": _place(), "pid": pid, "started": _own_start(pid), "token": token}
     with writing(path):
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
@@ -147,6 +147,12 @@ def _place() -> list[str]:
     with contextlib.suppress(OSError):
         parts.append(os.readlink("/proc/self/ns/pid"))
     return parts
+
+
+@cache
+def _own_start(pid: int) -> str | None:
+    """Return when this process started; a fork has another number."""
+    return _started(pid)
 
 
 def _started(pid: int) -> str | None:

@@ -57,7 +57,7 @@ def within(study: TaskStudy, member: Member) -> None:
                 stage = member.stage.upper()
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
             if TUNING in section.between and member.seed is not None:
-                orig = next(m for m in study.members if m.model == member.model)
+                orig = study.originals[member.model.name]
                 _grid(study, section, view, measure, [member], [orig], "FT-ORIG")
     if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
         for view in _views(study, study.spec.complexity.kind):

@@ -41,6 +41,8 @@ class TaskStudy:
     ----------
     members
         All models at all stages, once `add_models` has run.
+    originals
+        The models before fine-tuning, by where they are.
     views
         All rows that are extracted.
     rows
@@ -67,6 +69,7 @@ class TaskStudy:
         self.recipes = [] if corpus else self._recipes()
         self.views = self._views()
         self.members: list[Member] = []
+        self.originals: dict[str, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
 
     def chosen(self, command: str, given: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
@@ -169,6 +172,8 @@ class TaskStudy:
 
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)
+        if member.stage == ORIG:
+            self.originals[member.model.name] = member
         for view in self.views:
             if member.stage in view.stages:
                 self.rows[member.label, view] = self._extract(member, view)
