@@ -35,6 +35,7 @@ The rooms; a room imports only from rooms listed before it:
 * `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
 * `figures`: figures drawn from the results table alone.
 * `evidence`: what the papers claim, judged from the results table alone.
+* `sweeps`: whole studies from one file: every step above as a job that survives interruptions.
 * `commands`: every command of `simcore`; `cli` joins them.
 
 Importing `simlab` imports no other module: `__getattr__` imports the module of a name when the name
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from simlab.similarity.grids import grid as grid
     from simlab.similarity.localization import localize as localize
     from simlab.store.results import read_results as read_results
+    from simlab.sweeps.sweep import Sweep as Sweep
     from simlab.tasks import TaskOptions as TaskOptions
     from simlab.tasks import load_task as load_task
     from simlab.training.callbacks import CKACallback as CKACallback
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 # The module of each name. Type checkers do not run `__getattr__`; they read the imports above.
 _PLACES = {
     "CKACallback": "training.callbacks",
+    "Sweep": "sweeps.sweep",
     "TaskOptions": "tasks",
     "align_study": "experiments.align_study",
     "blocks": "similarity.blocks",

@@ -23,15 +23,18 @@ from simlab.commands import (
     localize,
     plot,
     skip,
+    status,
+    sweep,
     truncate,
 )
+from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError
 
 USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, inject, align_study, claims, listing),
+    *(truncate, blocks, skip, plot, inject, align_study, claims, sweep, status, listing),
 )
 
 app = typer.Typer(
@@ -61,7 +64,11 @@ def run(arguments: list[str]) -> int:
     # soon as another process runs on it. torch reads the variable once, when it loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        return app(arguments, prog_name="simcore", standalone_mode=False) or 0
+        for one in expand_arguments(arguments):
+            code = app(one, prog_name="simcore", standalone_mode=False)
+            if code:
+                return code
+        return 0
     except (UserError, TyperException) as error:
         message = _message(error) if isinstance(error, TyperException) else str(error)
         print(f"error: {' '.join(message.split())}", file=sys.stderr)

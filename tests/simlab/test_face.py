@@ -22,8 +22,8 @@ from simlab.tasks import TaskOptions
 from simlab.training.recipes import Recipe
 
 COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
-# Commands that print tables, or run all the others and print their results.
-COMMANDS_ALONE = {"demo", "models", "papers", "tasks"}
+# Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
+COMMANDS_ALONE = {"demo", "models", "papers", "status", "sweep", "tasks"}
 STEPS = sorted(COMMANDS.keys() - COMMANDS_ALONE)
 # Classes whose fields a function takes as keywords, besides its own parameters.
 FIELDS = {

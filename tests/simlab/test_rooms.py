@@ -19,6 +19,7 @@ FLOORS = (
     ("training", "representations"),
     ("similarity", "experiments"),
     ("figures", "evidence"),
+    ("sweeps",),
     ("commands",),
     ("cli", "simlab"),
 )

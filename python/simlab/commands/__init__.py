@@ -4,9 +4,10 @@ A command reads its options, calls the function of `simlab` with its name, and p
 module here loads a heavy library before its command runs, so ``--help`` answers at once.
 
 * `options`: arguments and options that commands share, and messages that they share.
+* `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `head_options`: options of ``simcore truncate`` for the training of heads.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
-  `inject`, `align_study`, `claims`: each has the command of its name.
+  `inject`, `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -62,6 +62,10 @@ def extract(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Number of examples, from the first; default: all.")
     ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option(help="Type of the stored values: `float32`, or `float16` for half the room."),
+    ] = "float32",
     label: Annotated[
         str | None, typer.Option(help="Name of the model in results and figures.")
     ] = None,
@@ -112,6 +116,7 @@ def extract(
             words=words,
             special_tokens=special_tokens,
             limit=limit,
+            dtype=dtype,
             max_length=max_length,
             batch_size=batch_size,
             random_init_seed=(seed or 0) if random_init else None,

@@ -133,7 +133,7 @@ def freeze_study(
 
     def make() -> Iterator[ResultRow]:
         for (freeze, seed), outcome in found.items():
-            yield from _rows(freeze, seed, outcome.path, task)
+            yield from freezing_rows(freeze, seed, outcome.path, task.name)
 
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
     outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
@@ -194,7 +194,10 @@ def _metric_inputs(checkpoints: Sequence[Path], task: Task) -> dict[str, Any]:
     return {"metrics": list(scored.values())} if len(lacking) < len(scored) else {}
 
 
-def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[ResultRow]:
+def freezing_rows(
+    freeze: str, seed: int | None, checkpoint: Path, task: str
+) -> Iterator[ResultRow]:
+    """Yield the rows of one checkpoint: its metrics, trained parameters and time of a step."""
     evaluation = read_evaluation(checkpoint)
     options = json.dumps({PARENT: evaluation["model"]})
     values = {
@@ -215,5 +218,5 @@ def _rows(freeze: str, seed: int, checkpoint: Path, task: Task) -> Iterator[Resu
             low=low,
             high=high,
             n=evaluation["n"],
-            task=task.name,
+            task=task,
         )

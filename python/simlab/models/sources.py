@@ -15,6 +15,8 @@ from simlab.store.runtime import hub_reachable
 OFFLINE_MODEL = "minilm"
 CONFIG = "config.json"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
+SEED = "{seed}"
+_SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
 _OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
 
@@ -27,13 +29,18 @@ class ModelSource:
     path: Path
 
     @property
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the configuration, tokenizer and weight files."""
+    def files(self) -> list[Path]:
+        """Return the configuration, tokenizer and weight files, in order."""
         others = ("*.json", "vocab.txt", "*.model")
         found = [file for pattern in others for file in self.path.glob(pattern)]
-        files = sorted({*weight_files(self.path), *found})
         ours = {"job.json", "evaluation.json"}  # written by simlab, not part of the model
-        return hash_json({file.name: hash_file(file) for file in files if file.name not in ours})
+        files = sorted({*weight_files(self.path), *found})
+        return [file for file in files if file.name not in ours]
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the configuration, tokenizer and weight files."""
+        return hash_json({file.name: hash_file(file) for file in self.files})
 
 
 def expand_names(names: Sequence[str]) -> list[str]:
@@ -43,6 +50,59 @@ def expand_names(names: Sequence[str]) -> list[str]:
     'google/multiberts-seed_2'
     """
     return [one for name in names for one in _expand(name)]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A model of a pattern of names.
+
+    Attributes
+    ----------
+    name
+        Name of the model, as `resolve` takes it.
+    family
+        Short name that all restarts of the model share: ``multiberts``.
+    number
+        Number of the restart; None if the pattern has no restarts.
+    """
+
+    name: str
+    family: str
+    number: int | None
+
+
+def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
+    """Return the models of a pattern of names, and which of them are restarts of one model.
+
+    Parameters
+    ----------
+    pattern
+        A name in which ``{0..24}`` stands for restarts of a model, ``{a,b}`` for different models,
+        and ``{seed}`` for the restarts `seeds`.
+
+    Raises
+    ------
+    UserError
+        The pattern has more than one range of restarts.
+
+    >>> restarts("google/multiberts-seed_{0..2}")[-1]
+    Restart(name='google/multiberts-seed_2', family='multiberts', number=2)
+    """
+    found = []
+    ranges = [match for match in _BRACES.finditer(pattern) if match["words"] is None]
+    if len(ranges) + pattern.count(SEED) > 1:
+        raise UserError(f"model {pattern}: wanted one range of restarts at most, found several")
+    for own in ranges:
+        numbers = [int(one) for one in _expand(own[0])]
+        pattern = pattern.replace(own[0], SEED)
+        seeds = numbers
+    for template in _expand(pattern):
+        family = _SEED_WORD.sub("", Path(template).name) or template.replace(SEED, "")
+        if SEED in template:
+            found += [Restart(template.replace(SEED, str(s)), family, s) for s in seeds]
+        else:
+            found.append(Restart(template, family, None))
+    return found
 
 
 def _expand(name: str) -> list[str]:

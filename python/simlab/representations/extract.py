@@ -18,7 +18,7 @@ from simlab.models.batches import batches
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource, resolve
-from simlab.representations.folder import LayerWriter
+from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import (
     ATTENTION,
     CLS,
@@ -70,6 +70,8 @@ class ExtractOptions:
         Whether the model reads special tokens such as [CLS] and [SEP] around a text.
     limit
         Number of examples, from the first; None is all.
+    dtype
+        Type of the stored values: ``float32``, or ``float16``, which takes half the room.
     """
 
     kind: str = CLS
@@ -80,6 +82,7 @@ class ExtractOptions:
     words: str | None = None
     limit: int | None = None
     special_tokens: bool = True
+    dtype: str = DTYPES[0]
 
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
@@ -87,6 +90,8 @@ class ExtractOptions:
             raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}")
         if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"--words {self.words}: wanted {' or '.join(WORD_SOURCES)}")
+        if self.dtype not in DTYPES:
+            raise UserError(f"--dtype {self.dtype}: wanted {' or '.join(DTYPES)}")
         if not self.special_tokens and self.kind == CLS:
             raise UserError(
                 f"--no-special-tokens: wanted a --kind that needs no classifier token, found {CLS}"
@@ -177,6 +182,8 @@ def extract(
     }
     if not options.special_tokens:  # left out otherwise: folders of earlier versions stay done
         identity["special_tokens"] = False
+    if options.dtype != DTYPES[0]:
+        identity["dtype"] = options.dtype
 
     def make(partial: Path) -> None:
         _extract_to(partial, source, examples, options, identity)
@@ -279,7 +286,7 @@ def _extract_to(
     model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
     if model.config.is_encoder_decoder:
         raise UserError(f"model {source.name}: wanted an encoder, found an encoder-decoder")
-    writer = LayerWriter(folder, options.kind, rows.counts)
+    writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"
     for batch, pooled in forward_layers(model, tokenizer, rows, options, description):
         writer.put(batch, [layer.cpu().numpy() for layer in pooled])

@@ -2,7 +2,8 @@
 
 A folder has these files::
 
-    <kind>.safetensors    "layer.0", "layer.1", ...: float32 [n, p], layer 0 = embedding output
+    <kind>.safetensors    "layer.0", "layer.1", ...: float32 (or float16 on request) [n, p],
+                          layer 0 = embedding output
     manifest.json         kind, row ids, hashes, model, task, versions
     job.json              the key of the inputs
 
@@ -24,12 +25,13 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.representations.kinds import ATTENTION, KINDS, Rows
-from simlab.store.arrays import create_safetensors, flush_arrays
+from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
+DTYPES = ("float32", "float16")  # of the stored values
 # The end of error messages about too few rows.
 MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
 
@@ -84,9 +86,9 @@ class Representations:
 class LayerWriter:
     """A writer that fills the data file of a folder, with one batch in memory at a time."""
 
-    def __init__(self, folder: Path, kind: str, counts: np.ndarray) -> None:
+    def __init__(self, folder: Path, kind: str, counts: np.ndarray, dtype: str = DTYPES[0]) -> None:
         """Take the number of rows (for attention, of words) of every example, int64 [n]."""
-        self.folder, self.kind, self.counts = folder, kind, counts
+        self.folder, self.kind, self.counts, self.dtype = folder, kind, counts, dtype
         self.sizes: list[int] = []
         self._arrays: list[np.ndarray] = []
 
@@ -116,11 +118,13 @@ class LayerWriter:
             self.sizes = [layer.shape[-1] for layer in pooled]
             shapes = [(int(self.counts.sum()), width) for width in self.sizes]
         file = _data_file(self.folder, self.kind)
-        arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)))
+        arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)), self.dtype)
         self._arrays = [arrays[name] for name in names]
 
     def _put_layer(self, array: np.ndarray, layer: np.ndarray, examples: np.ndarray) -> None:
         attention = self.kind == ATTENTION
+        if self.dtype != DTYPES[0]:
+            _require_range(layer, self.dtype)
         sizes = layer.shape[1] * self.counts**2 if attention else self.counts
         starts = np.cumsum(sizes) - sizes
         for example, values in zip(examples, layer, strict=True):
@@ -176,8 +180,6 @@ def load_representations(folder: str | Path) -> Representations:
     >>> len(stored.layers), stored.layers[0].shape
     (7, (32, 384))
     """
-    from safetensors.numpy import load_file
-
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
@@ -190,9 +192,11 @@ def load_representations(folder: str | Path) -> Representations:
         raise UserError(
             f"{data}: wanted the file that {path} describes, found another file or no file"
         )
-    tensors = load_file(data)
+    tensors = map_safetensors(data)
     names = _layer_names(manifest["kind"], manifest["layers"])
-    layers: list[Any] = [tensors[name] for name in names]
+    # float16 saves room on the disk; all that is computed is computed in float32. Layers of float32
+    # stay in the file, and processes that read the same layers share the memory of its pages.
+    layers: list[Any] = [tensors[name].astype(np.float32, copy=False) for name in names]
     if manifest["kind"] == ATTENTION:
         heads = zip(layers, manifest["widths"], strict=True)
         layers = [_sentences(flat, width, manifest["lengths"]) for flat, width in heads]
@@ -233,6 +237,16 @@ def describe(folder: Path) -> str:
     what = " heads" if manifest["kind"] == ATTENTION else ""
     size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
     return f"{manifest['layers']} layers of {size}, texts cut at {manifest['max_length']} tokens"
+
+
+def _require_range(values: np.ndarray, dtype: str) -> None:
+    """Raise UserError if a value is out of the range of a type; nan is not."""
+    largest, most = abs(values).max(initial=0), np.finfo(dtype).max
+    if largest > most:
+        raise UserError(
+            f"--dtype {dtype}: wanted values up to {most:,.0f}, found {largest:,.0f}; choose "
+            f"{DTYPES[0]}"
+        )
 
 
 def _first_difference(x: list[str], y: list[str]) -> str:

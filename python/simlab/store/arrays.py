@@ -12,16 +12,23 @@ import numpy as np
 
 from simlab.store.files import create_reserved, writing
 
-_FLOAT32_BYTES = 4
+_NAMES = {"float32": "F32", "float16": "F16"}  # of types, in the header
 _ALIGNMENT = 8
 
 
-def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Create a safetensors file of float32 zeros, and map each of its tensors for writing.
+def create_safetensors(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str = "float32"
+) -> dict[str, np.ndarray]:
+    """Create a safetensors file of zeros, and map each of its tensors for writing.
 
     The writer of the safetensors library takes finished tensors and holds all of them in memory
     twice. The format is a length, a JSON header and the bytes, so a file of known shapes can be
     created first and filled later. The safetensors library reads the file as usual.
+
+    Parameters
+    ----------
+    dtype
+        ``float32`` or ``float16``.
 
     Returns
     -------
@@ -35,22 +42,46 @@ def create_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dic
         The file does not fit on the disk.
     """
     header, end = {}, 0
+    item = np.dtype(dtype).itemsize
     for name, shape in shapes.items():
-        begin, end = end, end + _FLOAT32_BYTES * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+        begin, end = end, end + item * math.prod(shape)
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)  # the format pads headers with spaces
     start = 8 + len(text)
     create_reserved(path, start + end)
     with path.open("r+b") as stream:
         stream.write(struct.pack("<Q", len(text)) + text)
-    data = np.memmap(path, np.float32, "r+", start, (end // _FLOAT32_BYTES,)) if end else None
+    data = np.memmap(path, dtype, "r+", start, (end // item,)) if end else None
     arrays = {}
     for name, entry in header.items():
-        begin, finish = (offset // _FLOAT32_BYTES for offset in entry["data_offsets"])
-        flat = np.empty(0, np.float32) if data is None else data[begin:finish]
+        begin, finish = (offset // item for offset in entry["data_offsets"])
+        flat = np.empty(0, dtype) if data is None else data[begin:finish]
         arrays[name] = flat.reshape(entry["shape"])
     return arrays
+
+
+def map_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Map the tensors of a file of `create_safetensors` for reading, without loading them.
+
+    Raises
+    ------
+    ValueError
+        The file is shorter than its header says.
+    """
+    with path.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    types = {name: dtype for dtype, name in _NAMES.items()}
+    size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    data = np.memmap(path, np.uint8, "r", 8 + length, (size,)) if size else np.empty(0, np.uint8)
+    return {
+        name: np.asarray(data[slice(*entry["data_offsets"])])
+        .view(types[entry["dtype"]])
+        .reshape(entry["shape"])
+        for name, entry in header.items()
+    }
 
 
 def flush_arrays(arrays: Iterable[np.ndarray]) -> None:

@@ -236,6 +236,29 @@ def replace_folder(partial: Path, path: Path) -> None:
         os.replace(partial, path)
 
 
+def sync(path: Path) -> None:
+    """Have the system write a file, or a folder with all that is in it, to the disk now.
+
+    Raises
+    ------
+    WriteError
+        The disk or the server refused to write.
+    """
+    with writing(path):
+        for entry in sorted(path.iterdir()) if path.is_dir() else ():
+            sync(entry)
+        sync_names(path)
+
+
+def sync_names(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to the disk now."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to file `path`, atomically."""
     with atomic_file(path) as partial, writing(path, len(content)):

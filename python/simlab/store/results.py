@@ -147,7 +147,7 @@ _KEY_COLUMNS = tuple(name for name in COLUMNS if name not in _ADDED)
 _REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
-_TYPES = {
+TYPES = {
     **dict.fromkeys(COLUMNS, "string"),
     **dict.fromkeys(_FLOATS, "float64"),
     **dict.fromkeys(_INTEGERS, "int64"),
@@ -158,7 +158,7 @@ def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
     """Return `rows` as a table with nullable integer columns for seeds and layers."""
     import pandas as pd
 
-    return _typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
+    return typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
 
 
 def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
@@ -166,7 +166,7 @@ def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float
 
     The hash of the inputs (`key`) and the time of the work (`seconds`) become metadata of the file.
     """
-    write_table(frame, path, _TYPES, key, seconds)
+    write_table(frame, path, TYPES, key, seconds)
 
 
 def ensure_results(
@@ -187,7 +187,7 @@ def ensure_results(
         Another process is making `path`.
     """
     key = hash_json({"columns": _KEY_COLUMNS, **inputs})  # a table of other columns is made anew
-    return ensure_table(path, key, _TYPES, lambda: to_frame(make()), replace=replace)
+    return ensure_table(path, key, TYPES, lambda: to_frame(make()), replace=replace)
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -338,11 +338,12 @@ def _read_file(path: Path) -> pd.DataFrame:
     # A csv file that a study publishes has no columns without values.
     frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else _KEY_COLUMNS)
     try:
-        return _typed(frame)
+        return typed(frame)
     except (ValueError, TypeError) as error:
         raise UserError(f"results {path}: wanted numbers where they belong: {error}") from error
 
 
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+def typed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the types of the columns, nullable integers for seeds and layers."""
     kinds = {name: "Int64" if name in _INTEGERS else "string" for name in COLUMNS}
     return frame.astype({**kinds, **dict.fromkeys(_FLOATS, "float64")})

@@ -8,7 +8,7 @@ from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.representations.extract import ExtractOptions, extract
-from simlab.representations.folder import load_representations, require_same_examples
+from simlab.representations.folder import LayerWriter, load_representations, require_same_examples
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 from support.lab.tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
 from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
@@ -315,3 +315,23 @@ def test_a_model_that_gives_no_attention_is_refused(tmp_path, pieces, monkeypatc
     monkeypatch.setattr(BertModel, "forward", without)
     with pytest.raises(UserError, match=r"wanted weights .* found none in a model of type 'bert'"):
         extract(pieces, text_task(), tmp_path / "reps", ExtractOptions(kind="attention"))
+
+
+def test_float16_takes_half_the_room_and_is_read_as_float32(tiny_bert, review_task, tmp_path):
+    sizes, stored = [], []
+    for dtype in ("float32", "float16"):
+        folder = extract(tiny_bert, review_task, tmp_path / dtype, kind="mean", dtype=dtype).path
+        sizes.append((folder / "mean.safetensors").stat().st_size)
+        stored.append(load_representations(folder).layers)
+    assert sizes[1] < 0.6 * sizes[0]
+    for whole, half in zip(*stored, strict=True):
+        assert half.dtype == np.float32
+        np.testing.assert_array_equal(half, whole.astype(np.float16).astype(np.float32))
+
+
+def test_float16_refuses_values_out_of_its_range(tmp_path):
+    writer = LayerWriter(tmp_path, "mean", np.array([1]), "float16")
+    with pytest.raises(
+        UserError, match="--dtype float16: wanted values up to 65,504, found 70,000"
+    ):
+        writer.put(np.array([0]), [np.full((1, 1, 4), 7e4, np.float32)])

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from simlab.errors import WriteError
-from simlab.store.arrays import create_safetensors, flush_arrays
+from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from support.lab.disks import file_limit, mounted_disk
 
 
@@ -117,3 +117,19 @@ def test_what_the_disk_refuses_later_is_heard_of(tmp_path, monkeypatch):
     monkeypatch.setattr(np.memmap, "flush", refuse)
     with pytest.raises(WriteError, match=r"a.safetensors: wanted to write there, found: No space"):
         flush_arrays(arrays.values())
+
+
+def test_tensors_are_mapped_as_the_library_loads_them(tmp_path):
+    path = tmp_path / "a.safetensors"
+    for dtype in ("float32", "float16"):
+        arrays = create_safetensors(path, {"a": (3, 2), "none": (0, 2), "b": (5,)}, dtype)
+        arrays["a"][:] = np.arange(6).reshape(3, 2)
+        flush_arrays(arrays.values())
+        mapped = map_safetensors(path)
+        loaded = load_file(path)
+        assert mapped.keys() == loaded.keys()
+        for name, array in mapped.items():
+            assert array.dtype == loaded[name].dtype == dtype
+            np.testing.assert_array_equal(array, loaded[name])
+        assert not mapped["a"].flags.writeable
+        path.unlink()

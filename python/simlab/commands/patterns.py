@@ -1,0 +1,59 @@
+"""Patterns of names on the command line: ``google/multiberts-seed_{0..24}`` in any command.
+
+A command for several folders gets all names of the pattern. A command for one model runs once for
+each name, with ``{seed}`` in its other arguments replaced by the number, and ``{name}`` by the name
+without the number.
+"""
+
+from __future__ import annotations
+
+from simlab.errors import UserError
+from simlab.models.sources import SEED, expand_names, restarts
+
+# Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
+ONE = ("finetune", "freeze-study", "extract", "truncate", "skip")
+MANY = ("grid", "align-study", "blocks", "localize", "plot", "claims")
+_NAME = "{name}"
+
+
+def expand_arguments(arguments: list[str]) -> list[list[str]]:
+    """Return the arguments of every run that `arguments` stand for.
+
+    Raises
+    ------
+    UserError
+        A command for one model runs several times, and its arguments have no place for the number.
+    """
+    command = arguments[0] if arguments else ""
+    if command in MANY:
+        return [[command, *(one for argument in arguments[1:] for one in _all(argument))]]
+    patterns = [argument for argument in arguments[1:] if len(_all(argument)) > 1]
+    if command not in ONE or not patterns:
+        return [arguments]
+    if len(patterns) > 1:
+        raise UserError(f"{command}: wanted one pattern of names, found {' and '.join(patterns)}")
+    (pattern,) = patterns
+    models = restarts(pattern)
+    others = [argument for argument in arguments if argument != pattern]
+    if not any(SEED in argument or _NAME in argument for argument in others):
+        raise UserError(
+            f"--out: wanted {SEED} or {_NAME} in it, because {pattern} stands for {len(models)} "
+            "models, found neither"
+        )
+    return [
+        [
+            model.name if argument == pattern else _filled(argument, model.number, model.family)
+            for argument in arguments
+        ]
+        for model in models
+    ]
+
+
+def _all(argument: str) -> list[str]:
+    """Return the names that an argument stands for; an option stands for itself."""
+    return [argument] if argument.startswith("-") else expand_names([argument])
+
+
+def _filled(argument: str, number: int | None, family: str) -> str:
+    seed = "" if number is None else str(number)
+    return argument.replace(SEED, seed).replace(_NAME, family)

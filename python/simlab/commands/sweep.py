@@ -1,0 +1,96 @@
+"""``simcore sweep``: run or continue a study that stands in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from simlab.commands.options import explain_interrupt
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    from simlab.sweeps.sweep import Sweep
+
+FAILED = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(sweep)
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="The sweep file (.toml).")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the sweep; with --plan, to see what is done there."),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print the jobs, disk space and time; run nothing.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try jobs again that failed before.")
+    ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(min=0, help="Processes at once; default (0): one for each GPU, else one."),
+    ] = 0,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads of each process; default: an equal share of the cores."),
+    ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="Draw the figures at the end.")
+    ] = True,
+    engine: Annotated[str, typer.Option(help="Where jobs run: `local`.")] = "local",
+) -> None:
+    """Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
+
+    The same command continues an interrupted run, whatever ended it. What is done is not done
+    again, also when FILE has changed. If jobs failed, the exit code is 1.
+
+    Example: `simcore sweep examples/sweeps/phang2021-offline.toml --plan`
+
+    Example: `simcore sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2`
+    """
+    from simlab.store import console
+    from simlab.sweeps.driver import failed_lines
+    from simlab.sweeps.sweep import Sweep
+
+    found = Sweep.from_file(file)
+    if plan:
+        _print_plan(found, out, workers)
+        return
+    if out is None:
+        raise UserError("--out: wanted a folder for the sweep, or --plan; found neither")
+    with explain_interrupt(out):
+        report = found.run(
+            out,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            retry_failed=retry_failed,
+            figures=figures,
+        )
+    done = sum(report.done.values())
+    drawn = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
+    console.out.print(f"{out}: {done:,} jobs done{drawn}; rows in {out / 'results'}")
+    if report.failed:
+        waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
+        console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")
+        for line in failed_lines(report.failed):
+            console.out.print(f"  {line}", markup=False)
+        console.out.print(f"tracebacks are in {out / 'failures'}; --retry-failed tries again")
+        raise typer.Exit(FAILED)
+
+
+def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
+    from simlab.store import console
+    from simlab.sweeps.show import plan_lines, plan_table
+
+    plan, done, taken = found.estimate(out, max(workers, 1))
+    console.print_rows(*plan_table(plan, done))
+    for line in plan_lines(taken, found.spec.keep, max(workers, 1)):
+        console.out.print(line, markup=False)

@@ -1,0 +1,304 @@
+"""Plan what compares layers: grids, maps, injections, and what is computed from grids.
+
+A joint grid of many models is one job where the measure is cheap enough, and else a job for each
+tile of models: `TILE` models on each side, whose layers are decomposed once for all pairs of the
+tile. Maps between models are fitted in batches of `PAIRS_AT_ONCE` pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import combinations_with_replacement
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.complexity import COMPLEXITIES
+from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.options import BOTH
+from simlab.representations.kinds import ATTENTION
+from simlab.similarity.catalogue import MEASURES, settings, stored
+from simlab.similarity.localization import NEEDED
+from simlab.store.results import ACROSS, ALIGNMENT, LEARNT
+from simlab.store.results import WITHIN as WITHIN_MODEL
+from simlab.sweeps import plan as kinds
+from simlab.sweeps.members import Member, model_pairs, restart_pairs, short
+from simlab.sweeps.spec import (
+    JOINT,
+    MODELS,
+    RESTARTS,
+    TUNING,
+    WITHIN,
+    AlignSection,
+    GridSection,
+    InjectSection,
+    pairs_of,
+)
+from simlab.sweeps.study import TaskStudy, View
+from simlab.tasks import SPLITS
+
+HELDOUT, TRAIN = SPLITS
+# Models on each side of a tile of a joint grid. CKA and RSA contract Gram matrices of all layers at
+# once, so that one job of 25 models x 13 layers is cheaper than its tiles; the other measures cost
+# the same for each pair of layers.
+TILE = dict.fromkeys(MEASURES, 5) | {"cka": 25, "rsa": 25, "linreg": 25}
+# Pairs of models in a job of maps. Maps that are trained take minutes for each pair.
+PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
+
+
+def within(study: TaskStudy, member: Member) -> None:
+    """Add what compares the layers of one model, or a fine-tuned model with its original."""
+    for section in study.spec.all_grids():
+        if member.stage not in section.stages:
+            continue
+        for view, measure in grids_of(study, section):
+            if WITHIN in section.between:
+                stage = member.stage.upper()
+                _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
+            if TUNING in section.between and member.seed is not None:
+                orig = study.originals[member.model.name]
+                _grid(study, section, view, measure, [member], [orig], "FT-ORIG")
+    if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
+        for view in _views(study, study.spec.complexity.kind):
+            _complexity(study, view, member)
+
+
+def compare(study: TaskStudy) -> None:
+    """Add what compares several models of a task."""
+    for section in study.spec.all_grids():
+        members = study.of_stage(section.stages)
+        drawn = pairs_of(section.pairs)
+        for view, measure in grids_of(study, section):
+            if RESTARTS in section.between:
+                for x, y in restart_pairs(members, drawn, section.pair_seed):
+                    name = f"{short(x)}-{short(y)}"
+                    _grid(study, section, view, measure, [x], [y], name)
+            if MODELS in section.between:
+                for x, y in model_pairs(members, drawn, section.pair_seed):
+                    name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
+                    _grid(study, section, view, measure, [x], [y], name)
+            if JOINT in section.between:
+                _joint(study, section, view, measure, members)
+    if study.spec.localize is not None:
+        _localize(study)
+    if study.corpus:
+        return
+    for align in study.spec.align:
+        _align(study, align)
+    for inject in study.spec.inject:
+        _inject(study, inject)
+
+
+def _views(
+    study: TaskStudy, wanted: Sequence[str] | None, split: str | None = None
+) -> Iterator[View]:
+    """Yield the views of some kinds: of `split`, or by default of the rows that are judged."""
+    splits = {view.split for view in study.views}
+    for view in study.views:
+        if wanted is not None and view.kind not in wanted:
+            continue
+        if view.split == split or (split is None and (view.split != TRAIN or splits == {TRAIN})):
+            yield view
+
+
+def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str]]:
+    """Yield every view with every measure that takes it."""
+    for measure in section.measure:
+        for view in _views(study, section.kind, section.split):
+            if _takes(measure, view):
+                yield view, measure
+
+
+def _takes(measure: str, view: View) -> bool:
+    found = MEASURES[measure]
+    attention = view.kind == ATTENTION
+    return found.takes_attention if attention else found.takes_representations
+
+
+def _sides(members: Sequence[Member]) -> list[list[Any]]:
+    return [[member.label, member.number] for member in members]
+
+
+def _rows(study: TaskStudy, view: View, members: Sequence[Member]) -> list[int] | None:
+    """Return the extractions of members; None if the file does not ask for one of them."""
+    numbers = [study.rows.get((member.label, view)) for member in members]
+    return None if None in numbers else [number for number in numbers if number is not None]
+
+
+def _grid(
+    study: TaskStudy,
+    section: GridSection,
+    view: View,
+    measure: str,
+    xs: Sequence[Member],
+    ys: Sequence[Member],
+    comparison: str,
+    joint: bool = False,
+) -> int | None:
+    """Add a grid; return its number, or None if a side is not extracted."""
+    same = list(xs) == list(ys)
+    needs = _rows(study, view, xs if same else [*xs, *ys])
+    if needs is None:
+        return None
+    facts = {"measure": measure, "kind": view.kind}
+    chosen = study.chosen("grid", section.options(), **facts)
+    chosen = {k: v for k, v in chosen.items() if k in MEASURES[measure].options}
+    params = {
+        "measure": measure,
+        "options": stored(measure, settings(measure, chosen)),
+        "comparison": comparison,
+        "x": _sides(xs),
+        "y": None if same else _sides(ys),
+        "joint": joint,
+        "task": study.name,
+        "resampling": section.resampling().inputs,
+    }
+    title = study.title(comparison, measure, view.kind)
+    number = study.plan.add(kinds.GRID, params, needs, {}, title)
+    if study.spec.blocks is not None and same and not joint:
+        _blocks(study, number, title)
+    return number
+
+
+def _joint(
+    study: TaskStudy, section: GridSection, view: View, measure: str, members: Sequence[Member]
+) -> None:
+    """Add the grid of all layers of all members, in tiles where there are many models."""
+    members = [member for member in members if (member.label, view) in study.rows]
+    if not members:
+        return
+    stages = dict.fromkeys(member.stage.upper() for member in members)
+    size = TILE[measure]
+    tiles = [members[start : start + size] for start in range(0, len(members), size)]
+    for xs, ys in combinations_with_replacement(tiles, 2):
+        _grid(study, section, view, measure, xs, ys, " + ".join(stages), joint=True)
+
+
+def _complexity(study: TaskStudy, view: View, member: Member) -> None:
+    needs = _rows(study, view, [member])
+    if needs is None:
+        return
+    for measure in COMPLEXITIES:
+        params = {"measure": measure, "x": _sides([member]), "task": study.name}
+        study.plan.add(
+            kinds.COMPLEXITY, params, needs, {}, study.title(member.label, measure, view.kind)
+        )
+
+
+def _blocks(study: TaskStudy, number: int, title: str) -> None:
+    assert study.spec.blocks is not None
+    options = study.spec.blocks.model_dump()
+    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [number], {}, title)
+
+
+def _localize(study: TaskStudy) -> None:
+    """Add the scores of every joint grid that both measures have."""
+    found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+    for number, job in enumerate(study.plan.jobs):
+        if job.kind != kinds.GRID or not job.params["joint"] or job.params["task"] != study.name:
+            continue
+        view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
+        place = (job.params["comparison"], view.kind, view.split)
+        measures = found.setdefault(place, {})
+        measures.setdefault(job.params["measure"], []).append(number)
+    for measures in found.values():
+        if not set(NEEDED) <= measures.keys():
+            continue
+        needs = [number for name in NEEDED for number in measures[name]]
+        params = {"task": study.name}
+        study.plan.add(kinds.LOCALIZE, params, needs, {}, study.title("localization"))
+
+
+def _align(study: TaskStudy, section: AlignSection) -> None:
+    own = ("stages", "kind", "fit")
+    given = {k: v for k, v in section.given().items() if k not in own}
+    chosen = study.chosen("align-study", given)
+    chosen["pairs"] = pairs_of(chosen.get("pairs"))
+    if "methods" in chosen:
+        chosen["methods"] = tuple(chosen["methods"])
+    options = StudyOptions(**chosen)
+    options.check()
+    for view in _views(study, section.kind, section.fit):
+        judged = None
+        if section.fit == TRAIN:
+            judged = next(_views(study, [view.kind], HELDOUT), None)
+            if judged is None:
+                raise UserError(
+                    f"sweep, key align: wanted rows of split {HELDOUT} to judge maps on, found "
+                    f"those of {TRAIN} alone"
+                )
+        for stage in section.stages:
+            members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
+            pairs = list(restart_pairs(members, options.pairs, options.pair_seed))
+            if options.directions == BOTH:
+                pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
+            parts = [(ALIGNMENT, pairs)]
+            if options.within:
+                parts.append((WITHIN_MODEL, [(m, m) for m in members]))
+            if options.across_layers:
+                parts.append((ACROSS, pairs))
+            for part, of_part in parts:
+                _maps(study, view, judged, stage, options, part, of_part)
+
+
+def _maps(
+    study: TaskStudy,
+    view: View,
+    judged: View | None,
+    stage: str,
+    options: StudyOptions,
+    part: str,
+    pairs: Sequence[tuple[Member, Member]],
+) -> None:
+    """Add the jobs of one part of a study: a job for each method and batch of pairs."""
+    fixed = {k: v for k, v in asdict(options).items() if k not in ("methods", "at_once", "name")}
+    for method in options.methods:
+        size = PAIRS_AT_ONCE[method in LEARNT]
+        for start in range(0, len(pairs), size):
+            batch = pairs[start : start + size]
+            members = list(dict.fromkeys(member for pair in batch for member in pair))
+            needs = _rows(study, view, members) or []
+            if judged is not None:
+                others = _rows(study, judged, members)
+                if others is None:
+                    raise UserError(f"sweep, key align: wanted rows of {HELDOUT} of every model")
+                needs += others
+            params = {
+                "part": part,
+                "method": method,
+                "name": options.name if options.name != "models" else stage.upper(),
+                "options": fixed,
+                "members": _sides(members),
+                "pairs": [[members.index(x), members.index(y)] for x, y in batch],
+                "judged": judged is not None,
+                "task": study.name,
+            }
+            title = study.title(f"{part}: {method}", stage.upper(), view.kind)
+            study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
+
+
+def _inject(study: TaskStudy, section: InjectSection) -> None:
+    own = ("layer", "pairs", "pair_seed", "directions")
+    given = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
+    tuned = [member for member in study.members if member.checkpoint is not None]
+    pairs = list(restart_pairs(tuned, pairs_of(given.get("pairs")), section.pair_seed))
+    if given.get("directions", BOTH) == BOTH:
+        pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
+    chosen = {k: v for k, v in given.items() if k not in own}
+    if "methods" in chosen:
+        chosen["methods"] = tuple(chosen["methods"])
+    for layer in section.layer or (None,):
+        options = InjectOptions(layer=layer, **chosen)
+        options.check()
+        for a, b in pairs:
+            params = {
+                "options": asdict(options),
+                "models": [a.label, b.label],
+                "seeds": [a.number, b.number],
+                "original": b.model.data,
+                "task": study.name,
+            }
+            needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
+            title = study.title(f"{a.label} into {b.label}")
+            study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)

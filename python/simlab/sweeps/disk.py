@@ -1,0 +1,143 @@
+"""The disk space of checkpoints and representations: what may go, and what may start.
+
+An object goes when no job needs it any more, unless the file of the sweep keeps its kind. With
+`max_disk`, a job that makes an object starts only if there is room for it; when nothing else can
+go on, an object that is needed later goes, and is made again when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from simlab.errors import UserError
+from simlab.sweeps.folder import DamagedError, SweepFolder
+from simlab.sweeps.plan import FOLDERS, Plan
+from simlab.sweeps.survey import KEPT
+
+_MOST_TIMES = 3  # that an object goes while jobs still need it
+
+
+class DiskUse:
+    """What the objects of a sweep take on the disk.
+
+    Parameters
+    ----------
+    keep, most
+        ``keep`` and ``max_disk`` of the file; `most` may be None.
+    done, needed, users
+        Lists of the driver, by the number of the job; they change while it works.
+    """
+
+    def __init__(
+        self,
+        folder: SweepFolder,
+        plan: Plan,
+        keep: str,
+        most: int | None,
+        done: list[bool],
+        needed: list[bool],
+        users: list[list[int]],
+    ) -> None:
+        self.folder, self.plan, self.keep, self.most = folder, plan, keep, most
+        self.kept = KEPT.get(keep, ())
+        self.done, self.needed, self.users = done, needed, users
+        self.bytes: dict[int, int] = {}
+        self._known: dict[str, list[int]] = {kind: [] for kind in FOLDERS}
+        self._dropped: dict[int, int] = {}
+        if most is not None:
+            for number, job in enumerate(plan.jobs):
+                if job.kind in FOLDERS and done[number]:
+                    self._measure(number)
+
+    def finished(self, number: int) -> None:
+        """Count the output of a job that is done, and drop inputs that nothing needs any more."""
+        job = self.plan.jobs[number]
+        if job.kind in FOLDERS and self.most is not None:
+            self._measure(number)
+        for needed in dict.fromkeys((*job.needs, number)):
+            if self.plan.jobs[needed].kind in FOLDERS and self._may_go(needed):
+                self._drop(needed)
+
+    def forget(self, number: int) -> None:
+        """Note that an object is not there any more."""
+        self.bytes.pop(number, None)
+
+    def drop_unneeded(self) -> int:
+        """Drop all objects that nothing needs and nobody keeps; return how many went."""
+        unneeded = [
+            number
+            for number, job in enumerate(self.plan.jobs)
+            if job.kind in FOLDERS and self.done[number] and self._may_go(number)
+        ]
+        for number in unneeded:
+            self._drop(number)
+        return len(unneeded)
+
+    def admits(self, number: int, running: Collection[int]) -> bool:
+        """Return whether there is room for the output of a job."""
+        if self.most is None or self.plan.jobs[number].is_rows:
+            return True
+        coming = [n for n in (*running, number) if not self.plan.jobs[n].is_rows]
+        if not self.bytes and len(coming) == 1:
+            return True  # there is nothing that could go, and the estimate may be too large
+        expected = sum(map(self._estimate, coming))
+        return sum(self.bytes.values()) + expected <= self.most
+
+    def make_room(self, number: int) -> Iterator[int]:
+        """Drop objects that are needed later until a job is admitted; yield their numbers.
+
+        Raises
+        ------
+        UserError
+            The job does not fit beside its own inputs and what is kept, or objects have gone and
+            come back too often.
+        """
+        own = self.plan.jobs[number].needs
+        while not self.admits(number, ()):
+            others = [n for n in self.bytes if n not in own and self._can_go(n)]
+            if not others:
+                raise UserError(
+                    f"sweep, key max_disk: wanted room for {self._estimate(number):,} bytes of "
+                    f"{self.plan.jobs[number].kind} {self.plan.jobs[number].title}, found "
+                    f"{sum(self.bytes.values()):,} of {self.most:,} bytes in use by objects that "
+                    f"have to stay (keep = {self.keep!r})"
+                )
+            last = max(others, key=self._next_use)
+            self._dropped[last] = self._dropped.get(last, 0) + 1
+            self._drop(last)
+            yield last
+
+    def _can_go(self, number: int) -> bool:
+        kept = self.plan.jobs[number].kind in self.kept
+        return not kept and self._dropped.get(number, 0) < _MOST_TIMES
+
+    def _next_use(self, number: int) -> int:
+        return min((u for u in self.users[number] if self.needed[u]), default=len(self.plan.jobs))
+
+    def _may_go(self, number: int) -> bool:
+        if self.plan.jobs[number].kind in self.kept or not self.done[number]:
+            return False
+        return not any(self.needed[user] for user in self.users[number])
+
+    def _drop(self, number: int) -> None:
+        job = self.plan.jobs[number]
+        try:
+            self.folder.delete(job.kind, job.key)
+        except DamagedError:
+            self.folder.delete(job.kind, job.key, damaged=True)
+        self.done[number] = False
+        self.forget(number)
+
+    def _measure(self, number: int) -> None:
+        job = self.plan.jobs[number]
+        try:
+            size = self.folder.record(job.kind, job.key)["bytes"]
+        except DamagedError:
+            return
+        self.bytes[number] = size
+        self._known[job.kind].append(size)
+
+    def _estimate(self, number: int) -> int:
+        """Return the bytes that a job will write: as the largest of its kind, or a guess."""
+        job = self.plan.jobs[number]
+        return max(self._known[job.kind], default=0) or job.hints.get("bytes", 0)

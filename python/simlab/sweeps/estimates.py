@@ -1,0 +1,156 @@
+"""What a plan will take: bytes of objects, the peak of what is there at once, and time.
+
+Bytes of objects that are not there are guesses from the model's own files, or from its name; those
+of kinds of which objects are there are the mean of these. Times are those of finished jobs of the
+same kind; a kind without a finished job has no time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from simlab.models.sources import CONFIG, OFFLINE_MODEL, weight_files
+from simlab.representations.extract import ExtractOptions
+from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.store.files import read_json
+from simlab.sweeps.plan import FOLDERS, Plan
+from simlab.sweeps.survey import KEPT
+from simlab.tasks import TASKS
+
+_FLOAT32 = 4
+_ROWS = 5_000  # held-out rows of a task that says no number
+_WORDS = 20  # of a text
+# Layers with the embedding output, width, heads, and parameters of models by a word of their name.
+_SIZES = (
+    (re.compile("large|xxl", re.IGNORECASE), (25, 1024, 16, 335_000_000)),
+    (re.compile("minilm|tiny|small", re.IGNORECASE), (7, 384, 12, 23_000_000)),
+    (re.compile("medium", re.IGNORECASE), (25, 1024, 16, 355_000_000)),
+)
+_BASE = (13, 768, 12, 110_000_000)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the jobs of a plan that are to do will take.
+
+    Attributes
+    ----------
+    bytes_by_kind
+        Of all objects of the plan, by kind.
+    peak
+        The most bytes of objects at once, if jobs run in the order of the plan.
+    seconds
+        Of work, over all jobs whose kind has finished jobs.
+    unknown
+        The number of jobs of each kind that has none.
+    """
+
+    bytes_by_kind: Mapping[str, int]
+    peak: int
+    seconds: float
+    unknown: Mapping[str, int]
+
+
+def checkpoint_bytes(model: str) -> int:
+    """Return a guess of the bytes of a fine-tuned model."""
+    return _size_of(model)[3] * _FLOAT32
+
+
+def rows_bytes(model: str, options: ExtractOptions, task: Mapping[str, Any]) -> int:
+    """Return a guess of the bytes of representations.
+
+    Parameters
+    ----------
+    task
+        Name of the task, and its sizes where the file has them.
+    """
+    layers, width, heads, _ = _size_of(model)
+    spec = TASKS.get(task["name"])
+    size = f"{options.split}_size"
+    rows = task.get(size) or getattr(spec, size, None) or _ROWS
+    rows = min(rows, options.limit or rows)
+    if options.kind == ATTENTION:
+        return rows * _WORDS**2 * heads * (layers - 1) * _FLOAT32
+    each = _WORDS if KINDS[options.kind].has_words or options.kind == "token" else 1
+    return rows * each * width * layers * _FLOAT32
+
+
+def estimate(
+    plan: Plan,
+    needed: Sequence[bool],
+    keep: str,
+    finished: Iterable[Mapping[str, Any]],
+    known_bytes: Mapping[str, int],
+    workers: int = 1,
+) -> Estimate:
+    """Estimate what the jobs of a plan will take.
+
+    Parameters
+    ----------
+    needed
+        Which jobs are to do.
+    finished
+        Lines of logs, with kind and seconds.
+    known_bytes
+        Mean bytes of the objects that are there, by kind.
+    workers
+        Number of jobs at once, which divide the time.
+    """
+    times: dict[str, list[float]] = defaultdict(list)
+    for line in finished:
+        times[line["kind"]].append(line["seconds"])
+    means = {kind: sum(found) / len(found) for kind, found in times.items()}
+    seconds, unknown = 0.0, dict[str, int]()
+    for job, wanted in zip(plan.jobs, needed, strict=True):
+        if wanted and job.kind in means:
+            seconds += means[job.kind]
+        elif wanted:
+            unknown[job.kind] = unknown.get(job.kind, 0) + 1
+    sizes = [known_bytes.get(job.kind) or job.hints.get("bytes", 0) for job in plan.jobs]
+    by_kind = {
+        kind: sum(size for size, job in zip(sizes, plan.jobs, strict=True) if job.kind == kind)
+        for kind in FOLDERS
+        if kind in plan.counts()
+    }
+    return Estimate(by_kind, _peak(plan, sizes, keep), seconds / workers, unknown)
+
+
+def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
+    """Return the most bytes at once: an object goes after the last job that reads it."""
+    kept = KEPT.get(keep, ())
+    last = list(range(len(plan)))
+    for number, job in enumerate(plan.jobs):
+        for needed in job.needs:
+            last[needed] = max(last[needed], number)
+    ending: dict[int, int] = defaultdict(int)
+    now = most = 0
+    for number, job in enumerate(plan.jobs):
+        if job.kind in FOLDERS:
+            now += sizes[number]
+            most = max(most, now)
+            if job.kind not in kept:
+                ending[last[number]] += sizes[number]
+        now -= ending.pop(number, 0)
+    return most
+
+
+@cache
+def _size_of(model: str) -> tuple[int, int, int, int]:
+    """Return the layers, width, heads and parameters of a model, from its files or its name."""
+    layers, width, heads, parameters = next(
+        (size for word, size in _SIZES if word.search(model)), _BASE
+    )
+    folder = Path(model).expanduser()
+    if model != OFFLINE_MODEL and folder.is_dir():
+        parameters = sum(file.stat().st_size for file in weight_files(folder)) // _FLOAT32
+        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        layers = config.get("num_hidden_layers", layers - 1) + 1
+        width = config.get("hidden_size", width)
+        heads = config.get("num_attention_heads", heads)
+    return layers, width, heads, parameters

@@ -1,0 +1,154 @@
+"""Who is compared: every model of a sweep at every stage, with its name in results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.experiments.options import drawn
+from simlab.models.sources import Restart
+from simlab.sweeps.spec import ORIG, RANDOM, Spec
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model before fine-tuning.
+
+    Attributes
+    ----------
+    family
+        Name that restarts of one model share in results.
+    restart
+        Number of the restart; None if there is one model of this name.
+    name
+        Where the model is, as every command takes it.
+    data
+        What keys contain of the model.
+    tuned
+        Whether the model is fine-tuned, if others are.
+    """
+
+    family: str
+    restart: int | None
+    name: str
+    data: Any = field(compare=False)
+    tuned: bool = True
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model at a stage of one task: a side of a grid or of a map.
+
+    Attributes
+    ----------
+    model
+        The model before fine-tuning.
+    stage
+        ``orig`` or ``ft``.
+    seed
+        Seed of the fine-tuning; None before it.
+    label, number
+        Name and seed in results. The seed tells restarts apart: it is that of the fine-tuning, or
+        the number of the pretrained restart if all restarts are fine-tuned with one seed.
+    checkpoint
+        Number of the job of the fine-tuning; None before it.
+    task
+        Name of the task of the fine-tuning, where models of several tasks are compared.
+    """
+
+    model: Model
+    stage: str
+    seed: int | None
+    label: str
+    number: int | None
+    checkpoint: int | None = None
+    task: str = ""
+
+
+def find_models(spec: Spec, fingerprint: Any) -> list[Model]:
+    """Return all models of a sweep file.
+
+    Raises
+    ------
+    UserError
+        Two models have the same name in results.
+    """
+    found: dict[tuple[str, int | None], Model] = {}
+    for entry in spec.models:
+        restarts: list[Restart] = entry.restarts()
+        several = len({restart.family for restart in restarts}) > 1
+        for one in restarts:
+            family = one.family
+            if entry.label is not None:
+                family = f"{entry.label}-{one.family}" if several else entry.label
+            if (family, one.number) in found:
+                raise UserError(
+                    f"sweep, key models: wanted another label for each model, found {family!r} for "
+                    f"{found[family, one.number].name} and {one.name}"
+                )
+            data = fingerprint(one.name)
+            found[family, one.number] = Model(family, one.number, one.name, data, entry.finetune)
+    return list(found.values())
+
+
+def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
+    """Return the name and the seed of a model in results.
+
+    Parameters
+    ----------
+    several
+        Whether every model is fine-tuned with several seeds.
+    """
+    number = "" if model.restart is None else f"[{model.restart}]"
+    if stage == RANDOM:  # the names of untrained models begin with this word
+        return f"{stage.upper()} {model.family}{number}", model.restart or 0
+    if stage == ORIG:
+        return f"{model.family}-{stage.upper()}{number}", model.restart
+    if model.restart is None or several:
+        return f"{model.family}{number}-{stage.upper()}[{seed}]", seed
+    return f"{model.family}-{stage.upper()}{number}", model.restart
+
+
+def restart_pairs(
+    members: Sequence[Member], count: int | None, seed: int
+) -> Iterator[tuple[Member, Member]]:
+    """Yield pairs of members that are restarts of one model at one stage.
+
+    Parameters
+    ----------
+    count, seed
+        Number of pairs to draw for each model and stage, and the seed of the draw; None is all.
+    """
+    groups: dict[tuple[str, str, str], list[Member]] = {}
+    for member in members:
+        groups.setdefault((member.model.family, member.stage, member.task), []).append(member)
+    for (family, stage, _), group in groups.items():
+        pairs = list(combinations(group, 2))
+        if pairs:
+            for k in drawn(len(pairs), count, seed, f"{len(group)} restarts of {family} ({stage})"):
+                yield pairs[k]
+
+
+def model_pairs(
+    members: Sequence[Member], count: int | None, seed: int
+) -> Iterator[tuple[Member, Member]]:
+    """Yield pairs of different models at one stage, with the same restart and seed."""
+    pairs = [
+        (x, y)
+        for x, y in combinations(members, 2)
+        if x.model.family != y.model.family
+        and (x.stage, x.seed, x.task) == (y.stage, y.seed, y.task)
+        and x.model.restart == y.model.restart
+    ]
+    if pairs:
+        for k in drawn(len(pairs), count, seed, "these models"):
+            yield pairs[k]
+
+
+def short(member: Member) -> str:
+    """Return the stage and seed of a member, as the names of grids have them: ``FT[1]``."""
+    number = "" if member.number is None else f"[{member.number}]"
+    return f"{member.stage.upper()}{number}"

@@ -1,0 +1,105 @@
+"""A plan: every job of a sweep, in the order in which one worker would do them.
+
+A plan is data. It is made without a network and without torch, from the file alone, and the same
+file gives the same keys on every machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from simlab.store.files import hash_json
+
+# The kinds of job, in the order of tables. The first two make what other jobs read.
+FINETUNE, EXTRACT = FOLDERS = ("finetune", "extract")
+SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
+    *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
+)
+ALIGN, INJECT, FREEZE, LOCALIZE = ("align", "inject", "freeze", "localize")
+KINDS = (
+    *FOLDERS,
+    *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, LOCALIZE),
+)
+# Raised when a step gives other values for the same parameters; its jobs are then done anew.
+VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: what a step makes of its parameters and of what other jobs have made.
+
+    Attributes
+    ----------
+    kind
+        Name of the step, in `KINDS`.
+    key
+        Hash of the step, its version, the keys of `needs`, and `params`.
+    needs
+        Numbers of the jobs whose outputs the step reads, in its order.
+    params
+        All that the output depends on besides, as JSON values.
+    hints
+        What the step takes besides and the output does not depend on: where a model is, the name
+        of a folder for people.
+    title
+        The job in a few words.
+    """
+
+    kind: str
+    key: str
+    needs: tuple[int, ...]
+    params: Mapping[str, Any]
+    hints: Mapping[str, Any]
+    title: str
+
+    @property
+    def is_rows(self) -> bool:
+        """Return whether the output is rows of the results table, and not a folder."""
+        return self.kind not in FOLDERS
+
+
+@dataclass
+class Plan:
+    """The jobs of a sweep; a job stands after the jobs that it needs."""
+
+    jobs: list[Job] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def add(
+        self,
+        kind: str,
+        params: Mapping[str, Any],
+        needs: Sequence[int] = (),
+        hints: Mapping[str, Any] | None = None,
+        title: str = "",
+    ) -> int:
+        """Return the number of the job, which is added unless a job of this key is there."""
+        parents = [self.jobs[number].key for number in needs]
+        key = hash_json([kind, VERSIONS[kind], params, parents])
+        if key not in self._numbers:
+            self._numbers[key] = len(self.jobs)
+            self.jobs.append(Job(kind, key, tuple(needs), params, hints or {}, title))
+        return self._numbers[key]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def number(self, key: str) -> int | None:
+        """Return the number of the job with this key; None if there is none."""
+        return self._numbers.get(key)
+
+    def users(self) -> list[list[int]]:
+        """Return, for every job, the numbers of the jobs that read its output."""
+        found: list[list[int]] = [[] for _ in self.jobs]
+        for number, job in enumerate(self.jobs):
+            for needed in job.needs:
+                found[needed].append(number)
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of jobs of every kind, in the order of `KINDS`."""
+        counted = Counter(job.kind for job in self.jobs)
+        return {kind: counted[kind] for kind in KINDS if counted[kind]}

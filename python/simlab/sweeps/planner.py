@@ -1,0 +1,88 @@
+"""Make the plan of a sweep: every job that its file asks for, depth first.
+
+For each task the jobs of one model stand together (fine-tuning, representations, and all that
+needs this model alone), so that what the model leaves behind can go early. Jobs that compare
+several models follow. Texts that models of all tasks read come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simlab.errors import UserError
+from simlab.similarity.localization import NEEDED
+from simlab.sweeps.comparisons import compare, grids_of, within
+from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.members import find_models
+from simlab.sweeps.plan import LOCALIZE, Plan
+from simlab.sweeps.spec import Spec, TaskEntry
+from simlab.sweeps.study import TaskStudy
+
+
+def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
+    """Return all jobs of a sweep, a job after the jobs that it needs.
+
+    Parameters
+    ----------
+    fingerprints
+        What keys contain of models and data; by default found anew.
+
+    Raises
+    ------
+    UserError
+        A local model or file does not exist, an option does not suit another, or two models have
+        the same name.
+    """
+    prints = fingerprints or Fingerprints()
+    plan = Plan()
+    models = find_models(spec, prints.model)
+    studies = []
+    for entry in spec.tasks:
+        study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)
+        for member in study.add_models():
+            within(study, member)
+        study.add_freezing()
+        compare(study)
+        studies.append(study)
+    corpora = []
+    for entry in _corpora(spec):
+        study = TaskStudy(spec, plan, entry, prints.task(entry.name), models, corpus=True)
+        for member in study.add_others(studies):
+            within(study, member)
+        compare(study)
+        corpora.append(study)
+    _require_all(spec, [*studies, *corpora])
+    return plan
+
+
+def _corpora(spec: Spec) -> list[TaskEntry]:
+    """Return the corpora that models of all tasks read, each once."""
+    found: list[TaskEntry] = []
+    for section in spec.extract:
+        if section.on is not None and section.on not in found:
+            found.append(section.on)
+    return found
+
+
+def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
+    """Check that every measure has rows that it takes, and localization its grids.
+
+    Raises
+    ------
+    UserError
+        A measure or the localization has none.
+    """
+    extracted = ", ".join(dict.fromkeys(v.kind for study in studies for v in study.views)) or "none"
+    for section in spec.all_grids():
+        usable = {measure for study in studies for _, measure in grids_of(study, section)}
+        for measure in section.measure:
+            if measure not in usable:
+                raise UserError(
+                    f"sweep, key grids: wanted rows that measure {measure} takes, found extracted "
+                    f"kinds {extracted}"
+                )
+    if spec.localize is not None and not studies[0].plan.counts().get(LOCALIZE):
+        raise UserError(
+            f"sweep, key localize: wanted joint grids of {' and '.join(NEEDED)} over one kind of "
+            "rows, found none"
+        )

@@ -1,0 +1,144 @@
+"""What the parts of sections of a sweep file have in common: keys, lists, seeds, and wrong values.
+
+A section is a pydantic model that refuses unknown keys and names the nearest known one. Fields of a
+dataclass of options (`Recipe`, `ExtractOptions`, ...) become keys of a section by `keys_of`, so
+that a new option is a key of the file at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model, model_validator
+from pydantic_core import PydanticCustomError
+
+from simlab.errors import UserError
+from simlab.training.recipes import parse_seeds
+
+OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)?\s*", re.IGNORECASE)
+
+
+class Section(BaseModel):
+    """A table of the file; an unknown key is an error that names the nearest key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take(cls, value: Any) -> Any:
+        if value is True:  # ``skip = true`` is short for an empty table
+            return {}
+        if isinstance(value, dict):
+            for key in value:
+                if key not in cls.model_fields:
+                    known = cls.model_fields
+                    raise wrong(f"one of {', '.join(known)}", key, known, key=str(key))
+        return value
+
+    def given(self) -> dict[str, Any]:
+        """Return the keys that the file gives, with their values."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+def wrong(
+    wanted: str, found: Any, known: Collection[str] = (), key: str = ""
+) -> PydanticCustomError:
+    """Return the error of a value: the wanted, the found, and the nearest of `known` values.
+
+    Parameters
+    ----------
+    key
+        The key below the value that is wrong; by default the value itself is.
+    """
+    near = difflib.get_close_matches(str(found), list(known), 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return _error(f"wanted {wanted}, found {found!r}{meant}", key)
+
+
+def checked(check: Any, *arguments: Any) -> None:
+    """Call ``check(*arguments)``, and raise its UserError as the error of a key.
+
+    Checks that commands share name the option of the command line first (``--kind cks:``), which
+    is left out here because the name of the key stands before the message.
+    """
+    try:
+        check(*arguments)
+    except UserError as error:
+        raise _error(re.sub(r"^--[a-z0-9-]+( \S+)?: ", "", str(error))) from error
+
+
+def _error(text: str, key: str = "") -> PydanticCustomError:
+    return PydanticCustomError(f"{OWN_ERROR}{key}", text)
+
+
+def _several(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _seeds(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return parse_seeds(value)
+        except UserError:
+            raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value) from None
+    seeds = _several(value)
+    if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
+        raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value)
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if not seeds or min(seeds) < 0 or twice is not None:
+        raise wrong("seeds from 0, each once", value)
+    return seeds
+
+
+def _size(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise wrong("a size such as '200 GB'", value)
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+def one_of(*names: str) -> BeforeValidator:
+    """Return a check that a value is one of `names`, whose error names the nearest one."""
+
+    def check(value: Any) -> Any:
+        if value not in names:
+            raise wrong(f"one of {', '.join(names)}", value, names)
+        return value
+
+    return BeforeValidator(check)
+
+
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], BeforeValidator(_several)]
+Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
+Size = Annotated[int, BeforeValidator(_size)]
+
+
+def keys_of(
+    options: type, without: Sequence[str] = (), prefix: str = "", module: str = __name__
+) -> type[Section]:
+    """Return a section whose keys are the fields of dataclass `options`; all may be absent.
+
+    Parameters
+    ----------
+    without
+        Fields that are no keys.
+    prefix
+        The beginning of the names of the keys.
+    """
+    hints = get_type_hints(options)
+    fields: dict[str, Any] = {
+        f"{prefix}{field.name}": (hints[field.name] | None, None)
+        for field in dataclasses.fields(options)
+        if field.name not in without
+    }
+    name = f"{options.__name__}Keys"
+    return create_model(name, __base__=Section, __module__=module, **fields)

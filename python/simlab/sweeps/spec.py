@@ -1,0 +1,384 @@
+"""The sweep file: what a study asks, in TOML, checked key by key.
+
+The smallest file::
+
+    models = ["minilm"]
+    tasks = ["rt"]
+
+    [finetune]
+    seeds = "1..3"
+
+`Spec` is the whole file; each section is a class here, and `docs/sweeps.md` has a table of them. A
+number or word may stand for a list of one. What is not in the file has the default of the command
+of the same name, or the choice of `paper`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.truncate import HEAD, MODES, TruncationOptions
+from simlab.models.head_recipe import HeadRecipe
+from simlab.models.sources import SEED, Restart, restarts
+from simlab.papers.presets import PAPERS
+from simlab.representations.extract import ExtractOptions
+from simlab.representations.kinds import KINDS
+from simlab.similarity.block_scores import PERMUTATIONS
+from simlab.similarity.blocks import CLUSTERS
+from simlab.similarity.catalogue import MEASURES, OPTIONS, settings
+from simlab.similarity.resampling import Resampling
+from simlab.sweeps.sections import (
+    OWN_ERROR,
+    Section,
+    Seeds,
+    Several,
+    Size,
+    checked,
+    keys_of,
+    one_of,
+    wrong,
+)
+from simlab.tasks import ALL, SPLITS, TaskOptions
+from simlab.training.freezing import parse_freeze
+from simlab.training.recipes import RECIPES, Recipe
+
+STAGES = ORIG, FT = ("orig", "ft")
+RANDOM = "random"  # a model of random weights; it is extracted only where a section names it
+WITHIN, TUNING, RESTARTS, MODELS, JOINT = BETWEEN = (
+    *("within", "tuning", "restarts", "models", "joint"),
+)
+KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
+
+Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
+Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES, RANDOM)]]
+Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
+
+
+class ModelEntry(Section):
+    """A model, or all models of a pattern: ``google/multiberts-seed_{0..24}``.
+
+    Attributes
+    ----------
+    name
+        As for every command; ``{0..24}`` stands for restarts of one model.
+    seeds
+        The restarts that ``{seed}`` in `name` stands for.
+    label
+        The name in results and figures; by default made from `name`.
+    finetune
+        Whether the model is fine-tuned, if others are.
+    """
+
+    name: str
+    seeds: Seeds | None = None
+    label: str | None = None
+    finetune: bool = True
+
+    @model_validator(mode="after")
+    def _expands(self) -> ModelEntry:
+        if (SEED in self.name) != (self.seeds is not None):
+            raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
+        checked(self.restarts)
+        return self
+
+    def restarts(self) -> list[Restart]:
+        """Return every model of the pattern."""
+        return restarts(self.name, self.seeds or ())
+
+
+class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
+    """A task: its name as for every command, and how to read and split it (`TaskOptions`)."""
+
+    name: str
+
+
+def _entry(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ignore[misc]
+    """How every model is fine-tuned on every task: a recipe, and keys that replace its fields."""
+
+    recipe: Annotated[str, one_of(*RECIPES)] | None = None
+    seeds: Seeds | None = None
+    freeze: str | None = None
+
+    @model_validator(mode="after")
+    def _freezes(self) -> FinetuneSection:
+        if self.freeze is not None:
+            checked(parse_freeze, self.freeze)
+        return self
+
+
+class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_init_seed"))):  # type: ignore[misc]
+    """Which rows are stored: every one of `kind` of every one of `split`, of models at `stages`.
+
+    Attributes
+    ----------
+    on
+        A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
+        can be compared; None is the rows of every task.
+    """
+
+    kind: Several[Kind] | None = None
+    split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
+    stages: Stages = STAGES
+    on: Annotated[TaskEntry, BeforeValidator(_entry)] | None = None
+
+    @model_validator(mode="after")
+    def _reads_all(self) -> ExtractSection:
+        if self.on is not None and self.split not in (None, (ALL,)):
+            raise wrong(f"split {ALL!r} beside the key 'on'", ", ".join(self.split or ()))
+        return self
+
+
+_OPTION_TYPES: dict[str, Any] = dict.fromkeys(OPTIONS, str) | {
+    "bandwidth": float,
+    "truncation": int | float,
+    "top_k": int | float,
+    "standardize": bool,
+    "causal": bool,
+}
+
+
+class GridSection(Section):
+    """Grids of one measure or several: of what with what, and the options of the measures.
+
+    Attributes
+    ----------
+    between
+        ``within`` a model; ``tuning``: a fine-tuned model with the model that it was before;
+        ``restarts`` of one model, fine-tuned or not; different ``models``; or ``joint``: all layers
+        of all models of a task in one grid.
+    pairs, pair_seed
+        Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
+    kind
+        The kinds of rows; None is every extracted kind that the measure takes.
+    """
+
+    measure: Several[Annotated[str, one_of(*MEASURES)]] = ("cka",)
+    between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
+    stages: Stages = STAGES
+    kind: Several[Kind] | None = None
+    split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
+    pairs: Pairs | None = None
+    pair_seed: Annotated[int, Field(ge=0)] = 0
+    bootstrap: Annotated[int, Field(ge=0)] = 0
+    permutations: Annotated[int, Field(ge=0)] = 0
+    resampling_seed: Annotated[int, Field(ge=0)] = 0
+    estimator: str | None = None
+    kernel: str | None = None
+    bandwidth: float | None = None
+    reduction: str | None = None
+    truncation: int | float | None = None
+    top_k: int | float | None = None
+    standardize: bool | None = None
+    correlation: str | None = None
+    causal: bool | None = None
+
+    @model_validator(mode="after")
+    def _measures_take_options(self) -> GridSection:
+        for measure in self.measure:
+            checked(settings, measure, self.options())
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the measure that the file gives."""
+        return {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
+
+    def resampling(self) -> Resampling:
+        """Return the draws for intervals and p-values."""
+        return Resampling(self.bootstrap, self.permutations, self.resampling_seed)
+
+
+class TruncateSection(
+    keys_of(TruncationOptions, without=("modes", "original", "recipe")),  # type: ignore[misc]
+    keys_of(HeadRecipe, prefix=HEAD),  # type: ignore[misc]
+):
+    """Every layer of every fine-tuned model straight to a head (`simcore truncate`)."""
+
+    modes: Several[Annotated[str, one_of(*MODES)]] | None = None
+
+
+class SkipSection(Section):
+    """Every span of layers of every fine-tuned model left out (`simcore skip`); it has no keys."""
+
+
+class InjectSection(keys_of(InjectOptions, without=("methods", "original", "max_length", "layer"))):  # type: ignore[misc]
+    """A fine-tuned model continues from another's states (`simcore inject`): pairs of restarts."""
+
+    methods: Several[str] | None = None
+    layer: Several[int] | None = None
+    pairs: Pairs | None = None
+    pair_seed: Annotated[int, Field(ge=0)] = 0
+    directions: Annotated[str, one_of("both", "one")] | None = None
+
+
+class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_seed", "pairs"))):  # type: ignore[misc]
+    """Maps between restarts (`simcore align-study`), for each of `stages` and kinds.
+
+    Attributes
+    ----------
+    fit
+        ``heldout``: maps are fitted on a part of the held-out rows, and judged on the others;
+        ``train``: fitted on training rows, and judged on held-out rows.
+    """
+
+    methods: Several[str] | None = None
+    stages: Stages = STAGES
+    kind: Several[Kind] | None = None
+    fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
+    pairs: Pairs | None = None
+    pair_seed: Annotated[int, Field(ge=0)] = 0
+
+
+class FreezeSection(Section):
+    """Fine-tuning with frozen layers compared (`simcore freeze-study`), with the same seeds."""
+
+    bottom: Several[Annotated[int, Field(ge=1)]] = ()
+    top: Several[Annotated[int, Field(ge=1)]] = ()
+
+
+class LocalizeSection(Section):
+    """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`); no keys."""
+
+
+class BlocksSection(Section):
+    """Blocks of layers in the grids within models (`simcore blocks`)."""
+
+    clusters: Annotated[int, Field(ge=1)] = CLUSTERS
+    permutations: Annotated[int, Field(ge=1)] = PERMUTATIONS
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class ComplexitySection(Section):
+    """Nuclear norms of the layers of every model."""
+
+    stages: Stages = STAGES
+    kind: Several[Kind] | None = None
+
+
+class FiguresSection(Section):
+    """How the figures are drawn at the end."""
+
+    formats: Several[Annotated[str, one_of("png", "pdf", "svg")]] = ("png", "pdf")
+    metric: str | None = None
+
+
+def _tables(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+M: TypeAlias = Annotated[ModelEntry, BeforeValidator(_entry)]
+N: TypeAlias = Annotated[TaskEntry, BeforeValidator(_entry)]
+
+
+class Spec(Section):
+    """A sweep file.
+
+    Attributes
+    ----------
+    keep
+        What stays when nothing needs it any more: ``all``; ``representations``, but no checkpoints;
+        or ``results`` alone.
+    max_disk
+        Bytes that checkpoints and representations may take together.
+    """
+
+    models: Annotated[tuple[M, ...], BeforeValidator(_tables), Field(min_length=1)]
+    tasks: Annotated[tuple[N, ...], BeforeValidator(_tables), Field(min_length=1)]
+    paper: Annotated[str, one_of(*PAPERS)] | None = None
+    keep: Annotated[str, one_of(*KEEPS)] = KEEP_ALL
+    max_disk: Size | None = None
+    finetune: FinetuneSection | None = None
+    extract: Annotated[tuple[ExtractSection, ...], BeforeValidator(_tables)] = (ExtractSection(),)
+    grids: Annotated[tuple[GridSection, ...], BeforeValidator(_tables)] | None = None
+    truncate: TruncateSection | None = None
+    skip: SkipSection | None = None
+    inject: Annotated[tuple[InjectSection, ...], BeforeValidator(_tables)] = ()
+    align: Annotated[tuple[AlignSection, ...], BeforeValidator(_tables)] = ()
+    freeze: FreezeSection | None = None
+    localize: LocalizeSection | None = None
+    blocks: BlocksSection | None = None
+    complexity: ComplexitySection | None = None
+    figures: FiguresSection = FiguresSection()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Spec:
+        tuned = ("truncate", "skip", "inject", "freeze")
+        needing = [name for name in tuned if getattr(self, name)]
+        if needing and self.finetune is None:
+            raise wrong(f"a section [finetune], which [{needing[0]}] needs", "none")
+        return self
+
+    def all_grids(self) -> tuple[GridSection, ...]:
+        """Return the grids: those of the file, or CKA if the file asks for nothing else."""
+        if self.grids is not None:
+            return self.grids
+        others = (self.truncate, self.skip, self.inject, self.align, self.freeze, self.complexity)
+        return () if any(others) else (GridSection(),)
+
+
+def pairs_of(pairs: int | str | None) -> int | None:
+    """Return the number of pairs to draw; None is all."""
+    return pairs if isinstance(pairs, int) else None
+
+
+def read_spec(path: str | Path) -> Spec:
+    """Read and check a sweep file.
+
+    Raises
+    ------
+    UserError
+        There is no such file, it is no TOML, or a key or value is wrong. The message names the key,
+        the wanted and the found.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            content = tomllib.load(stream)
+    except OSError as error:
+        raise UserError(f"sweep {path}: wanted a file, found: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"sweep {path}: wanted TOML, found: {error}") from error
+    return make_spec(content, f"sweep {path}")
+
+
+def make_spec(content: Any, where: str = "sweep") -> Spec:
+    """Check the content of a sweep file, as tables and lists.
+
+    Raises
+    ------
+    UserError
+        As `read_spec`; the message begins with `where`.
+    """
+    try:
+        return Spec.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        own = first["type"].partition(OWN_ERROR)[2]
+        place = (*first["loc"], own) if own else first["loc"]
+        raise UserError(f"{where}, {_where(place)}: {_message(first)}") from None
+
+
+def _where(place: tuple[int | str, ...]) -> str:
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return f"key {key.removeprefix('.')}" if key else "the file"
+
+
+def _message(error: Any) -> str:
+    if error["type"].startswith(OWN_ERROR):
+        return error["msg"]
+    if error["type"] == "missing":
+        return "wanted this key, found none"
+    text = error["msg"]
+    for start in ("Input should be ", "Tuple should have "):
+        text = text.removeprefix(start)
+    return f"wanted {text}, found {error['input']!r}"

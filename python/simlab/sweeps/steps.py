@@ -1,0 +1,258 @@
+"""The steps of a sweep: a function for each kind of job.
+
+A step is called with a `Work`. Steps that make folders write to ``work.out``; the other steps
+return rows of the results table. A step knows nothing of keys, claims, engines and other jobs: it
+calls the function that `simcore` has for this step, with paths of inputs that exist.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.models.sources import ModelSource, resolve
+from simlab.store.results import BASELINE, ResultRow
+from simlab.sweeps import plan as kinds
+from simlab.sweeps.execute import Work
+from simlab.tasks import ALL, Task, TaskOptions
+from simlab.tasks.trained_splits import load_task_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simlab.representations.folder import Representations
+
+_COLUMNS = ("text_column", "pair_column")  # all that a corpus without labels takes
+
+
+def finetune(work: Work) -> None:
+    """Make a checkpoint."""
+    from simlab.training.finetune import finetune as function
+    from simlab.training.recipes import Recipe
+
+    function(_model(work), _task(work), work.out, Recipe(**work.params["recipe"]))
+
+
+def extract(work: Work) -> None:
+    """Make a representation folder."""
+    from simlab.representations.extract import ExtractOptions
+    from simlab.representations.extract import extract as function
+
+    options = ExtractOptions(**work.params["options"])
+    named = {"label": work.hints["label"], "seed": work.hints["seed"]}
+    source = _checkpoint(work) if work.inputs else _model(work)
+    if options.split == ALL:
+        columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
+        chosen = TaskOptions(**columns)
+        function(source, work.hints["task"], work.out, options, task_options=chosen, **named)
+    else:
+        function(source, _task(work), work.out, options, **named)
+
+
+def scores(work: Work) -> Iterable[ResultRow]:
+    """Return the held-out metrics of a fine-tuned model."""
+    from simlab.models.evaluate import read_evaluation
+
+    evaluation = read_evaluation(work.inputs[0])
+    for metric, value in evaluation["scores"].items():
+        yield ResultRow(
+            comparison=BASELINE,
+            measure=metric,
+            model_x=work.params["label"],
+            seed_x=work.params["seed"],
+            value=value,
+            n=evaluation["n"],
+            task=work.params["task"],
+        )
+
+
+def truncate(work: Work) -> Iterable[ResultRow]:
+    """Return the metrics of a fine-tuned model cut after every layer."""
+    from simlab.experiments.baselines import majority_rows
+    from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions, truncation_rows
+    from simlab.models.head_recipe import HeadRecipe
+    from simlab.tasks.trained_lengths import length_of
+
+    stored = dict(work.params["options"])
+    stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
+    options = TruncationOptions(**stored)
+    if TUNED_ORIG in options.modes:
+        options = dataclasses.replace(options, original=work.hints["model"])
+    source, task = _checkpoint(work), _task(work)
+    named = {"label": work.params["label"], "seed": work.params["seed"]}
+    rows = truncation_rows(source, task, length_of([source.path], None), options, **named)
+    return [*rows, *majority_rows(task)]
+
+
+def skip(work: Work) -> Iterable[ResultRow]:
+    """Return the metrics of a fine-tuned model without every span of layers."""
+    from simlab.experiments.skip import skip_rows
+    from simlab.tasks.trained_lengths import length_of
+
+    source = _checkpoint(work)
+    named = {"label": work.params["label"], "seed": work.params["seed"]}
+    return skip_rows(source, _task(work), length_of([source.path], None), **named)
+
+
+def grid(work: Work) -> Iterable[ResultRow]:
+    """Return a grid; of a tile of a symmetric joint grid, the mirrored rows too."""
+    from simlab.similarity.catalogue import MEASURES, settings
+    from simlab.similarity.grids import grid_rows
+    from simlab.similarity.resampling import Resampling
+
+    params, sides = work.params, _members(work)
+    xs = sides[: len(params["x"])]
+    ys = sides[len(xs) :] or xs
+    chosen = settings(params["measure"], params["options"])
+    resampling = Resampling(**params["resampling"])
+    rows = grid_rows(params["measure"], chosen, xs, ys, params["comparison"], resampling)
+    mirrored = params["joint"] and ys is not xs and MEASURES[params["measure"]].symmetric
+    for row in rows:
+        yield row
+        if mirrored:
+            yield dataclasses.replace(row, **{x: getattr(row, y) for x, y in _SWAPPED})
+
+
+_ENDS = ("model", "seed", "layer")
+_SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in _ENDS for x, y in ("xy", "yx")]
+
+
+def complexity(work: Work) -> Iterable[ResultRow]:
+    """Return a measure of complexity of every layer."""
+    from simlab.experiments.align_options import StudyOptions
+    from simlab.experiments.align_part import Part
+    from simlab.experiments.align_rows import Member
+    from simlab.store.results import COMPLEXITY
+
+    (side,) = _members(work)
+    return Part(COMPLEXITY, work.params["measure"], (Member(side),), StudyOptions(), {})()
+
+
+def blocks(work: Work) -> Iterable[ResultRow]:
+    """Return the blocks of the grids among the inputs."""
+    from simlab.similarity.blocks import block_rows
+    from simlab.similarity.resampling import Resampling
+
+    options = work.params["options"]
+    draws = Resampling(permutations=options["permutations"], seed=options["seed"])
+    found = block_rows(_joined(work.inputs), options["clusters"], draws)
+    return [row for _, rows in found for row in rows]
+
+
+def localize(work: Work) -> Iterable[ResultRow]:
+    """Return the localization scores of a joint grid of two measures."""
+    from simlab.similarity.localization import localization_rows
+
+    return localization_rows(_joined(work.inputs))
+
+
+def align(work: Work) -> Iterable[ResultRow]:
+    """Return the errors of maps between pairs of models, pair by pair."""
+    from simlab.experiments.align_options import StudyOptions
+    from simlab.experiments.align_part import Part
+    from simlab.experiments.align_rows import Member
+
+    params = work.params
+    method, count = params["method"], len(params["members"])
+    options = StudyOptions(
+        name=params["name"],
+        methods=(method,),
+        at_once=work.hints["at_once"],
+        **params["options"],
+    )
+    fitted = [named(p, *side) for p, side in zip(work.inputs, params["members"], strict=False)]
+    others: list[Any] = [None] * count
+    if params["judged"]:
+        places = zip(work.inputs[count:], params["members"], strict=True)
+        others = [named(path, *side) for path, side in places]
+    members = [Member(*both) for both in zip(fitted, others, strict=True)]
+    protocol = options.protocol(params["part"], method, params["judged"])
+    for i, j in params["pairs"]:
+        yield from Part(params["part"], method, (members[i], members[j]), options, protocol)()
+
+
+def inject(work: Work) -> Iterable[ResultRow]:
+    """Return the metrics of a model that continues from another model's states."""
+    from simlab.experiments.injection_options import InjectOptions
+    from simlab.experiments.injection_pair import InjectionPair
+    from simlab.tasks.trained_lengths import length_of
+
+    stored = dict(work.params["options"])
+    if stored["methods"] is not None:
+        stored["methods"] = tuple(stored["methods"])
+    a, b = _checkpoint(work, 0), _checkpoint(work, 1)
+    stored["max_length"] = length_of([b.path, a.path], None)
+    pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
+    (label_a, label_b), (seed_a, seed_b) = work.params["models"], work.params["seeds"]
+    return pair.rows(label_a, label_b, (seed_a, seed_b))
+
+
+def freeze(work: Work) -> Iterable[ResultRow]:
+    """Return the metrics, trained parameters and time of a step of a way of freezing."""
+    from simlab.experiments.freeze_study import freezing_rows
+
+    way, seed = work.params["side"]
+    return freezing_rows(way, seed, work.inputs[0], work.params["task"])
+
+
+STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
+    kinds.FINETUNE: finetune,
+    kinds.EXTRACT: extract,
+    kinds.SCORES: scores,
+    kinds.TRUNCATE: truncate,
+    kinds.SKIP: skip,
+    kinds.GRID: grid,
+    kinds.COMPLEXITY: complexity,
+    kinds.BLOCKS: blocks,
+    kinds.ALIGN: align,
+    kinds.INJECT: inject,
+    kinds.FREEZE: freeze,
+    kinds.LOCALIZE: localize,
+}
+# Steps that continue where they were interrupted, in the same folder.
+RESUMABLE = (kinds.FINETUNE,)
+
+
+def named(folder: Path, label: str, seed: int | None) -> Representations:
+    """Return stored representations under a name of this sweep."""
+    from simlab.representations.folder import load_representations
+
+    found = load_representations(folder)
+    return dataclasses.replace(found, manifest={**found.manifest, "label": label, "seed": seed})
+
+
+def _model(work: Work) -> ModelSource:
+    """Return the model before fine-tuning."""
+    return resolve(work.hints["model"])
+
+
+def _checkpoint(work: Work, number: int = 0) -> ModelSource:
+    """Return the fine-tuned model among the inputs."""
+    path: Path = work.inputs[number]
+    return ModelSource(path.name[:12], path)
+
+
+def _task(work: Work) -> Task:
+    """Return the task, split as for the model before fine-tuning."""
+    options = TaskOptions(**work.hints["task_options"])
+    return _load_task(_model(work).path, work.hints["task"], options)
+
+
+def _members(work: Work) -> list[Representations]:
+    """Return the representations of both sides, with their names in results."""
+    sides = [*work.params["x"], *(work.params.get("y") or ())]
+    return [named(path, *side) for path, side in zip(work.inputs, sides, strict=True)]
+
+
+@lru_cache(maxsize=4)
+def _load_task(model: Path, task: str, options: TaskOptions) -> Task:
+    return load_task_of([model], task, options)
+
+
+def _joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat(list(frames), ignore_index=True)

@@ -1,0 +1,252 @@
+"""Plan one task of a sweep: fine-tuning, rows, and what a fine-tuned model alone needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.experiments.freeze_study import ways
+from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.papers.presets import find_paper, paper_options
+from simlab.representations.extract import ExtractOptions
+from simlab.sweeps import plan as kinds
+from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
+from simlab.sweeps.members import Member, Model, label_of
+from simlab.sweeps.plan import Plan
+from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec, TaskEntry
+from simlab.tasks import ALL, TASKS, TaskOptions
+from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
+from simlab.training.freezing import NONE
+from simlab.training.recipes import QUICK, Recipe, make_recipe
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows that are extracted of every model: a kind of rows of a split, and how."""
+
+    kind: str
+    split: str
+    stages: tuple[str, ...]
+    options: ExtractOptions
+
+
+class TaskStudy:
+    """The jobs of one task of a sweep.
+
+    Attributes
+    ----------
+    members
+        All models at all stages, once `add_models` has run.
+    originals
+        The models before fine-tuning, by where they are.
+    views
+        All rows that are extracted.
+    rows
+        For every member's label and view, the number of its extraction.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        plan: Plan,
+        entry: TaskEntry,
+        data: Any,
+        models: Sequence[Model],
+        corpus: bool = False,
+    ) -> None:
+        self.spec, self.plan, self.entry, self.models = spec, plan, entry, models
+        self.corpus = corpus
+        self.name = task_name(entry.name)
+        self.options = TaskOptions(
+            **{name: value for name, value in entry.given().items() if name != "name"}
+        )
+        chosen = {k: v for k, v in asdict(self.options).items() if v is not None}
+        self.task = {"name": self.name, "data": data, **chosen}
+        self.recipes = [] if corpus else self._recipes()
+        self.views = self._views()
+        self.members: list[Member] = []
+        self.originals: dict[str, Member] = {}
+        self.rows: dict[tuple[str, View], int] = {}
+
+    def chosen(self, command: str, given: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+        """Return the options `given`, and what the paper of the sweep chooses besides."""
+        paper = self.spec.paper
+        given = {name: value for name, value in given.items() if value is not None}
+        if paper is None or not any(c.command == command for c in find_paper(paper).choices):
+            return given
+        return {**paper_options(paper, command, task=self.name, **facts, **given), **given}
+
+    def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
+        """Return what steps take besides: names of the task and of a model."""
+        found: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
+        if model is not None:
+            found["model"] = model.name
+        return {**found, **more}
+
+    def title(self, *words: str) -> str:
+        """Return the title of a job of this task."""
+        return " ".join([*words, self.name])
+
+    def add_models(self) -> Iterator[Member]:
+        """Add the jobs of every model at every stage, and yield who that was after each."""
+        several = len(self.recipes) > 1
+        for model in self.models:
+            yield from self._untuned(model)
+            for recipe in self.recipes if model.tuned else ():
+                label, number = label_of(model, FT, recipe.seed, several)
+                checkpoint = self.finetune(model, recipe, label)
+                member = Member(model, FT, recipe.seed, label, number, checkpoint)
+                yield self._add_member(member)
+
+    def add_others(self, studies: Sequence[TaskStudy]) -> Iterator[Member]:
+        """Add the models of a corpus: all models, and those that tasks have fine-tuned."""
+        for model in self.models:
+            yield from self._untuned(model)
+            for study in studies:
+                for one in study.members:
+                    if one.model == model and one.checkpoint is not None:
+                        called = dataclasses.replace(model, family=f"{model.family}-{study.name}")
+                        label, _ = label_of(called, FT, one.seed, len(study.recipes) > 1)
+                        named = dataclasses.replace(one, label=label, task=study.name)
+                        yield self._add_member(named)
+
+    def _untuned(self, model: Model) -> Iterator[Member]:
+        stages = {stage for section in self._sections() for stage in section.stages}
+        for stage in (ORIG, RANDOM) if RANDOM in stages else (ORIG,):
+            label, number = label_of(model, stage, None, several=False)
+            yield self._add_member(Member(model, stage, None, label, number))
+
+    def _sections(self) -> list[ExtractSection]:
+        mine = self.entry if self.corpus else None
+        return [section for section in self.spec.extract if section.on == mine]
+
+    def add_freezing(self) -> None:
+        """Add the ways of freezing of every model, if the file compares them."""
+        for model in self.models if self.spec.freeze is not None else ():
+            if model.tuned:
+                self._freeze(model)
+
+    def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
+        """Add the fine-tuning of a model."""
+        params = {"model": model.data, "task": self.task, "recipe": asdict(recipe)}
+        hints = self.hints(model, label=label, bytes=checkpoint_bytes(model.name))
+        return self.plan.add(kinds.FINETUNE, params, (), hints, self.title(label))
+
+    def of_stage(self, stages: Sequence[str]) -> list[Member]:
+        """Return the members at some stages."""
+        return [member for member in self.members if member.stage in stages]
+
+    def _recipes(self) -> list[Recipe]:
+        section = self.spec.finetune
+        if section is None:
+            return []
+        own = {k: v for k, v in section.given().items() if k not in ("recipe", "seeds")}
+        recipe = make_recipe(section.recipe or self.spec.paper or QUICK, self.name, own)
+        seeds = section.seeds or (recipe.seed,)
+        return [dataclasses.replace(recipe, seed=seed) for seed in seeds]
+
+    def _views(self) -> list[View]:
+        return [view for section in self._sections() for view in self._views_of(section)]
+
+    def _views_of(self, section: ExtractSection) -> list[View]:
+        given = {k: v for k, v in section.given().items() if k not in ("stages", "on")}
+        choice = self.chosen("extract", {k: v for k, v in given.items() if k not in _LISTS})
+        found = []
+        for kind in section.kind or (choice.get("kind", ExtractOptions.kind),):
+            facts = {**given, "kind": kind}
+            options = self.chosen("extract", {k: v for k, v in facts.items() if k != "split"})
+            default = ALL if self.corpus else options.get("split", ExtractOptions.split)
+            for split in section.split or (default,):
+                length = self.recipes[0].max_length if self.recipes else DEFAULT_MAX_LENGTH
+                made = ExtractOptions(**{"max_length": length, **options, "split": split})
+                try:
+                    made.check()
+                except UserError as error:
+                    raise UserError(f"sweep, key extract: {error}") from None
+                found.append(View(kind, split, section.stages, made))
+        return found
+
+    def _add_member(self, member: Member) -> Member:
+        self.members.append(member)
+        if member.stage == ORIG:
+            self.originals[member.model.name] = member
+        for view in self.views:
+            if member.stage in view.stages:
+                self.rows[member.label, view] = self._extract(member, view)
+        if member.checkpoint is not None and not self.corpus:
+            self._add_tuned(member, member.checkpoint)
+        return member
+
+    def _extract(self, member: Member, view: View) -> int:
+        options = {k: v for k, v in asdict(view.options).items() if v is not None}
+        if member.stage == RANDOM:
+            options["random_init_seed"] = member.number
+        params = {"task": self.task, "options": options}
+        if member.checkpoint is None:
+            params["model"] = member.model.data
+        needs = () if member.checkpoint is None else (member.checkpoint,)
+        name = member.model.name
+        size = rows_bytes(name, view.options, self.task)
+        hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
+        title = self.title(member.label, view.kind, view.split)
+        return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
+
+    def _add_tuned(self, member: Member, checkpoint: int) -> None:
+        """Add what needs a fine-tuned model alone."""
+        named = {"label": member.label, "seed": member.number, "task": self.name}
+        hints = self.hints(member.model)
+        title = self.title(member.label)
+        self.plan.add(kinds.SCORES, named, (checkpoint,), hints, title)
+        if self.spec.truncate is not None:
+            options = self.truncation()
+            params: dict[str, Any] = {**named, "options": asdict(options)}
+            if TUNED_ORIG in options.modes:
+                params["model"] = member.model.data
+            self.plan.add(kinds.TRUNCATE, params, (checkpoint,), hints, title)
+        if self.spec.skip is not None:
+            self.plan.add(kinds.SKIP, named, (checkpoint,), hints, title)
+
+    def truncation(self) -> TruncationOptions:
+        """Return the options of the truncation."""
+        assert self.spec.truncate is not None
+        given = self.spec.truncate.given()
+        facts = {"mode": given["modes"]} if "modes" in given else {}
+        chosen = self.chosen("truncate", given, **facts)
+        chosen.pop("mode", None)
+        options = TruncationOptions().changed(
+            {k: tuple(v) if k == "modes" else v for k, v in chosen.items()}
+        )
+        options.check()
+        return options
+
+    def _freeze(self, model: Model) -> None:
+        assert self.spec.freeze is not None
+        given = self.chosen("freeze-study", self.spec.freeze.given())
+        freezes = ways(given.get("bottom", ()), given.get("top", ()))
+        needs, sides = [], []
+        for recipe in self.recipes:
+            for freeze in freezes:
+                frozen = dataclasses.replace(recipe, freeze=freeze)
+                label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
+                name = label if freeze == NONE else f"{label} {freeze}"
+                needs.append(self.finetune(model, frozen, name))
+                sides.append([freeze, number])
+        for number, side in zip(needs, sides, strict=True):
+            params = {"side": side, "model": model.name, "task": self.name}
+            title = self.title(model.family, str(side[0]))
+            self.plan.add(kinds.FREEZE, params, (number,), self.hints(), title)
+
+
+_LISTS = ("kind", "split")
+
+
+def task_name(name: str) -> str:
+    """Return the name of a task in results: that of the table, or of the file."""
+    known = name.partition(":")[0]
+    if known in TASKS:
+        return known
+    return Path(name).stem if Path(name).suffix else name.removeprefix("hub:")

@@ -1,0 +1,249 @@
+"""A sweep from Python: a study in one file, run and continued by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.store.console import progress
+from simlab.store.files import hash_json, read_json, write_json
+from simlab.sweeps import claims
+from simlab.sweeps.driver import Driver, require_sweep
+from simlab.sweeps.engine import Engine
+from simlab.sweeps.estimates import Estimate, estimate
+from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.local import LocalEngine
+from simlab.sweeps.plan import Plan
+from simlab.sweeps.planner import make_plan
+from simlab.sweeps.spec import Spec, make_spec, read_spec
+from simlab.sweeps.status import Status, read_status
+from simlab.sweeps.survey import survey, write_plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SWEEP, DRAWN = "sweep.json", "figures.json"
+FIGURES = 1  # raised when figures of the same rows look different
+ENGINES = ("local",)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did.
+
+    Attributes
+    ----------
+    done
+        Number of jobs that this run did, by kind.
+    failed
+        Title and error of each job that failed, in this run or before.
+    waiting
+        Number of jobs that wait for one that failed.
+    figures
+        The files drawn.
+    """
+
+    done: Mapping[str, int]
+    failed: tuple[tuple[str, str], ...]
+    waiting: int
+    figures: tuple[Path, ...]
+
+
+class Sweep:
+    """A study: models, tasks, fine-tuning, grids and experiments, from one file.
+
+    Parameters
+    ----------
+    content
+        What a sweep file says (`docs/sweeps.md`), as dicts and lists; or a `Spec`.
+
+    Raises
+    ------
+    UserError
+        A key or value is wrong. The message names the key, the wanted and the found.
+
+    Examples
+    --------
+    >>> from simlab import Sweep
+    >>> tasks = [{"name": "rt", "train_size": 64, "heldout_size": 32}]
+    >>> sweep = Sweep({"models": ["minilm"], "tasks": tasks, "finetune": {"max_steps": 2}})
+    >>> sweep.plan().counts()
+    {'finetune': 1, 'extract': 2, 'scores': 1, 'grid': 3}
+    >>> report = sweep.run("runs/sweep", threads=1)
+    >>> report.failed
+    ()
+    >>> sorted(sweep.results("runs/sweep")["comparison"].unique())
+    ['FT-FT', 'FT-ORIG', 'ORIG-ORIG', 'baseline']
+    """
+
+    def __init__(self, content: Mapping[str, Any] | Spec) -> None:
+        self.spec = content if isinstance(content, Spec) else make_spec(content)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Sweep:
+        """Read a sweep file.
+
+        Raises
+        ------
+        UserError
+            There is no such file, it is no TOML, or a key or value is wrong.
+        """
+        return cls(read_spec(path))
+
+    @classmethod
+    def open(cls, out: str | Path) -> Sweep:
+        """Return the sweep that ran last in a folder.
+
+        Raises
+        ------
+        UserError
+            No sweep ran there.
+        """
+        path = Path(out) / SWEEP
+        if not path.is_file():
+            raise UserError(f"{out}: wanted the folder of a sweep, found no {SWEEP} there")
+        return cls(make_spec(read_json(path), str(path)))
+
+    def plan(self, out: str | Path | None = None) -> Plan:
+        """Return all jobs; with a folder `out`, hashes of local files are kept there.
+
+        Raises
+        ------
+        UserError
+            A local model or file does not exist, or an option does not suit another.
+        """
+        prints = Fingerprints(None if out is None else Path(out) / "fingerprints.json")
+        plan = make_plan(self.spec, prints)
+        if out is not None and Path(out).is_dir():
+            prints.save()
+        return plan
+
+    def estimate(
+        self, out: str | Path | None = None, workers: int = 1
+    ) -> tuple[Plan, list[bool], Estimate]:
+        """Return the plan, which of its jobs are done in folder `out`, and what the others take."""
+        plan = self.plan(out)
+        if out is None or not Path(out).is_dir():
+            done, needed = [False] * len(plan), [True] * len(plan)
+            return plan, done, estimate(plan, needed, self.spec.keep, (), {}, workers)
+        folder = SweepFolder(Path(out))
+        found = survey(folder, plan, self.spec.keep)
+        # What is neither there nor needed was deleted when nothing needed it any more.
+        done = [there or not wanted for there, wanted in zip(found.done, found.needed, strict=True)]
+        sizes = folder.mean_bytes()
+        taken = estimate(plan, found.needed, self.spec.keep, folder.finished(), sizes, workers)
+        return plan, done, taken
+
+    def run(
+        self,
+        out: str | Path,
+        *,
+        workers: int = 0,
+        threads: int | None = None,
+        engine: str | Engine = "local",
+        retry_failed: bool = False,
+        figures: bool = True,
+        durable: bool = True,
+        stale: float = claims.STALE_SECONDS,
+    ) -> Report:
+        """Run the sweep in folder `out`, or continue it, and draw the figures.
+
+        Parameters
+        ----------
+        out
+            The folder, which may be that of an earlier run: what is done there is not done again.
+        workers, threads
+            Processes, and threads of each. By default a process for each GPU or one, and an equal
+            share of the cores. On the CPU, equal bits need an equal number of threads.
+        engine
+            ``local``, or an `Engine`.
+        retry_failed
+            Try jobs again that failed before.
+        figures
+            Draw the figures at the end.
+        durable
+            Write what is finished to the disk before it counts (fsync).
+        stale
+            Seconds after which a job is free again whose process cannot be asked.
+
+        Returns
+        -------
+        Report
+            What was done, what failed, and the figures.
+
+        Raises
+        ------
+        UserError
+            `out` is no folder, the engine is unknown, or the disk is full.
+        """
+        folder = SweepFolder(Path(out), durable)
+        require_sweep(folder)
+        prints = Fingerprints(folder.root / "fingerprints.json")
+        plan = make_plan(self.spec, prints)  # before anything is written
+        folder.create()
+        prints.save()
+        write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
+        write_plan(folder, plan, self.spec.keep)
+        chosen = self._engine(engine, workers, threads, folder)
+        try:
+            driver = Driver(
+                folder,
+                plan,
+                chosen,
+                keep=self.spec.keep,
+                max_disk=self.spec.max_disk,
+                retry_failed=retry_failed,
+                stale=stale,
+            )
+            with progress("sweep", driver.to_do()) as driver.tell:
+                outcome = driver.run()
+        finally:
+            chosen.close()
+        drawn = self._draw(plan, folder) if figures else []
+        failed = tuple(outcome.failed)
+        return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
+
+    def results(self, out: str | Path) -> pd.DataFrame:
+        """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""
+        from simlab.sweeps.parts import as_results
+
+        keys = [job.key for job in self.plan(out).jobs if job.is_rows]
+        return as_results(SweepFolder(Path(out)).data.rows(keys))
+
+    def status(self, out: str | Path) -> Status:
+        """Return what is done, running, failed and waiting in folder `out`."""
+        return read_status(out)
+
+    def _engine(
+        self, engine: str | Engine, workers: int, threads: int | None, folder: SweepFolder
+    ) -> Engine:
+        if not isinstance(engine, str):
+            return engine
+        if engine not in ENGINES:
+            raise UserError(f"--engine {engine}: wanted {' or '.join(ENGINES)}")
+        return LocalEngine(workers, folder.log, threads)
+
+    def _draw(self, plan: Plan, folder: SweepFolder) -> list[Path]:
+        """Draw the figures, unless those of the same rows are there."""
+        from simlab.figures.draw import plot
+        from simlab.sweeps.parts import as_results
+
+        made = folder.data.made()
+        keys = [job.key for job in plan.jobs if job.key in made]
+        choice = self.spec.figures
+        drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
+        record = folder.root / DRAWN
+        earlier = read_json(record) if record.is_file() else {}
+        files = [folder.figures / name for name in earlier.pop("files", ())]
+        if earlier == drawn and all(file.is_file() for file in files):
+            return files
+        frame = as_results(folder.data.rows(keys))
+        if not frame["layer_x"].notna().any():
+            return []  # a figure shows layers
+        files = plot(frame, folder.figures, choice.formats, metric=choice.metric)
+        write_json(record, {**drawn, "files": [file.name for file in files]})
+        return files

@@ -1,0 +1,56 @@
+"""Patterns of names: a command for one model runs for each, a command for many takes all."""
+
+import pytest
+
+from simlab.commands.patterns import MANY, ONE, expand_arguments
+from simlab.errors import UserError
+from simlab.store.results import read_results
+from support.lab.tinymodels import COLUMNS
+
+
+def test_every_command_of_models_or_folders_takes_patterns():
+    assert len({*ONE, *MANY}) == len(ONE) + len(MANY)
+    given = ["grid", "runs/m-{0..2}", "--joint", "--out", "runs/x.parquet"]
+    assert expand_arguments(given) == [
+        ["grid", "runs/m-0", "runs/m-1", "runs/m-2", "--joint", "--out", "runs/x.parquet"]
+    ]
+
+
+def test_a_command_for_one_model_runs_for_each():
+    given = [
+        "extract",
+        "g/multiberts-seed_{3..4}",
+        "rt",
+        "--seed",
+        "{seed}",
+        "--out",
+        "r/{name}-{seed}",
+    ]
+    assert expand_arguments(given) == [
+        ["extract", "g/multiberts-seed_3", "rt", "--seed", "3", "--out", "r/multiberts-3"],
+        ["extract", "g/multiberts-seed_4", "rt", "--seed", "4", "--out", "r/multiberts-4"],
+    ]
+
+
+def test_outputs_need_a_place_for_the_number():
+    with pytest.raises(UserError, match=r"--out: wanted \{seed\} or \{name\} in it"):
+        expand_arguments(["skip", "m-{0..24}", "rt", "--out", "x.parquet"])
+
+
+def test_other_arguments_are_left_alone():
+    for given in ([], ["--help"], ["sweep", "a{0..2}.toml"], ["extract", "minilm", "rt"]):
+        assert expand_arguments(given) == [given]
+
+
+def test_representations_of_two_models_by_one_command(tiny_bert, reviews, tmp_path, simcore):
+    for number in (1, 2):
+        (tmp_path / f"bert-{number}").symlink_to(tiny_bert.path)
+    code, printed, errors = simcore(
+        *("extract", tmp_path / "bert-{1..2}", reviews, *COLUMNS),
+        *("--label", "B[{seed}]", "--seed", "{seed}", "--out", tmp_path / "reps-{seed}"),
+    )
+    assert code == 0, errors
+    assert len(printed.splitlines()) == 2
+    out = tmp_path / "grid.parquet"
+    assert simcore("grid", tmp_path / "reps-{1..2}", "--joint", "--out", out)[0] == 0
+    assert set(read_results(out)["model_x"]) == {"B[1]", "B[2]"}

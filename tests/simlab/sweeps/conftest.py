@@ -1,0 +1,15 @@
+"""A toy sweep that ran without interruption, to compare others with."""
+
+import pytest
+
+from support.lab.toysweep import contents, rows, run_toy, toy_plan
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """Rows and objects of a run without interruption."""
+    root = tmp_path_factory.mktemp("sweep") / "whole"
+    plan = toy_plan(root)
+    outcome = run_toy(root, plan)
+    assert outcome.done == plan.counts()
+    return rows(root, plan), contents(root)

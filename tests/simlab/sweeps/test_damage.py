@@ -1,0 +1,134 @@
+"""Objects cut short or changed, a full disk, two drivers, and objects that go and come back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simlab.errors import UserError, WriteError
+from simlab.sweeps.folder import DamagedError, SweepFolder
+from support.lab.disks import file_limit
+from support.lab.toysweep import contents, rows, run_toy, runs, same_as, start_driver, toy_plan
+
+
+def place(root: Path, plan, name: str) -> Path:
+    (job,) = [job for job in plan.jobs if job.params["name"] == name]
+    return SweepFolder(root).place(job.kind, job.key)
+
+
+def cut_short(folder: Path) -> None:
+    file = folder / "rows.npy"
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def changed(folder: Path) -> None:
+    file = folder / "rows.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def without_record(folder: Path) -> None:
+    (folder / "object.json").write_text('{"key": "')
+
+
+@pytest.mark.parametrize("damage", [cut_short, changed, without_record])
+def test_a_damaged_object_is_made_again(damage, tmp_path, whole, capsys):
+    first = toy_plan(tmp_path, fate={"grid1": "raise"})
+    run_toy(tmp_path, first)
+    damage(place(tmp_path, first, "rows1"))
+    plan = toy_plan(tmp_path)
+    outcome = run_toy(tmp_path, plan, retry_failed=True)
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert same_as(whole, tmp_path, plan)
+    assert runs(tmp_path, "begin")["rows1"] == 2
+    assert runs(tmp_path, "begin")["ft1"] == 1
+    assert "it is made again" in capsys.readouterr().err
+
+
+def test_a_check_names_the_file_the_wanted_and_the_found(tmp_path):
+    plan = toy_plan(tmp_path, seeds=1)
+    run_toy(tmp_path, plan)
+    cut_short(place(tmp_path, plan, "rows0"))
+    job = plan.jobs[1]
+    with pytest.raises(DamagedError, match=r"rows\.npy: wanted 20,128 bytes, found 19128"):
+        SweepFolder(tmp_path).check(job.kind, job.key)
+
+
+def test_damaged_rows_are_computed_again(tmp_path, whole):
+    plan = toy_plan(tmp_path)
+    run_toy(tmp_path, plan)
+    (file,) = SweepFolder(tmp_path).data.files()
+    file.write_bytes(file.read_bytes()[:-50])
+    outcome = run_toy(tmp_path, plan)
+    assert outcome.done == {"grid": 5, "blocks": 4}
+    assert same_as(whole, tmp_path, plan)
+
+
+def test_a_full_disk_stops_the_sweep_and_the_next_run_continues(tmp_path, whole, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    plan = toy_plan(tmp_path)
+    with file_limit(15_000), pytest.raises(WriteError, match="wanted to write there"):
+        run_toy(tmp_path, plan)
+    assert not contents(tmp_path).keys() & {"rows.npy"}
+    assert SweepFolder(tmp_path).failed() == {}
+    assert not run_toy(tmp_path, plan).failed
+    assert same_as(whole, tmp_path, plan)
+
+
+def test_two_drivers_share_the_work(tmp_path, whole):
+    plan = toy_plan(tmp_path)
+    drivers = [start_driver(tmp_path, workers=2, seconds=0.02) for _ in range(2)]
+    assert [driver.wait() for driver in drivers] == [0, 0]
+    assert same_as(whole, tmp_path, plan)
+    assert set(runs(tmp_path, "begin").values()) == {1}
+    logs = list((tmp_path / "log").glob("*.jsonl"))
+    shares = [len(log.read_text().splitlines()) for log in logs]
+    assert sum(shares) == len(plan)
+    assert len(shares) == 2
+
+
+def test_objects_that_nothing_needs_go_and_come_back_with_the_same_bits(tmp_path, whole):
+    plan = toy_plan(tmp_path)
+    run_toy(tmp_path, plan, keep="results")
+    assert contents(tmp_path) == {}
+    assert rows(tmp_path, plan).equals(whole[0])
+    assert not run_toy(tmp_path, plan, keep="results").done  # nothing asks for the objects
+    later = toy_plan(tmp_path)
+    later.add("grid", {"name": "later"}, [9], later.jobs[0].hints, "later")
+    outcome = run_toy(tmp_path, later, keep="results")
+    assert outcome.done == {"finetune": 1, "extract": 1, "grid": 1}
+    run_toy(tmp_path, later, keep="all")
+    assert contents(tmp_path) == whole[1]
+    assert "wanted the same files" not in (tmp_path / "log" / "worker-0.txt").read_text()
+
+
+def test_other_bits_than_before_are_noted(tmp_path):
+    plan = toy_plan(tmp_path, seeds=1)
+    run_toy(tmp_path, plan, keep="results")
+    folder = SweepFolder(tmp_path)
+    gone = folder.gone("extract", plan.jobs[1].key)
+    record = json.loads(gone.read_text())
+    record["files"]["rows.npy"][1] = "0" * 64
+    gone.write_text(json.dumps(record))
+    run_toy(tmp_path, plan, keep="all")
+    log = (tmp_path / "log" / "worker-0.txt").read_text()
+    assert "found other rows.npy" in " ".join(log.split())
+
+
+def test_max_disk_is_obeyed(tmp_path, whole):
+    plan = toy_plan(tmp_path)
+    run_toy(tmp_path, plan, keep="results")  # without a limit: sizes, and the rows to compare with
+    sizes = dict.fromkeys(range(4), 20640 + 20128)  # a checkpoint and representations
+    assert rows(tmp_path, plan).equals(whole[0])
+    bounded = tmp_path / "bounded"
+    most = sum(sizes.values()) - 20_000
+    outcome = run_toy(bounded, toy_plan(bounded), keep="results", max_disk=most)
+    assert not outcome.failed
+    assert rows(bounded, toy_plan(bounded)).equals(whole[0])
+
+
+def test_inputs_that_do_not_fit_together_are_refused(tmp_path):
+    plan = toy_plan(tmp_path)
+    with pytest.raises(UserError, match=r"key max_disk: wanted room for .* found .* of 50,000"):
+        run_toy(tmp_path, plan, keep="all", max_disk=50_000)

@@ -1,0 +1,83 @@
+"""The data set of rows: each job's rows once, whatever happens while they are gathered."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from simlab.store.results import ResultRow
+from simlab.sweeps import parts
+from simlab.sweeps.parts import DataSet, read_made, write_part
+from simlab.sweeps.plan import Plan
+
+
+@pytest.fixture
+def data(tmp_path):
+    return DataSet(tmp_path / "results", durable=False)
+
+
+def make_parts(folder, count, rows=50):
+    """Parts of `count` jobs, whose values no compression makes small."""
+    plan = Plan()
+    files = []
+    for number in range(count):
+        job = plan.jobs[plan.add("grid", {"number": number})]
+        files.append(folder / f"{job.key}.parquet")
+        values = (((number * rows + row) * 0.6180339887) % 1 for row in range(rows))
+        table = [
+            ResultRow(comparison="c", measure="m", model_x="x", value=v, n=1, task="t")
+            for v in values
+        ]
+        write_part(files[-1], job, table, 0.5, durable=False)
+    return plan, files
+
+
+def jobs_of(data):
+    """The jobs of all rows of the data set, as another reader finds them."""
+    tables = [pq.read_table(file).column("job").to_pylist() for file in data.files()]
+    return [job for table in tables for job in table]
+
+
+def test_a_file_is_full_before_the_next_begins(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "FULL_BYTES", 20_000)
+    plan, files = make_parts(tmp_path, 60)
+    for start in range(0, 60, 7):
+        assert data.gather(files[start : start + 7]) == set()
+    sizes = [file.stat().st_size for file in data.files()]
+    assert len(sizes) > 1
+    assert all(size >= 20_000 for size in sizes[:-1])
+    assert not any(file.exists() for file in files)
+    assert jobs_of(data) == [job.key for job in plan.jobs for _ in range(50)]
+    assert data.made()[plan.jobs[3].key] == parts.Made("grid", 50, 0.5)
+    table = data.rows([plan.jobs[5].key, plan.jobs[2].key])
+    assert table.column("job").to_pylist() == [plan.jobs[n].key for n in (5, 2) for _ in range(50)]
+
+
+def test_a_part_that_outlived_its_gathering_is_not_gathered_twice(data, tmp_path):
+    _, files = make_parts(tmp_path, 3)
+    copies = {file: file.read_bytes() for file in files}
+    data.gather(files)
+    for file, content in copies.items():  # the driver was killed before it deleted the parts
+        file.write_bytes(content)
+    data.gather(files)
+    assert len(jobs_of(data)) == 150
+    assert not any(file.exists() for file in files)
+
+
+def test_a_damaged_part_is_reported_and_goes(data, tmp_path):
+    plan, files = make_parts(tmp_path, 3)
+    files[0].write_bytes(files[0].read_bytes()[:-10])
+    changed = bytearray(files[1].read_bytes())
+    changed[200] ^= 255  # in the values: the footer is whole, the checksum is not
+    files[1].write_bytes(changed)
+    assert data.gather(files) == set(files[:2])
+    assert set(jobs_of(data)) == {plan.jobs[2].key}
+    assert not any(file.exists() for file in files)
+
+
+def test_rows_are_taken_out_job_by_job(data, tmp_path):
+    plan, files = make_parts(tmp_path, 4)
+    data.gather(files)
+    first, last = plan.jobs[0].key, plan.jobs[3].key
+    found = {key: len(table) for key, table, _ in data.take_out([first, last])}
+    assert found == {first: 50, last: 50}
+    assert data.made().keys() == {plan.jobs[1].key, plan.jobs[2].key}
+    assert read_made(data.files()[0]).keys() == data.made().keys()

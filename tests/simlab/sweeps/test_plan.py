@@ -1,0 +1,257 @@
+"""Plans: which jobs a file asks for, their keys, and their order."""
+
+import re
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.planner import make_plan
+from simlab.sweeps.spec import make_spec
+
+BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
+
+
+def plan_of(**changes):
+    return make_plan(make_spec({**BASE, **changes}))
+
+
+def keys(**changes):
+    """The keys of all jobs by kind and title."""
+    return {(job.kind, job.title): job.key for job in plan_of(**changes).jobs}
+
+
+def test_a_small_plan_is_as_it_was():
+    jobs = plan_of().jobs
+    assert [(job.kind, job.title, job.needs) for job in jobs] == [
+        ("extract", "minilm-ORIG cls heldout rt", ()),
+        ("grid", "ORIG-ORIG cka cls rt", (0,)),
+        ("finetune", "minilm-FT[1] rt", ()),
+        ("extract", "minilm-FT[1] cls heldout rt", (2,)),
+        ("scores", "minilm-FT[1] rt", (2,)),
+        ("grid", "FT-FT cka cls rt", (3,)),
+        ("grid", "FT-ORIG cka cls rt", (3, 0)),
+        ("finetune", "minilm-FT[2] rt", ()),
+        ("extract", "minilm-FT[2] cls heldout rt", (7,)),
+        ("scores", "minilm-FT[2] rt", (7,)),
+        ("grid", "FT-FT cka cls rt", (8,)),
+        ("grid", "FT-ORIG cka cls rt", (8, 0)),
+        ("grid", "FT[1]-FT[2] cka cls rt", (3, 8)),
+    ]
+    # A key is for ever: what changes one makes every sweep of the past begin anew.
+    assert jobs[2].key[:16] == "f28df522c15fb3c8"
+    assert jobs[3].key[:16] == "ee992507dff5e3ea"
+    assert jobs[6].key[:16] == "acebdcc1268ceb06"
+
+
+@pytest.mark.parametrize(
+    "changes, kinds",
+    [
+        (
+            {"finetune": {"seeds": "1..2", "max_steps": 6}},
+            {"finetune", "extract", "scores", "grid"},
+        ),
+        ({"tasks": [{"name": "rt", "split_seed": 1}]}, {"finetune", "extract", "scores", "grid"}),
+        ({"extract": {"kind": "mean"}}, {"extract", "grid"}),
+        ({"extract": {"limit": 10}}, {"extract", "grid"}),
+        ({"extract": {"max_length": 32}}, {"extract", "grid"}),
+        ({"extract": {"dtype": "float16"}}, {"extract", "grid"}),
+        ({"grids": {"measure": "cka", "estimator": "biased"}}, {"grid"}),
+        ({"grids": {"measure": "svcca"}}, {"grid"}),
+        ({"grids": {"bootstrap": 10}}, {"grid"}),
+        ({"models": [{"name": "minilm", "label": "other"}]}, {"scores", "grid"}),
+        ({"models": ["./other-model"]}, {"finetune", "extract", "scores", "grid"}),
+    ],
+)
+def test_what_changes_a_result_changes_its_key(changes, kinds, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other-model").mkdir()
+    (tmp_path / "other-model" / "config.json").write_text("{}")
+    before = plan_of()
+    after = {job.key for job in plan_of(**changes).jobs}
+    changed = {job.kind for job in before.jobs if job.key not in after}
+    assert changed == kinds
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"keep": "results"},
+        {"max_disk": "1 GB"},
+        {"figures": {"formats": "svg"}},
+        {"finetune": {"max_steps": 5, "seeds": [1, 2], "batch_size": 32}},  # the default, named
+        {"finetune": {"max_steps": 5, "seeds": [2, 1]}},
+        {"finetune": {"max_steps": 5, "seeds": "1..3"}},
+        {"tasks": ["stsb", "rt"]},
+        {"grids": {"measure": ["svcca", "cka"]}},
+        {"truncate": True, "skip": True, "grids": {}},
+    ],
+)
+def test_what_changes_nothing_keeps_the_keys(changes):
+    before = {job.key for job in plan_of().jobs}
+    after = {job.key for job in plan_of(**changes).jobs}
+    moved = [job.title for job in plan_of().jobs if job.key not in after]
+    # The grid between restarts has a direction: with the seeds the other way, it is another grid.
+    assert [title for title in moved if not title.startswith("FT[1]-FT[2]")] == []
+    assert len(before & after) >= len(before) - 1
+
+
+def test_the_content_of_a_file_counts_and_not_its_place(tmp_path):
+    files = [tmp_path / name / "reviews.csv" for name in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("body,verdict\nx,good\n")
+    one, two = (keys(tasks=[{"name": str(file), "text_column": "body"}]) for file in files)
+    assert one == two
+    files[1].write_text("body,verdict\ny,good\n")
+    three = keys(tasks=[{"name": str(files[1]), "text_column": "body"}])
+    assert not set(one.values()) & set(three.values())
+
+
+def test_a_file_is_hashed_once(tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    memory = tmp_path / "fingerprints.json"
+    first = Fingerprints(memory)
+    found = first.model(str(model))
+    first.save()
+    monkeypatch.setattr("simlab.sweeps.fingerprints.hash_file", None)
+    assert Fingerprints(memory).model(str(model)) == found
+    (model / "config.json").write_text('{"changed": 1}')
+    with pytest.raises(TypeError):
+        Fingerprints(memory).model(str(model))
+
+
+def test_labels_of_restarts_and_seeds():
+    def labels(seeds):
+        plan = plan_of(models=["google/multiberts-seed_{0..1}"], finetune={"seeds": seeds})
+        jobs = [job for job in plan.jobs if job.kind == "extract"]
+        return [(job.hints["label"], job.hints["seed"]) for job in jobs]
+
+    assert labels(42) == [
+        ("multiberts-ORIG[0]", 0),
+        ("multiberts-FT[0]", 0),
+        ("multiberts-ORIG[1]", 1),
+        ("multiberts-FT[1]", 1),
+    ]
+    assert labels([7, 8])[1:3] == [("multiberts[0]-FT[7]", 7), ("multiberts[0]-FT[8]", 8)]
+
+
+def test_equal_names_are_refused():
+    with pytest.raises(UserError, match="wanted another label for each model, found 'm'"):
+        plan_of(models=[{"name": "minilm", "label": "m"}, {"name": "bert-base", "label": "m"}])
+
+
+def test_a_joint_grid_of_many_models_is_cut_into_tiles():
+    models = ["google/multiberts-seed_{0..24}"]
+    grids = [{"measure": ["cka", "svcca"], "between": "joint", "stages": "orig"}]
+    jobs = [job for job in plan_of(models=models, grids=grids).jobs if job.kind == "grid"]
+    of = {
+        measure: [job for job in jobs if job.params["measure"] == measure]
+        for measure in ("cka", "svcca")
+    }
+    assert len(of["cka"]) == 1
+    assert len(of["svcca"]) == 15  # five tiles of five models, and their pairs
+    pairs = set()
+    for job in of["svcca"]:
+        xs = [label for label, _ in job.params["x"]]
+        ys = xs if job.params["y"] is None else [label for label, _ in job.params["y"]]
+        pairs |= {(x, y) for x in xs for y in ys} | {(y, x) for x in xs for y in ys}
+    assert len(pairs) == 25 * 25
+
+
+def test_no_job_of_a_grid_over_3900_layers_has_many_models():
+    models = ["google/multiberts-seed_{0..299}"]
+    grids = [{"measure": ["cka", "svcca"], "between": "joint", "stages": "orig"}]
+    jobs = [job for job in plan_of(models=models, grids=grids).jobs if job.kind == "grid"]
+    assert len(jobs) == 12 * 13 / 2 + 60 * 61 / 2
+    assert max(len(job.needs) for job in jobs) == 50
+
+
+def test_pairs_are_drawn():
+    models = ["google/multiberts-seed_{0..5}"]
+    grids = [{"between": "restarts", "pairs": 4, "pair_seed": 1, "stages": "orig"}]
+    jobs = [job for job in plan_of(models=models, grids=grids).jobs if job.kind == "grid"]
+    assert len(jobs) == 4
+    assert all(re.fullmatch(r"ORIG\[\d\]-ORIG\[\d\]", job.params["comparison"]) for job in jobs)
+
+
+def test_a_paper_sets_what_the_file_leaves_open():
+    plan = plan_of(paper="ren2023", finetune={"seeds": 1}, tasks=["mrpc"], align=[{"pairs": None}])
+    made = {job.kind: job.params for job in plan.jobs}
+    assert made["finetune"]["recipe"]["epochs"] == 5
+    assert made["extract"]["options"]["kind"] == "mean-all"
+    assert made["extract"]["options"]["max_length"] == 128
+    own = plan_of(paper="ren2023", finetune={"seeds": 1, "epochs": 1}, tasks=["mrpc"])
+    assert own.jobs[-1].needs or own.counts()["finetune"] == 1
+    tuned = next(job for job in own.jobs if job.kind == "finetune")
+    assert tuned.params["recipe"]["epochs"] == 1
+
+
+def test_experiments_are_planned():
+    plan = plan_of(
+        truncate={"modes": ["untuned", "tuned-orig"]},
+        skip=True,
+        freeze={"bottom": 2},
+        inject={"methods": ["linear", "itself"], "layer": [1, 2], "directions": "one"},
+        align={"methods": ["linear", "inn"], "within": True},
+        complexity=True,
+        blocks=True,
+        localize=True,
+        grids=[{"measure": ["neuronsim", "svcca"], "between": ["within", "joint"]}],
+    )
+    counts = plan.counts()
+    assert counts["finetune"] == 4  # two seeds, each with and without frozen layers
+    assert (counts["truncate"], counts["skip"], counts["freeze"]) == (2, 2, 4)
+    assert counts["inject"] == 2  # one pair of seeds at two layers
+    assert counts["align"] == 6  # two methods: between the seeds, and within ORIG and FT
+    assert counts["complexity"] == 6
+    assert counts["blocks"] == 6  # grids of three models with themselves by two measures
+    assert counts["localize"] == 1
+    assert all(max(job.needs, default=-1) < number for number, job in enumerate(plan.jobs))
+
+
+def test_localization_needs_joint_grids():
+    with pytest.raises(UserError, match="key localize: wanted joint grids of neuronsim and svcca"):
+        plan_of(localize=True)
+
+
+def test_a_grid_needs_rows_that_its_measure_takes():
+    with pytest.raises(UserError, match="key grids: wanted rows that measure attention-js takes"):
+        plan_of(grids=[{"measure": "attention-js"}])
+
+
+def test_models_of_all_tasks_read_one_corpus():
+    plan = plan_of(
+        models=["minilm", {"name": "gpt2", "finetune": False}],
+        tasks=["rt", "stsb"],
+        finetune={"seeds": 1},
+        extract=[{"on": "rt", "kind": "mean", "limit": 20, "stages": ["orig", "ft", "random"]}],
+        grids=[{"between": "joint", "stages": ["orig", "ft"]}, {"between": "tuning"}],
+    )
+    assert plan.counts() == {"finetune": 2, "extract": 6, "scores": 2, "grid": 3}
+    made = [job for job in plan.jobs if job.kind == "extract"]
+    assert [job.hints["label"] for job in made] == [
+        "minilm-ORIG",
+        "RANDOM minilm",
+        "minilm-rt-FT[1]",
+        "minilm-stsb-FT[1]",
+        "gpt2-ORIG",
+        "RANDOM gpt2",
+    ]
+    assert {job.params["options"]["split"] for job in made} == {"all"}
+    assert made[1].params["options"]["random_init_seed"] == 0
+    assert "random_init_seed" not in made[0].params["options"]
+    (joint,) = [job for job in plan.jobs if job.kind == "grid" and job.params["joint"]]
+    assert len(joint.needs) == 4
+
+
+def test_all_pairs_take_the_place_of_a_paper_s_draw():
+    models = ["google/multiberts-seed_{0..5}"]
+    common = {"models": models, "tasks": ["mrpc"], "paper": "ren2023", "finetune": {}}
+    for pairs, count in (("all", 15), (None, 8)):
+        align = {"methods": "linear", "stages": "orig"} | ({"pairs": pairs} if pairs else {})
+        jobs = plan_of(**common, align=[align]).jobs
+        planned = [pair for job in jobs if job.kind == "align" for pair in job.params["pairs"]]
+        assert len(planned) == count

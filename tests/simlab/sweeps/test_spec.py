@@ -1,0 +1,109 @@
+"""The sweep file: what its defaults ask, and one clear line for every mistake."""
+
+import subprocess
+import sys
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.models.sources import restarts
+from simlab.sweeps.spec import make_spec, read_spec
+
+BASE = {"models": ["minilm"], "tasks": ["rt"]}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (
+            {"modles": ["minilm"]},
+            r"sweep, key modles: wanted .*, found 'modles' \(did you mean 'models'\?\)",
+        ),
+        (
+            {**BASE, "finetune": {"sedes": 3}},
+            r"key finetune.sedes: wanted .*, found 'sedes' \(did you mean 'seeds'\?\)",
+        ),
+        ({**BASE, "finetune": {"seeds": "1-3"}}, "key finetune.seeds: wanted seeds such as 3"),
+        ({**BASE, "finetune": {"seeds": [1, 1]}}, "key finetune.seeds: wanted seeds from 0, each"),
+        ({**BASE, "finetune": {"recipe": "wu202"}}, r"did you mean 'wu2020'\?"),
+        (
+            {**BASE, "finetune": {"freeze": "below:2"}},
+            "key finetune: wanted none, bottom:K or top:K",
+        ),
+        (
+            {**BASE, "grids": [{"measure": "cka"}, {"measure": ["cka", "scvca"]}]},
+            r"key grids\[1\].measure\[1\]: wanted .*found 'scvca' \(did you mean 'svcca",
+        ),
+        (
+            {**BASE, "grids": {"measure": "cka", "truncation": 3}},
+            r"key grids\[0\]: wanted an option of measure cka .* found --truncation",
+        ),
+        (
+            {**BASE, "truncate": True},
+            r"the file: wanted a section \[finetune\], which \[truncate\]",
+        ),
+        ({**BASE, "keep": "some"}, "key keep: wanted one of all, representations, results"),
+        ({**BASE, "max_disk": "5 pounds"}, "key max_disk: wanted a size such as '200 GB'"),
+        ({"tasks": ["rt"]}, "key models: wanted this key, found none"),
+        ({**BASE, "models": []}, "key models: wanted .*at least 1 item"),
+        (
+            {**BASE, "tasks": [{"name": "rt", "train_size": "many"}]},
+            r"key tasks\[0\].train_size: wanted a valid integer",
+        ),
+        ({**BASE, "models": ["a{0..1}b{2..3}"]}, "wanted one range of restarts at most"),
+        (
+            {**BASE, "models": ["a-{seed}"]},
+            "wanted a name with {seed} together with the key 'seeds'",
+        ),
+        ({**BASE, "extract": {"kind": "clss"}}, r"did you mean 'cls'\?"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(content, message):
+    with pytest.raises(UserError, match=message):
+        make_spec(content)
+
+
+def test_a_file_is_read_and_its_name_stands_in_errors(tmp_path, simcore):
+    file = tmp_path / "study.toml"
+    file.write_text('models = ["minilm"]\ntasks = ["rt"]\n[finetune]\nseeds = "1..3"\n')
+    spec = read_spec(file)
+    assert spec.finetune.seeds == (1, 2, 3)
+    assert [grid.measure for grid in spec.all_grids()] == [("cka",)]
+    file.write_text("models = [")
+    code, _, errors = simcore("sweep", file, "--plan")
+    assert code == 2
+    assert errors[0].startswith(f"error: sweep {file}: wanted TOML, found:")
+    code, _, errors = simcore("sweep", tmp_path / "none.toml", "--plan")
+    assert (code, len(errors)) == (2, 1)
+
+
+def test_a_word_stands_for_a_list_and_true_for_an_empty_table():
+    spec = make_spec({**BASE, "finetune": True, "skip": True, "grids": {"measure": "cka"}})
+    assert spec.grids[0].measure == ("cka",)
+    assert spec.skip is not None
+    assert make_spec({**BASE, "max_disk": "1.5 GB"}).max_disk == 1_500_000_000
+
+
+def test_names_are_expanded_and_restarts_told_apart():
+    found = restarts("google/multiberts-seed_{0..24}")
+    assert [one.number for one in found] == list(range(25))
+    assert {one.family for one in found} == {"multiberts"}
+    assert found[3].name == "google/multiberts-seed_3"
+    assert [one.name for one in restarts("bert-{base,large}-uncased")] == [
+        "bert-base-uncased",
+        "bert-large-uncased",
+    ]
+    assert [(one.name, one.number) for one in restarts("./pre-{seed}", (5, 2))] == [
+        ("./pre-5", 5),
+        ("./pre-2", 2),
+    ]
+
+
+def test_planning_loads_neither_torch_nor_transformers():
+    code = (
+        "import sys\nfrom simlab import Sweep\n"
+        f"Sweep({BASE!r}).plan()\n"
+        "print({'torch', 'transformers', 'pandas', 'pyarrow'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

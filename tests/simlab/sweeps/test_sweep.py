@@ -1,0 +1,247 @@
+"""Whole sweeps of tiny models: every kind of job, the results, the figures, the commands."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab import Sweep, extract, finetune, grid, read_results
+from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
+from simlab.sweeps import comparisons
+from simlab.tasks import TaskOptions
+from support.lab.inline import InlineEngine
+
+JOINT = ["neuronsim", "svcca"]
+LABEL = {"label_column": "verdict"}
+
+
+def run(sweep, out, figures=False):
+    """Run a sweep in this process."""
+    return sweep.run(out, engine=InlineEngine(), durable=False, figures=figures)
+
+
+@pytest.fixture(scope="module")
+def content(tiny_bert, reviews):
+    """A file that asks for every kind of job."""
+    return {
+        "models": [{"name": str(tiny_bert.path), "label": "tiny"}],
+        "tasks": [{"name": str(reviews), "text_column": "body", "heldout_size": 80, **LABEL}],
+        "finetune": {"max_steps": 3, "seeds": "1..2"},
+        "extract": {"kind": ["cls", "mean"]},
+        "grids": [
+            {"measure": "cka", "estimator": "biased", "kind": "cls"},
+            {"measure": JOINT, "between": "joint", "kind": "mean", "truncation": None},
+        ],
+        "truncate": True,
+        "skip": True,
+        "inject": {"methods": ["itself", "identity"], "directions": "one"},
+        "align": {"methods": "cca", "kind": "mean", "directions": "one"},
+        "freeze": {"bottom": 1},
+        "localize": True,
+        "blocks": {"permutations": 20},
+        "complexity": {"kind": "cls"},
+        "figures": {"formats": "svg"},
+    }
+
+
+@pytest.fixture(scope="module")
+def done(content, tmp_path_factory):
+    """The folder of a finished sweep, and what the run reported."""
+    out = tmp_path_factory.mktemp("sweep") / "out"
+    sweep = Sweep(content)
+    return sweep, out, run(sweep, out, figures=True)
+
+
+def test_every_job_is_done(done):
+    sweep, out, report = done
+    assert report.failed == ()
+    assert report.done == sweep.plan().counts()
+    status = sweep.status(out).total
+    assert (status.running, status.waiting) == (0, 0)
+
+
+def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
+    sweep, out, _ = done
+    options = TaskOptions(text_column="body", label_column="verdict", heldout_size=80)
+    tuned = finetune(tiny_bert, str(reviews), tmp_path / "ft", task_options=options, max_steps=3)
+    rows = [
+        extract(
+            source, str(reviews), tmp_path / label, label=label, seed=seed, task_options=options
+        )
+        for source, label, seed in (
+            (str(tuned.path), "tiny-FT[1]", 1),
+            (tiny_bert, "tiny-ORIG", None),
+        )
+    ]
+    folders = [step.path for step in rows]
+    file = tmp_path / "g.parquet"
+    grid(folders, file, comparison="FT-ORIG", estimator="biased")
+    frame = sweep.results(out)
+    mine = frame[(frame["comparison"] == "FT-ORIG") & (frame["seed_x"] == 1)]
+    pd.testing.assert_frame_equal(mine.reset_index(drop=True), read_results(file))
+
+
+def test_results_are_one_data_set_that_others_read(done):
+    sweep, out, _ = done
+    frame = sweep.results(out)
+    assert tuple(frame.columns) == COLUMNS
+    order = list(COLUMNS)
+    plain = pd.read_parquet(out / "results")
+    assert len(plain) == len(frame)
+    assert set(plain.columns) == {*COLUMNS, "job"}
+    read = read_results(out / "results")
+    by = [name for name in order if name not in (*STATISTICS, "resampling")]
+    left, right = (f[order].sort_values(by, ignore_index=True) for f in (frame, read))
+    pd.testing.assert_frame_equal(left, right)
+    grids = frame[frame["comparison"].eq("FT-FT") & frame["seed_x"].eq(1)]
+    assert as_xarray(grids, ("layer_x", "layer_y")).shape == (4, 4)
+    assert is_joint(frame[frame["comparison"].eq("ORIG + FT") & frame["measure"].eq("svcca")])
+
+
+def test_a_folder_knows_its_sweep(done):
+    sweep, out, _ = done
+    keys = [job.key for job in Sweep.open(out).plan().jobs]
+    assert keys == [job.key for job in sweep.plan().jobs]
+
+
+def test_figures_are_drawn(done):
+    _, out, report = done
+    names = {file.name for file in report.figures}
+    assert {"reviews-truncation.svg", "reviews-skipping.svg", "reviews-models.svg"} <= names
+    assert all(file.parent == out / "figures" for file in report.figures)
+
+
+def test_nothing_is_done_or_drawn_again(done):
+    sweep, out, report = done
+    before = {file: file.stat().st_mtime_ns for file in report.figures}
+    again = run(sweep, out, figures=True)
+    assert not again.done
+    assert {file: file.stat().st_mtime_ns for file in again.figures} == before
+
+
+def test_a_larger_question_keeps_the_answers(done, content, tmp_path):
+    _, out, _ = done
+    larger = {**content, "grids": [*content["grids"], {"measure": "rsa", "kind": "cls"}]}
+    sweep = Sweep(larger)
+    report = run(sweep, out)
+    assert set(report.done) == {"grid", "blocks"}
+    assert "rsa" in set(sweep.results(out)["measure"])
+    back = run(Sweep(content), out)
+    assert not back.done
+    assert "rsa" not in set(pd.read_parquet(out / "results")["measure"])
+    again = run(sweep, out)
+    assert not again.done  # the rows were set aside
+    assert "rsa" in set(pd.read_parquet(out / "results")["measure"])
+    run(Sweep(content), out)
+
+
+def test_tiles_of_a_joint_grid_have_its_values(done, content, tmp_path, monkeypatch):
+    sweep, out, _ = done
+    monkeypatch.setattr(comparisons, "TILE", dict.fromkeys(comparisons.TILE, 1))
+    few = {name: content[name] for name in ("models", "tasks", "finetune", "extract", "grids")}
+    tiled = Sweep(few)
+    tiles = [job for job in tiled.plan().jobs if job.kind == "grid" and job.params["joint"]]
+    assert len(tiles) == 2 * 6
+    run(tiled, out)
+    both = []
+    for one in (sweep, tiled):
+        run(one, out)
+        frame = one.results(out)
+        frame = frame[frame["comparison"].eq("ORIG + FT")]
+        both.append(
+            frame.set_index(["measure", "model_x", "layer_x", "model_y", "layer_y"])["value"]
+        )
+    whole, parts = both
+    assert len(whole) == len(parts) == 2 * 12 * 12
+    assert whole.index.is_unique
+    parts = parts.loc[whole.index]
+    np.testing.assert_allclose(parts.astype(float), whole.astype(float), rtol=1e-4, atol=1e-6)
+
+
+def test_an_object_that_went_comes_back_with_the_same_bits(done, content, tmp_path):
+    _, out, _ = done
+    few = {name: content[name] for name in ("models", "tasks", "finetune", "extract")}
+    frugal = Sweep({**few, "keep": "results", "grids": {"kind": "cls", "estimator": "biased"}})
+    place = tmp_path / "frugal"
+    run(frugal, place)
+    assert list((place / "objects").rglob("*.safetensors")) == []
+    asked = Sweep({**few, "keep": "all", "grids": {"kind": "cls", "estimator": "biased"}})
+    run(asked, place)
+    made = sorted(file.relative_to(place) for file in place.rglob("*.safetensors"))
+    assert len(made) == 2 + 6
+    for file in made:
+        assert (place / file).read_bytes() == (out / file).read_bytes()
+
+
+def test_models_of_all_tasks_and_random_twins_read_one_corpus(content, tmp_path):
+    corpus = {"name": content["tasks"][0]["name"], "text_column": "body"}
+    few = {name: content[name] for name in ("models", "tasks")}
+    sweep = Sweep(
+        {
+            **few,
+            "finetune": {"max_steps": 1},
+            "extract": {
+                "on": corpus,
+                "kind": "mean",
+                "limit": 12,
+                "stages": ["orig", "ft", "random"],
+                "dtype": "float16",
+            },
+            "grids": {
+                "estimator": "biased",
+                "between": "joint",
+                "stages": ["orig", "ft", "random"],
+            },
+        }
+    )
+    report = run(sweep, tmp_path / "out")
+    assert report.failed == ()
+    frame = sweep.results(tmp_path / "out")
+    joint = frame[frame["measure"] == "cka"]
+    names = ["tiny-ORIG", "RANDOM tiny", "tiny-reviews-FT[1]"]
+    assert list(joint["model_x"].unique()) == names
+    assert len(joint) == 12 * 12
+    assert set(joint["n"]) == {12}
+
+
+def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore, monkeypatch):
+    name, task = content["models"][0]["name"], content["tasks"][0]["name"]
+    file = tmp_path / "study.toml"
+    file.write_text(
+        f'models = ["{name}"]\ntasks = [{{name = "{task}", text_column = "body"}}]\n'
+        'grids = [{between = "within"}, {measure = "svcca", between = "within"}]\n'
+        "extract = {split = 'all', limit = 3}\n"
+    )
+    monkeypatch.setattr(Sweep, "_engine", lambda *_: InlineEngine())
+    code, printed, _ = simcore("sweep", file, "--out", tmp_path / "out", "--no-figures")
+    assert code == 1
+    assert "1 jobs failed" in printed
+    assert "grid ORIG-ORIG cka cls reviews: " in printed
+    assert "wanted at least 4 rows" in printed
+    assert len(list((tmp_path / "out" / "failures").glob("*.json"))) == 1
+
+
+def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, simcore):
+    _, out, _ = done
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps(content))
+    toml = tmp_path / "study.toml"
+    name, task = content["models"][0]["name"], content["tasks"][0]["name"]
+    toml.write_text(
+        f'models = ["{name}"]\ntasks = [{{name = "{task}", text_column = "body"}}]\n'
+        "[finetune]\nseeds = 3\n"
+    )
+    code, printed, _ = simcore("sweep", toml, "--plan")
+    assert code == 0
+    assert "finetune" in printed
+    assert "disk space of all objects" in printed
+    code, printed, _ = simcore("status", out, "--json")
+    status = json.loads(printed)
+    assert status["total"]["waiting"] == 0
+    assert simcore("status", out)[0] == 0
+    code, _, errors = simcore("status", tmp_path)
+    assert code == 2
+    assert "wanted the folder of a sweep" in errors[0]
+    code, _, errors = simcore("sweep", toml)
+    assert (code, "--out: wanted a folder" in errors[0]) == (2, True)

@@ -1,0 +1,100 @@
+"""A sweep of `toysteps`: its plan, a run in this process, and a driver in a process of its own.
+
+``python -m support.lab.toysweep ROOT JSON`` is such a driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from simlab.errors import UserError
+from simlab.sweeps.driver import Driver
+from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.local import LocalEngine
+from simlab.sweeps.parts import as_results
+from simlab.sweeps.plan import Plan
+from simlab.sweeps.survey import write_plan
+
+STEPS = "support.lab.toysteps"
+
+
+def toy_plan(root: Path, seeds: int = 4, **hints) -> Plan:
+    """Per seed a checkpoint, representations, a grid and its blocks; a grid of all seeds."""
+    hints = {"runs": str(root / "runs.txt"), **hints}
+    plan, extracted = Plan(), []
+
+    def add(kind: str, name: str, needs=(), **params) -> int:
+        return plan.add(kind, {"name": name, **params}, needs, hints, name)
+
+    for seed in range(seeds):
+        made = add("finetune", f"ft{seed}", seed=seed)
+        extracted.append(add("extract", f"rows{seed}", [made]))
+        of_seed = add("grid", f"grid{seed}", extracted[-1:])
+        add("blocks", f"blocks{seed}", [of_seed])
+    add("grid", "joint", extracted)
+    return plan
+
+
+def run_toy(root: Path, plan: Plan, workers: int = 1, keep: str = "all", **how):
+    """Run a plan with worker processes; return what the driver did."""
+    root.mkdir(parents=True, exist_ok=True)
+    folder = SweepFolder(root, durable=False)
+    folder.create()
+    write_plan(folder, plan, keep)
+    engine = LocalEngine(workers, folder.log, threads=1)
+    try:
+        return Driver(folder, plan, engine, keep=keep, steps=STEPS, **how).run()
+    finally:
+        engine.close()
+
+
+def start_driver(root: Path, **options) -> subprocess.Popen:
+    """Start a driver of a toy sweep; `options` are those of `toy_plan` and `run_toy`."""
+    command = [sys.executable, "-m", "support.lab.toysweep", str(root), json.dumps(options)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(command, env=environment, start_new_session=True)
+
+
+def runs(root: Path, word: str) -> Counter:
+    """How often each job began, or ended."""
+    lines = [line.split() for line in (root / "runs.txt").read_text().splitlines()]
+    return Counter(name for found, name, _ in lines if found == word)
+
+
+def rows(root: Path, plan: Plan):
+    """All rows in the order of the plan."""
+    keys = [job.key for job in plan.jobs if job.is_rows]
+    return as_results(SweepFolder(root).data.rows(keys))
+
+
+def contents(root: Path):
+    """The files of all objects, without the records that hold times."""
+    files = (file for file in (root / "objects").rglob("*.npy"))
+    return {str(file.relative_to(root)): file.read_bytes() for file in files}
+
+
+def same_as(whole, root: Path, plan: Plan) -> bool:
+    """Whether a folder has the rows and objects of a run without interruption."""
+    table, objects = whole
+    return rows(root, plan).equals(table) and contents(root) == objects
+
+
+def main(root: str, options: str) -> int:
+    """Run the driver, and return the exit code that the command would have."""
+    given = json.loads(options)
+    how = {name: given.pop(name) for name in ("workers", "keep", "max_disk") if name in given}
+    try:
+        outcome = run_toy(Path(root), toy_plan(Path(root), **given), **how)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 1 if outcome.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
