@@ -21,6 +21,7 @@ from simlab.commands import (
     listing,
     localize,
     plot,
+    report,
     skip,
     truncate,
 )
@@ -30,7 +31,7 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, inject, align_study, claims, listing),
+    *(truncate, blocks, skip, plot, report, inject, align_study, claims, listing),
 )
 
 app = typer.Typer(

@@ -19,6 +19,7 @@ FLOORS = (
     ("training", "representations"),
     ("similarity", "experiments"),
     ("figures", "evidence"),
+    ("report",),
     ("commands",),
     ("cli", "simlab"),
 )
