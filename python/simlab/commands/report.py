@@ -32,7 +32,7 @@ def report(
         float | None,
         typer.Option(
             min=1,
-            help="Look every so many seconds, until Ctrl-C, and write the page anew if results changed.",
+            help="Write the page anew when results change; look every so many seconds.",
         ),
     ] = None,
 ) -> None:
