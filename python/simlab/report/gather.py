@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.figures.blocks import clusters_of
-from simlab.figures.names import in_order, without_seed
+from simlab.figures.names import in_order, with_seeds, without_seed
 from simlab.figures.style import lowest_colour, measure_name
 from simlab.figures.table import MEASURE_COLUMNS
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
+from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
@@ -73,7 +74,9 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
     places = cells.reset_index(drop=True)
-    for _, rows in places.groupby(list(_SETTING), dropna=False, sort=False):
+    # Measures in the order of the catalogue, whatever the names of the files are.
+    parts = [rows for _, rows in places.groupby(list(_SETTING), dropna=False, sort=False)]
+    for rows in sorted(parts, key=_rank):
         _add_setting(found, rows, [code[rows.index] for code in codes], axes, blocks, exact)
     found.axes = list(axes)
     found.facts = list(_facts(frame, numbers))
@@ -97,8 +100,12 @@ def _model(name: Any, seed: Any) -> Model:
 
 
 def _stems(models: dict[Model, int]) -> list[str]:
-    """Return for every model the name that seeds of one model share."""
-    return [without_seed(name, None if seed == _UNKNOWN else seed) for name, seed in models]
+    """Return for every model the name of all its seeds: ``FT[1–3]``."""
+    stems = [without_seed(name, None if seed == _UNKNOWN else seed) for name, seed in models]
+    seeds: dict[str, list[int]] = {}
+    for stem, (_, seed) in zip(stems, models, strict=True):
+        seeds.setdefault(stem, []).append(seed)
+    return [with_seeds(stem, seeds[stem]) for stem in stems]
 
 
 def _codes(
@@ -167,6 +174,12 @@ def _grids(rows: pd.DataFrame, codes: list[np.ndarray]) -> Iterator[np.ndarray]:
     keys = [rows["comparison"], rows["source"], rows["n"], pair, other]
     for places in rows.groupby(keys, dropna=False, sort=False).indices.values():
         yield np.sort(places)
+
+
+def _rank(rows: pd.DataFrame) -> tuple[int, bool]:
+    first, names = rows.iloc[0], list(MEASURES)
+    known = first["measure"] in names
+    return names.index(first["measure"]) if known else len(names), first["quantity"] != ""
 
 
 def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:

@@ -23,7 +23,7 @@ from simlab.store.runtime import versions
 SCRIPTS = ("data", "colours", "csv", "state", "axes", "heatmap", "profile", "save", "views", "main")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
-_COMMENT = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^ */\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
 
 
 def write_report(

@@ -124,7 +124,8 @@ class Panel {
     this.title.textContent = title;
     this.map.show({ values, stride, down, across, order: state.order, range, table, title:
       `${title}, ${setting.name}`, outlines: this.grid.blocks ?? [] });
-    this.drawScale(range, table);
+    const some = values.some((value) => Number.isNaN(value));
+    this.drawScale(range, table, some ? "grey: undefined" : "");
     if (!this.map.cursor) this.readout.textContent = "";
   }
 
@@ -166,15 +167,16 @@ class Panel {
   /**
    * @param {[number, number]} range
    * @param {import("./colours.js").Lookup} table
+   * @param {string} note
    */
-  drawScale([low, high], table) {
+  drawScale([low, high], table, note) {
     const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
     const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
     for (let step = 0; step < 256; step++) {
       context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
       context.fillRect(step, 0, 1, 12);
     }
-    this.scale.replaceChildren(short(low, 2), bar, short(high, 2));
+    this.scale.replaceChildren(short(low, 2), bar, short(high, 2), note);
   }
 
   /**
@@ -232,7 +234,7 @@ const panels = page.grids.length ? {
 let difference = null;
 const tools = make("div", { class: "bar" });
 const models = make("details");
-const layerBox = make("div", { "aria-live": "off" });
+const layerBox = make("div", { class: "panel" });
 
 /**
  * @param {string} name
@@ -339,6 +341,7 @@ async function showLayer() {
   const number = page.models.findIndex((_, at) => modelName(at) === model);
   if (!panels || number < 0) {
     layerBox.replaceChildren();
+    layerBox.hidden = true;
     return;
   }
   const { grid } = name === "b" && state.b ? panels.b : panels.a;
@@ -360,6 +363,7 @@ async function showLayer() {
         : make("p", { class: "hint" }, "The results hold no localization, truncation or " +
           "skipping of this layer."))));
   layerBox.replaceChildren(box);
+  layerBox.hidden = false;
 }
 
 async function showGrids() {
@@ -371,11 +375,11 @@ async function showGrids() {
   const { a, b } = panels;
   if (!place.childElementCount) {
     difference = new Panel("a", () => undefined);
-    const line = make("div", { class: "panels" }, a.box, b.box, difference.box);
+    const line = make("div", { class: "panels" }, a.box, b.box, difference.box, layerBox);
     place.append(tools, models, line, make("p", { class: "hint" },
       "Click a cell, or press Enter on it, to open the layer of its row. Arrow keys move the " +
       "cursor, with Shift by ten; + and − zoom, as do two fingers and the wheel with Ctrl; a " +
-      "grid that is zoomed in is dragged."), layerBox);
+      "grid that is zoomed in is dragged."));
   }
   const wanted = { a: gridOfKey.get(state.a) ?? 0, b: gridOfKey.get(state.b) ?? 0 };
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
