@@ -143,7 +143,9 @@ def _add_setting(
         symmetric = x == y and is_symmetric(list(planes.values()))
         for name in PLANES:
             parts[name].append(entries(planes[name], symmetric))
-        grid = _describe(of_grid.iloc[0], planes[VALUE], blocks, of_grid, x if x == y else None)
+        grid = _describe(of_grid.iloc[0], planes[VALUE])
+        if x == y and len(blocks):
+            grid["blocks"] = list(_blocks(of_grid, x, found.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
@@ -195,9 +197,7 @@ def _length(part: tuple[int, tuple[int, ...]]) -> int:
     return len(part[1])
 
 
-def _describe(
-    first: pd.Series, values: np.ndarray, blocks: pd.DataFrame, rows: pd.DataFrame, own: Axis | None
-) -> dict[str, Any]:
+def _describe(first: pd.Series, values: np.ndarray) -> dict[str, Any]:
     down, across = clustered(values)
     grid: dict[str, Any] = {
         "comparison": str(first["comparison"]),
@@ -207,10 +207,21 @@ def _describe(
     }
     if isinstance(first["resampling"], str):
         grid["resampling"] = json.loads(first["resampling"])
-    if own is not None and len(own) == 1 and len(blocks):
-        outlines = [list(map(int, part["layer_x"])) for part in clusters_of(rows, blocks)]
-        grid["blocks"] = outlines
     return grid
+
+
+def _blocks(
+    rows: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield the model and the layers of every block of a grid that has the same layers twice."""
+    import pandas as pd
+
+    for number, _ in axis:
+        name, seed = models[number]["name"], models[number]["seed"]
+        given = pd.NA if seed is None else seed
+        of_model = {"model_x": name, "model_y": name, "seed_x": given, "seed_y": given}
+        for cluster in clusters_of(rows.head(1).assign(**of_model), blocks):
+            yield number, [int(layer) for layer in cluster["layer_x"]]
 
 
 def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,8 @@ from simlab.store.files import read_json
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
 _MANIFEST = "manifest.json"  # of a demo: configuration and versions
+# Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
+_STATUS = "status.json"
 
 
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -45,14 +47,43 @@ def manifests(folders: Sequence[Path]) -> list[dict[str, str]]:
     ]
 
 
+def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what is done, has failed and is missing in the folders that say so.
+
+    Returns
+    -------
+    list of dict
+        ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one), and
+        ``failed`` (jobs by ``title`` and ``error``).
+    """
+    found = [(folder, read_json(folder / _STATUS)) for folder in folders if _has_status(folder)]
+    return [
+        {
+            "folder": folder.resolve().name,
+            "kinds": content["kinds"],
+            "error": content.get("last_error") or "",
+            "failed": content.get("failed") or [],
+        }
+        for folder, content in found
+    ]
+
+
+def _has_status(folder: Path) -> bool:
+    return (folder / _STATUS).is_file()
+
+
 def folders_of(results: Sequence[Path]) -> list[Path]:
     """Return the folders whose records say how results were made.
 
-    A folder of results, or the folder above it where that is the folder of a demo.
+    A folder of results, or the folder above it where that is the folder of a demo or a sweep.
     """
     found = [path if path.is_dir() else path.parent for path in results]
-    found = [f.parent if (f.parent / _MANIFEST).is_file() else f for f in found]
+    found = [f.parent if _is_run(f.parent) else f for f in found]
     return list(dict.fromkeys(found))
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / _MANIFEST).is_file() or _has_status(folder)
 
 
 def _records(folder: Path) -> list[Path]:

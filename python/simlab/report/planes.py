@@ -106,12 +106,13 @@ def _scale(planes: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def _narrow(given: dict[str, np.ndarray], step: float) -> bool:
-    """Return whether the width of an interval is below a step, but not 0."""
+    """Return whether an interval that float32 numbers can hold is narrower than a step."""
     if LOW not in given or HIGH not in given:
         return False
     width = given[HIGH] - given[LOW]
-    width = width[np.isfinite(width) & (width > 0)]
-    return bool(len(width)) and float(width.min()) < step
+    # The interval of a layer with itself is rounding.
+    held = width > np.spacing(np.abs(given[HIGH]).astype(np.float32))
+    return bool((width[held] < step).any())
 
 
 def _steps(plane: np.ndarray, lowest: float, step: float) -> np.ndarray:

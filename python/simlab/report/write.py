@@ -15,15 +15,24 @@ from simlab.errors import UserError
 from simlab.figures.table import distinguish, read_table
 from simlab.report.curves import curves
 from simlab.report.gather import gather
-from simlab.report.history import folders_of, jobs, manifests
+from simlab.report.history import folders_of, jobs, manifests, statuses
+from simlab.report.planes import compress
 from simlab.store.files import as_paths, write_bytes
 from simlab.store.runtime import versions
 
 # In the order of their imports: each module uses names of those before it.
-SCRIPTS = ("data", "colours", "csv", "state", "axes", "heatmap", "profile", "save", "views", "main")
-_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export ", re.MULTILINE)
-_COMMENT = re.compile(r"^ */\*\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
+SCRIPTS = (
+    *("data", "colours", "csv", "state", "axes", "paint", "pointer", "heatmap", "make", "save"),
+    *("profile", "curves", "runs", "filter", "panel", "layer", "main"),
+)
+# What readers of the page need not load. A test compares the tokens that are left with the modules.
+_LEFT_OUT = (
+    re.compile(r"^import [^;]*;\n", re.MULTILINE),
+    re.compile(r"^export ", re.MULTILINE),
+    re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
+    re.compile(r" // .*$", re.MULTILINE),
+    re.compile(r"^\s+", re.MULTILINE),
+)
 
 
 def write_report(
@@ -82,6 +91,8 @@ def write_report(
     found = gather(frame, exact)
     views, text = curves(frame, metric)
     folders = folders_of(given)
+    done = jobs(folders)
+    text["jobs"] = compress(json.dumps(done).encode())
     data = {
         "title": title or given[0].resolve().stem,
         "models": found.models,
@@ -92,7 +103,8 @@ def write_report(
         "views": views,
         "rows": len(frame),
         "tasks": list(dict.fromkeys(map(str, frame["task"]))),
-        "jobs": jobs(folders),
+        "jobs": len(done),
+        "statuses": statuses(folders),
         "manifests": manifests(folders),
         "versions": versions(),
     }
@@ -123,7 +135,7 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
 def join(modules: Sequence[str]) -> str:
     """Return modules of JavaScript as one, without imports, exports and documentation."""
     text = "\n".join(modules)
-    for pattern in (_IMPORT, _EXPORT, _COMMENT):
+    for pattern in _LEFT_OUT:
         text = pattern.sub("", text)
     return text
 

@@ -1,9 +1,11 @@
 /** Layers along the sides of grids: names, orders, and which models are shown. */
 import { page } from "./data.js";
+import { joined } from "./state.js";
 
 /**
  * @typedef {import("./data.js").Grid} Grid
  * @typedef {{model: number, layer: number, at: number}} Layer `at` is its place in the stored grid.
+ * @typedef {{start: number, end: number, name: string}} Group
  */
 
 /**
@@ -21,11 +23,15 @@ export function layerName(layer) {
   return layer === 0 ? "emb" : String(layer);
 }
 
+/** @type {Map<string, number>} How many models have a name. */
+const sameName = new Map();
+for (const { name } of page.models) sameName.set(name, (sameName.get(name) ?? 0) + 1);
+const modelNames = page.models.map(({ name, seed }) =>
+  (sameName.get(name) === 1 || seed === null ? name : `${name} (seed ${seed})`));
+
 /** @param {number} model */
 export function modelName(model) {
-  const { name, seed } = page.models[model];
-  const alone = page.models.filter((other) => other.name === name).length === 1;
-  return alone || seed === null ? name : `${name} (seed ${seed})`;
+  return modelNames[model];
 }
 
 /** @param {Layer} layer */
@@ -33,8 +39,16 @@ export function nameOf({ model, layer }) {
   return `${modelName(model)}, ${layer === 0 ? "embeddings" : `layer ${layer}`}`;
 }
 
+/** @type {Map<Grid, string>} */
+const gridTitles = new Map(page.grids.map((grid) => [grid, makeTitle(grid)]));
+
 /** @param {Grid} grid */
 export function titleOf(grid) {
+  return gridTitles.get(grid) ?? "";
+}
+
+/** @param {Grid} grid */
+function makeTitle(grid) {
   const models = [grid.x, grid.y].map((axis) => page.axes[axis].map(([model]) => model));
   const source = grid.source ? ` (${grid.source})` : "";
   if (models[0].length > 1 || models[1].length > 1) {
@@ -52,7 +66,7 @@ export function titleOf(grid) {
  */
 export function keyOf(grid) {
   const { task, name, kind } = page.settings[grid.setting];
-  return [task, kind, name, titleOf(grid), grid.n].join("~");
+  return joined([task, kind, name, titleOf(grid), grid.n]);
 }
 
 /**
@@ -79,14 +93,14 @@ export function ordered(grid, side, order, hidden) {
  * Runs of layers that belong together: of one model, or of one number.
  * @param {Layer[]} layers
  * @param {string} order
- * @returns {{start: number, end: number, name: string}[]}
+ * @returns {Group[]}
  */
 export function groupsOf(layers, order) {
   if (order === "clustered") return [];
   const what = order === "layer"
     ? (/** @type {Layer} */ { layer }) => layerName(layer)
     : (/** @type {Layer} */ { model }) => modelName(model);
-  /** @type {{start: number, end: number, name: string}[]} */
+  /** @type {Group[]} */
   const groups = [];
   layers.forEach((layer, place) => {
     const name = what(layer), last = groups.at(-1);

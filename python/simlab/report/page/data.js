@@ -5,17 +5,20 @@
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
  *   planes: Record<string, Plane>, count: number}} Setting
+ * @typedef {[number, number[]]} Block model, and those of its layers that are a block
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
- *   symmetric: boolean, start: number, clustered: number[][], blocks?: number[][],
+ *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],
  *   resampling?: Record<string, number>}} Grid
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number}} View
  * @typedef {{path: string, seconds: number, done: boolean, inputs: Record<string, string>}} Job
+ * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,
+ *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
  * @typedef {[string, number, number, string, number | null, number | null, number | null, number]}
  *   Fact task, model, layer, what, value, low, high, n
  * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
- *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: Job[],
- *   manifests: Record<string, string>[], versions: Record<string, string>}} Page
+ *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: number,
+ *   statuses: Status[], manifests: Record<string, string>[], versions: Record<string, string>}} Page
  * @typedef {Record<string, Float32Array>} Planes
  */
 
@@ -53,7 +56,7 @@ export async function textOf(id) {
  * @param {Uint8Array} bytes
  * @param {number} width
  */
-function joined(bytes, width) {
+function wholeNumbers(bytes, width) {
   const count = bytes.length / width;
   const whole = new Uint8Array(bytes.length);
   for (let part = 0; part < width; part++) {
@@ -77,10 +80,10 @@ async function unpack(index) {
   for (const [name, plane] of Object.entries(setting.planes)) {
     const bytes = await bytesOf(`plane-${index}-${name}`);
     if (plane.format === "f4") {
-      planes[name] = new Float32Array(joined(bytes, 4));
+      planes[name] = new Float32Array(wholeNumbers(bytes, 4));
       continue;
     }
-    const steps = new Uint16Array(joined(bytes, 2));
+    const steps = new Uint16Array(wholeNumbers(bytes, 2));
     if (name === "value") base = steps;
     const bound = name === "low" || name === "high" ? base : null;
     const numbers = new Float32Array(steps.length);
@@ -119,14 +122,16 @@ export function lengthOf(axis) {
 /**
  * The planes of a grid, each a whole table, row by row.
  * @param {Grid} grid
+ * @param {string} [only] the name of the one that is wanted
  * @returns {Promise<Planes>}
  */
-export async function planesOf(grid) {
+export async function planesOf(grid, only) {
   const stored = await settingPlanes(grid.setting);
   const rows = lengthOf(grid.x), columns = lengthOf(grid.y);
   /** @type {Planes} */
   const planes = {};
   for (const [name, numbers] of Object.entries(stored)) {
+    if (only && name !== only) continue;
     if (!grid.symmetric) {
       planes[name] = numbers.subarray(grid.start, grid.start + rows * columns);
       continue;

@@ -1,19 +1,19 @@
 /** A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. */
-import { groupsOf, layerName, nameOf } from "./axes.js";
-import { inkOn, stepOf } from "./colours.js";
+import { groupsOf, nameOf } from "./axes.js";
+import { stepOf } from "./colours.js";
 import { short } from "./csv.js";
+import { contextOf, paint } from "./paint.js";
+import { listen } from "./pointer.js";
 
 /**
  * @typedef {import("./axes.js").Layer} Layer
  * @typedef {{values: Float32Array, stride: number, down: Layer[], across: Layer[], order: string,
- *   range: [number, number], table: import("./colours.js").Lookup, outlines: number[][],
- *   title: string}} Shown
+ *   range: [number, number], table: import("./colours.js").Lookup,
+ *   outlines: import("./data.js").Block[], title: string}} Shown
  * `values` are those of the stored grid, whose rows have `stride` entries.
  */
 
-const LETTER = 11; // pixels of a label
 const MOST_MARGIN = 130;
-const LEAST_FOR_VALUES = 27; // pixels of a cell that a value fits into
 const MOST_ZOOM = 64; // pixels of a cell
 const WHOLE_TABLE = 30; // rows and columns of a table that is written out
 
@@ -27,6 +27,8 @@ export class Heatmap {
     this.place = place;
     this.onCursor = onCursor;
     this.onOpen = onOpen;
+    /** Called when the grid was zoomed or panned. */
+    this.onMove = () => {};
     this.box = document.createElement("div");
     this.box.className = "grid";
     this.canvas = document.createElement("canvas");
@@ -39,6 +41,8 @@ export class Heatmap {
     place.append(this.box);
     /** @type {Shown | null} */
     this.shown = null;
+    /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
+    this.groups = { down: [], across: [] };
     /** @type {[number, number] | null} */
     this.cursor = null;
     this.fit = 1; // pixels of a cell when the whole grid is shown
@@ -48,6 +52,7 @@ export class Heatmap {
     this.margin = { left: 0, top: 0 };
     this.size = { width: 0, height: 0 }; // of the cells that can be seen
     this.pending = false;
+    this.written = -1; // the row of the table
     this.cells = document.createElement("canvas"); // one pixel a cell
     this.light = false;
     new ResizeObserver(() => this.layOut()).observe(place);
@@ -55,23 +60,22 @@ export class Heatmap {
     dark.addEventListener("change", () => this.draw());
     addEventListener("beforeprint", () => this.forPrint(true));
     addEventListener("afterprint", () => this.forPrint(false));
-    this.listen();
+    listen(this);
   }
 
   /** @param {Shown} shown */
   show(shown) {
     const before = this.shown;
-    const same = before && before.down.length === shown.down.length &&
-      before.across.length === shown.across.length;
+    const { down, across } = shown;
     this.shown = shown;
-    if (!same) {
+    if (before?.down.length !== down.length || before.across.length !== across.length) {
       this.cursor = null;
       this.cell = 0;
     }
-    const { down, across } = shown;
+    this.groups = { down: groupsOf(down, shown.order), across: groupsOf(across, shown.order) };
     this.canvas.setAttribute("aria-label", `${shown.title}: ${down.length} rows, ` +
       `${across.length} columns. Arrow keys move the cursor, Enter opens the layer.`);
-    this.paintCells();
+    this.paintCells(shown);
     this.layOut();
     this.writeTable();
   }
@@ -85,9 +89,11 @@ export class Heatmap {
     return values[down[row].at * stride + across[column].at];
   }
 
-  /** Make the picture that has one pixel for each cell. */
-  paintCells() {
-    const { down, across, range, table, values, stride } = /** @type {Shown} */ (this.shown);
+  /**
+   * Make the picture that has one pixel for each cell.
+   * @param {Shown} shown
+   */
+  paintCells({ down, across, range, table, values, stride }) {
     this.cells.width = across.length;
     this.cells.height = down.length;
     const context = /** @type {CanvasRenderingContext2D} */ (this.cells.getContext("2d"));
@@ -112,15 +118,16 @@ export class Heatmap {
   layOut() {
     if (!this.shown || !this.place.clientWidth) return;
     const { down, across, order } = this.shown;
-    const context = this.context();
-    const names = groupsOf(down, order).map(({ name }) => context.measureText(name).width);
-    const room = Math.min(Math.max(34, ...names) + 30, MOST_MARGIN, this.place.clientWidth / 3);
+    const zoomed = this.cell / this.fit;
+    const context = contextOf(this.canvas);
+    const names = this.groups.down.map(({ name }) => context.measureText(name).width);
+    const longest = names.reduce((most, width) => Math.max(most, width), 34);
+    const room = Math.min(longest + 30, MOST_MARGIN, this.place.clientWidth / 3);
     this.margin = { left: Math.ceil(room), top: order === "clustered" ? 6 : 38 };
     const width = this.place.clientWidth - this.margin.left - 4;
     const most = Math.max(240, Math.min(innerHeight * 0.75, 760));
     this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
-    this.cell = Math.max(this.cell, this.fit);
-    if (this.cell < this.fit * 1.01) this.cell = this.fit;
+    this.cell = zoomed < 1.01 ? this.fit : Math.min(this.fit * zoomed, MOST_ZOOM);
     this.size = {
       width: Math.min(width, this.fit * across.length),
       height: Math.min(most, this.fit * down.length),
@@ -135,12 +142,6 @@ export class Heatmap {
     this.drawNow();
   }
 
-  context() {
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    context.font = `${LETTER}px system-ui, sans-serif`;
-    return context;
-  }
-
   keepInside() {
     const { down, across } = /** @type {Shown} */ (this.shown);
     const inside = (/** @type {number} */ at, /** @type {number} */ most) =>
@@ -153,7 +154,7 @@ export class Heatmap {
   /** @param {boolean} printing */
   forPrint(printing) {
     this.light = printing;
-    if (this.shown && this.place.clientWidth) this.drawNow();
+    this.drawNow();
   }
 
   draw() {
@@ -161,173 +162,12 @@ export class Heatmap {
     this.pending = true;
     requestAnimationFrame(() => {
       this.pending = false;
-      if (this.shown && this.place.clientWidth) this.drawNow();
+      this.drawNow();
     });
   }
 
   drawNow() {
-    const { down, across } = /** @type {Shown} */ (this.shown);
-    const context = this.context();
-    const { margin, size, cell } = this;
-    const ratio = devicePixelRatio || 1;
-    const style = getComputedStyle(this.place);
-    const text = this.light ? "#000" : style.getPropertyValue("--text");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, margin.left + size.width + 4, margin.top + size.height + 4);
-    context.save();
-    context.translate(margin.left, margin.top);
-    context.beginPath();
-    context.rect(0, 0, size.width, size.height);
-    context.clip();
-    context.fillStyle = this.light ? "#ccc" : style.getPropertyValue("--missing");
-    context.fillRect(0, 0, size.width, size.height);
-    context.imageSmoothingEnabled = cell < 1;
-    context.drawImage(this.cells, this.left / cell, this.top / cell, size.width / cell,
-      size.height / cell, 0, 0, size.width, size.height);
-    this.drawValues(context);
-    this.drawGroups(context);
-    this.drawOutlines(context);
-    this.drawCursor(context);
-    context.restore();
-    context.fillStyle = text;
-    this.drawLabels(context, down, 0);
-    this.drawLabels(context, across, 1);
-  }
-
-  /** The rows and columns that can be seen. */
-  window() {
-    const { down, across } = /** @type {Shown} */ (this.shown);
-    const { cell, size } = this;
-    return {
-      rows: [Math.floor(this.top / cell),
-        Math.min(Math.ceil((this.top + size.height) / cell), down.length)],
-      columns: [Math.floor(this.left / cell),
-        Math.min(Math.ceil((this.left + size.width) / cell), across.length)],
-    };
-  }
-
-  /** @param {CanvasRenderingContext2D} context */
-  drawValues(context) {
-    if (this.cell < LEAST_FOR_VALUES) return;
-    const { range, table } = /** @type {Shown} */ (this.shown);
-    const { rows, columns } = this.window();
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    for (let row = rows[0]; row < rows[1]; row++) {
-      for (let column = columns[0]; column < columns[1]; column++) {
-        const value = this.valueAt(row, column);
-        if (Number.isNaN(value)) continue;
-        context.fillStyle = inkOn(table, stepOf(value, range));
-        context.fillText(short(value, 2), (column + 0.5) * this.cell - this.left,
-          (row + 0.5) * this.cell - this.top);
-      }
-    }
-  }
-
-  /** @param {CanvasRenderingContext2D} context */
-  drawGroups(context) {
-    const { down, across, order } = /** @type {Shown} */ (this.shown);
-    context.fillStyle = "#fff";
-    const line = (/** @type {number} */ room) => (room < 5 ? 0 : room < 40 ? 1 : 2);
-    for (const { start, end } of groupsOf(across, order).slice(1)) {
-      const width = line((end - start) * this.cell);
-      context.fillRect(start * this.cell - this.left - width / 2, 0, width, this.size.height);
-    }
-    for (const { start, end } of groupsOf(down, order).slice(1)) {
-      const width = line((end - start) * this.cell);
-      context.fillRect(0, start * this.cell - this.top - width / 2, this.size.width, width);
-    }
-  }
-
-  /** @param {CanvasRenderingContext2D} context */
-  drawOutlines(context) {
-    const { down, across, outlines, order } = /** @type {Shown} */ (this.shown);
-    if (order === "clustered") return; // the blocks are of neighbours in the model
-    context.strokeStyle = "#d55e00";
-    context.lineWidth = 2.5;
-    for (const block of outlines) {
-      const places = [down, across].map((side) =>
-        block.map((layer) => side.findIndex((other) => other.layer === layer)));
-      if (places.flat().some((place) => place < 0)) continue;
-      const [rows, columns] = places.map((of) => [Math.min(...of), Math.max(...of) + 1]);
-      context.strokeRect(columns[0] * this.cell - this.left, rows[0] * this.cell - this.top,
-        (columns[1] - columns[0]) * this.cell, (rows[1] - rows[0]) * this.cell);
-    }
-  }
-
-  /** @param {CanvasRenderingContext2D} context */
-  drawCursor(context) {
-    if (!this.cursor) return;
-    const [row, column] = this.cursor;
-    const side = Math.max(this.cell, 5);
-    const x = (column + 0.5) * this.cell - this.left - side / 2;
-    const y = (row + 0.5) * this.cell - this.top - side / 2;
-    for (const [colour, width] of /** @type {[string, number][]} */ ([["#000", 4], ["#fff", 2]])) {
-      context.strokeStyle = colour;
-      context.lineWidth = width;
-      context.strokeRect(x, y, side, side);
-    }
-  }
-
-  /**
-   * Names of models (or numbers of layers) beside their cells, thinned until they fit.
-   * @param {CanvasRenderingContext2D} context
-   * @param {Layer[]} layers
-   * @param {0 | 1} side
-   */
-  drawLabels(context, layers, side) {
-    const { order } = /** @type {Shown} */ (this.shown);
-    const away = side === 0 ? this.top : this.left;
-    const room = side === 0 ? this.size.height : this.size.width;
-    const start = side === 0 ? this.margin.top : this.margin.left;
-    context.textBaseline = "middle";
-    const numbers = this.cell >= LETTER + 1 && order === "model";
-    if (numbers) {
-      context.textAlign = side === 0 ? "right" : "center";
-      layers.forEach(({ layer }, place) => {
-        const at = (place + 0.5) * this.cell - away;
-        if (at < 0 || at > room) return;
-        const text = layerName(layer);
-        if (side === 0) context.fillText(text, this.margin.left - 4, start + at);
-        else if (text !== "emb" || this.cell > 24) {
-          context.fillText(text, start + at, this.margin.top - 8);
-        }
-      });
-    }
-    const names = groupsOf(layers, order);
-    let free = -Infinity;
-    for (const { start: from, end, name } of names) {
-      const low = Math.max(from * this.cell - away, 0), high = Math.min(end * this.cell - away, room);
-      if (high - low < 2) continue;
-      const middle = (low + high) / 2;
-      if (side === 0) {
-        if (middle - LETTER / 2 < free) continue;
-        free = middle + LETTER / 2 + 2;
-        context.textAlign = "left";
-        const width = this.margin.left - (numbers ? 28 : 6);
-        context.fillText(this.cut(context, name, width), 0, start + middle);
-      } else {
-        const text = this.cut(context, name, Math.max(high - low, 60));
-        const half = context.measureText(text).width / 2;
-        const at = Math.min(Math.max(middle, half - start), room - half + 4);
-        if (at - half < free) continue;
-        free = at + half + 8;
-        context.textAlign = "center";
-        context.fillText(text, start + at, numbers ? this.margin.top - 26 : this.margin.top - 10);
-      }
-    }
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {string} name
-   * @param {number} width
-   */
-  cut(context, name, width) {
-    if (context.measureText(name).width <= width) return name;
-    let kept = name.length;
-    while (kept > 1 && context.measureText(`${name.slice(0, kept)}…`).width > width) kept--;
-    return `${name.slice(0, kept)}…`;
+    if (this.shown && this.place.clientWidth) paint(this, this.shown);
   }
 
   /**
@@ -348,8 +188,22 @@ export class Heatmap {
     this.left = see(this.cursor[1], this.left, this.size.width);
     this.keepInside();
     this.draw();
-    if (down.length > WHOLE_TABLE || across.length > WHOLE_TABLE) this.writeTable();
+    if (this.cursor[0] !== this.written && !this.isWhole()) this.writeTable();
     if (tell) this.onCursor(...this.cursor);
+  }
+
+  /**
+   * Move what is seen, if the grid is zoomed in.
+   * @param {number} x
+   * @param {number} y
+   */
+  pan(x, y) {
+    if (!this.shown || this.cell <= this.fit * 1.01) return;
+    this.left += x;
+    this.top += y;
+    this.keepInside();
+    this.draw();
+    this.onMove();
   }
 
   /**
@@ -364,13 +218,34 @@ export class Heatmap {
     this.cell = cell;
     this.keepInside();
     this.draw();
+    this.onMove();
+  }
+
+  /** What is seen, as numbers that `look` takes: the zoom, and the first column and row. */
+  sight() {
+    return [this.cell / this.fit, this.left / this.cell, this.top / this.cell];
+  }
+
+  /** @param {number[]} sight */
+  look([zoom, left, top]) {
+    this.cell = this.fit * zoom;
+    this.left = left * this.cell;
+    this.top = top * this.cell;
+    this.keepInside();
+    this.draw();
+  }
+
+  isWhole() {
+    const { down, across } = /** @type {Shown} */ (this.shown);
+    return down.length <= WHOLE_TABLE && across.length <= WHOLE_TABLE;
   }
 
   /** The table that screen readers read: whole if it is small, else the row of the cursor. */
   writeTable() {
     const { down, across, title } = /** @type {Shown} */ (this.shown);
-    const whole = down.length <= WHOLE_TABLE && across.length <= WHOLE_TABLE;
-    const rows = whole ? down.map((_, row) => row) : [this.cursor?.[0] ?? 0];
+    const whole = this.isWhole();
+    this.written = this.cursor?.[0] ?? 0;
+    const rows = whole ? down.map((_, row) => row) : [this.written];
     const table = document.createElement("table");
     table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
     const head = table.createTHead().insertRow();
@@ -385,91 +260,6 @@ export class Heatmap {
       });
     }
     this.table.replaceChildren(table);
-  }
-
-  listen() {
-    const { canvas } = this;
-    /** @type {Map<number, {x: number, y: number}>} */
-    const held = new Map();
-    let moved = 0;
-    const at = (/** @type {MouseEvent} */ event) => {
-      const place = canvas.getBoundingClientRect();
-      return {
-        x: event.clientX - place.left - this.margin.left,
-        y: event.clientY - place.top - this.margin.top,
-      };
-    };
-    const point = (/** @type {MouseEvent} */ event) => {
-      const { x, y } = at(event);
-      if (x < 0 || y < 0 || x >= this.size.width || y >= this.size.height) return false;
-      this.moveTo(Math.floor((y + this.top) / this.cell), Math.floor((x + this.left) / this.cell));
-      return true;
-    };
-    canvas.addEventListener("pointerdown", (event) => {
-      held.set(event.pointerId, { x: event.clientX, y: event.clientY });
-      moved = 0;
-    });
-    addEventListener("pointerup", (event) => held.delete(event.pointerId));
-    addEventListener("pointercancel", (event) => held.delete(event.pointerId));
-    canvas.addEventListener("pointermove", (event) => {
-      if (!this.shown) return;
-      const from = held.get(event.pointerId);
-      if (!from) {
-        point(event);
-        return;
-      }
-      const [other] = [...held].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
-      if (other) {
-        const distance = (/** @type {{x: number, y: number}} */ place) =>
-          Math.hypot(place.x - other.x, place.y - other.y);
-        const now = { x: event.clientX, y: event.clientY };
-        this.zoom(distance(now) / Math.max(distance(from), 1), at(event).x, at(event).y);
-      } else if (this.cell > this.fit * 1.01) {
-        this.left -= event.clientX - from.x;
-        this.top -= event.clientY - from.y;
-        this.keepInside();
-        this.draw();
-      }
-      moved += Math.hypot(event.clientX - from.x, event.clientY - from.y);
-      held.set(event.pointerId, { x: event.clientX, y: event.clientY });
-    });
-    canvas.addEventListener("click", (event) => {
-      if (moved < 5 && point(event) && this.cursor) this.onOpen(...this.cursor);
-    });
-    canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
-      event.preventDefault();
-      const { x, y } = at(event);
-      this.zoom(Math.exp(-event.deltaY / 300), x, y);
-    }, { passive: false });
-    canvas.addEventListener("keydown", (event) => this.onKey(event));
-  }
-
-  /** @param {KeyboardEvent} event */
-  onKey(event) {
-    if (!this.shown || event.ctrlKey || event.metaKey || event.altKey) return;
-    const [row, column] = this.cursor ?? [0, 0];
-    const { down, across } = this.shown;
-    const far = event.shiftKey ? 10 : 1;
-    /** @type {Record<string, () => void>} */
-    const keys = {
-      ArrowUp: () => this.moveTo(row - far, column),
-      ArrowDown: () => this.moveTo(row + far, column),
-      ArrowLeft: () => this.moveTo(row, column - far),
-      ArrowRight: () => this.moveTo(row, column + far),
-      Home: () => this.moveTo(row, 0),
-      End: () => this.moveTo(row, across.length - 1),
-      PageUp: () => this.moveTo(0, column),
-      PageDown: () => this.moveTo(down.length - 1, column),
-      Enter: () => this.onOpen(row, column),
-      "+": () => this.zoom(1.5),
-      "-": () => this.zoom(1 / 1.5),
-      "0": () => this.zoom(0),
-    };
-    const act = keys[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
   }
 }
 

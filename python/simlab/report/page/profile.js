@@ -1,7 +1,7 @@
 /** A layer by itself: its profile against every other model, and what else is known of it. */
 import { layerName, layersOf, modelName } from "./axes.js";
-import { page, planesOf } from "./data.js";
 import { short } from "./csv.js";
+import { lengthOf, page, planesOf } from "./data.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -15,6 +15,29 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
  *   high: number}[]}} Curve
  */
 
+/** @type {Map<string, {grid: import("./data.js").Grid, side: "x" | "y"}[]>} */
+const gridsOfModel = new Map();
+
+/**
+ * The grids of a setting that a model has a side of.
+ * @param {number} setting
+ * @param {number} model
+ */
+function gridsWith(setting, model) {
+  if (!gridsOfModel.size) {
+    for (const side of /** @type {const} */ (["x", "y"])) {
+      for (const grid of page.grids) {
+        for (const [number] of page.axes[grid[side]]) {
+          const key = `${grid.setting} ${number}`, known = gridsOfModel.get(key);
+          if (known) known.push({ grid, side });
+          else gridsOfModel.set(key, [{ grid, side }]);
+        }
+      }
+    }
+  }
+  return gridsOfModel.get(`${setting} ${model}`) ?? [];
+}
+
 /**
  * The similarity of a layer to every layer of every model, from all grids of a setting.
  * @param {number} setting
@@ -25,22 +48,17 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
 export async function profileOf(setting, model, layer) {
   /** @type {Profile} */
   const found = new Map();
-  const grids = page.grids.filter((grid) => grid.setting === setting);
-  for (const [own, other, transposed] of /** @type {["x" | "y", "x" | "y", boolean][]} */ ([
-    ["x", "y", false], ["y", "x", true],
-  ])) {
-    for (const grid of grids) {
-      if (!page.axes[grid[own]].some(([number]) => number === model)) continue;
-      const place = layersOf(grid[own]).find((at) => at.model === model && at.layer === layer);
-      if (!place) continue;
-      const { value } = await planesOf(grid);
-      const columns = layersOf(grid.y).length;
-      for (const at of layersOf(grid[other])) {
-        const of = found.get(at.model) ?? new Map();
-        if (of.has(at.layer)) continue;
-        of.set(at.layer, value[transposed ? at.at * columns + place.at : place.at * columns + at.at]);
-        found.set(at.model, of);
-      }
+  for (const { grid, side } of gridsWith(setting, model)) {
+    const place = layersOf(grid[side]).find((at) => at.model === model && at.layer === layer);
+    if (!place) continue;
+    const { value } = await planesOf(grid, "value");
+    const columns = lengthOf(grid.y);
+    for (const at of layersOf(side === "x" ? grid.y : grid.x)) {
+      const of = found.get(at.model) ?? new Map();
+      if (of.has(at.layer)) continue;
+      of.set(at.layer, value[side === "x" ? place.at * columns + at.at
+        : at.at * columns + place.at]);
+      found.set(at.model, of);
     }
   }
   return found;
@@ -57,7 +75,9 @@ export function curvesOf(profile, own) {
   const members = new Map();
   for (const model of profile.keys()) {
     const stem = model === own ? `${modelName(model)} itself` : page.models[model].stem;
-    members.set(stem, [...(members.get(stem) ?? []), model]);
+    const known = members.get(stem);
+    if (known) known.push(model);
+    else members.set(stem, [model]);
   }
   return [...members].map(([stem, models]) => {
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
@@ -97,12 +117,13 @@ export function drawCurves(curves, label) {
   const y = (/** @type {number} */ value) =>
     HEIGHT - MARGIN.bottom -
     ((value - low) / (high - low)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
+  const drawing = svg("svg", { xmlns: SVG, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
+    "aria-label": label, "font-family": "sans-serif", "font-size": 11 });
   for (let tick = 0; tick <= 4; tick++) {
     const value = low + ((high - low) * tick) / 4;
     drawing.append(
-      svg("line", { class: "rule", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: y(value),
-        y2: y(value) }),
+      svg("line", { class: "rule", stroke: "#bbb", x1: MARGIN.left, x2: WIDTH - MARGIN.right,
+        y1: y(value), y2: y(value) }),
       svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, 2)));
   }
   const every = Math.ceil(last / 14);
@@ -148,13 +169,4 @@ export function legendOf(curves) {
     list.append(item);
   });
   return list;
-}
-
-/**
- * What the results say of a layer alone.
- * @param {number} model
- * @param {number} layer
- */
-export function factsOf(model, layer) {
-  return page.facts.filter((fact) => fact[1] === model && fact[2] === layer);
 }
