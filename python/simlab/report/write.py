@@ -37,7 +37,7 @@ _LEFT_OUT = (
 
 def write_report(
     results: str | Path | Sequence[str | Path],
-    out: str | Path = "report.html",
+    out: str | Path = Path("report.html"),
     *,
     title: str | None = None,
     metric: str | None = None,

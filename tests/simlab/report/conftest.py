@@ -48,7 +48,7 @@ def large(tmp_path_factory) -> Path:
 def browser() -> Iterator[Any]:
     """A headless Chromium for the tests of a module, which are skipped where there is none."""
     if not find_browser():
-        pytest.skip(NO_BROWSER)
+        pytest.skip(f"the page is not tested: {NO_BROWSER}")
     with started() as found:
         yield found
 

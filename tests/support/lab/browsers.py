@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-NO_BROWSER = f"the page is not tested: no {NAMES[0]} on this machine"
+NO_BROWSER = f"no {NAMES[0]} on this machine"
 TOOLS = Path(__file__).resolve().parents[3] / "tools" / "page" / "node_modules"
-NO_TOOLS = "npm has not installed the tools of the page (tools/page)"
+NO_TOOLS = "npm has not installed tools/page"
 
 
 def find_browser() -> str | None:
@@ -164,3 +164,10 @@ class Opened:
 
     def close(self) -> None:
         self.context.close()
+
+
+if __name__ == "__main__":
+    print(
+        "page of the report:",
+        "tested in a browser" if find_browser() else f"SKIPPED ({NO_BROWSER})",
+    )
