@@ -12,7 +12,7 @@ import numpy as np
 from simlab.figures.blocks import clusters_of
 from simlab.figures.names import in_order, with_seeds, without_seed
 from simlab.figures.style import lowest_colour, measure_name
-from simlab.figures.table import MEASURE_COLUMNS
+from simlab.figures.table import MEASURE_COLUMNS, numbered
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.similarity.catalogue import MEASURES
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SETTING = ("task", *MEASURE_COLUMNS)
+_LABEL = ("comparison", "source", "n", "resampling")
 _SIDES = ("model_x", "seed_x"), ("model_y", "seed_y")
 _UNKNOWN = -1  # a seed that the table does not say
 _MOST_LAYERS = 1 << 20  # of a model
@@ -49,10 +50,9 @@ class Gathered:
     text: dict[str, str] = field(default_factory=dict)
 
 
-def grid_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `frame` that are cells of grids of measures."""
-    aligned = is_alignment(frame)
-    return frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING) & ~aligned]
+def is_cell(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows are cells of grids of measures."""
+    return frame["layer_y"].notna() & (frame["comparison"] != SKIPPING) & ~is_alignment(frame)
 
 
 def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
@@ -63,7 +63,8 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     exact
         Store float32 numbers instead of 16-bit steps.
     """
-    cells = grid_rows(frame)
+    needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
+    cells = frame.loc[is_cell(frame), needed].reset_index(drop=True)
     found = Gathered()
     numbers = _number_models(frame, cells)
     stems = _stems(numbers)
@@ -71,13 +72,11 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         known = None if seed == _UNKNOWN else seed
         found.models.append({"name": name, "seed": known, "stem": stem})
     codes = [_codes(cells, side, f"layer_{'xy'[i]}", numbers) for i, side in enumerate(_SIDES)]
+    columns = {name: cells[name].to_numpy(dtype=np.float64) for name in PLANES}
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
-    places = cells.reset_index(drop=True)
-    # Measures in the order of the catalogue, whatever the names of the files are.
-    parts = [rows for _, rows in places.groupby(list(_SETTING), dropna=False, sort=False)]
-    for rows in sorted(parts, key=_rank):
-        _add_setting(found, rows, [code[rows.index] for code in codes], axes, blocks, exact)
+    for grids in _settings(cells, codes):
+        _add_setting(found, cells, grids, codes, columns, axes, blocks, exact)
     found.axes = list(axes)
     found.facts = list(_facts(frame, numbers))
     return found
@@ -112,45 +111,78 @@ def _codes(
     cells: pd.DataFrame, side: tuple[str, str], layer: str, numbers: dict[Model, int]
 ) -> np.ndarray:
     """Return a number for the layer of every cell; its order is that of the axes."""
-    places = cells.groupby(list(side), dropna=False, sort=False).ngroup().to_numpy()
-    models = cells[list(side)].drop_duplicates().itertuples(index=False, name=None)
+    places = numbered(cells, side)
+    first = np.unique(places, return_index=True)[1]
+    models = cells.loc[first, list(side)].itertuples(index=False, name=None)
     of_place = np.array([numbers[_model(*model)] for model in models], dtype=np.int64)
     of_cell = of_place[places] if len(places) else places
     return of_cell * _MOST_LAYERS + cells[layer].to_numpy(dtype=np.int64)
 
 
+def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the places of the cells of every grid (of two models, or joint) of every setting.
+
+    Settings stand in the order of the catalogue of measures, whatever the names of files are.
+    """
+    import pandas as pd
+
+    setting = numbered(cells, _SETTING)
+    key = numbered(cells, _LABEL[:3])
+    joint = cells["joint"].to_numpy(dtype=bool)
+    for code in codes:
+        model = np.where(joint, 0, code // _MOST_LAYERS + 1)
+        key = key * (model.max(initial=0) + 1) + model
+    grid = pd.factorize(pd.factorize(key)[0] * (setting.max(initial=0) + 1) + setting)[0]
+    order = np.argsort(grid, kind="stable")
+    of_setting: dict[int, list[np.ndarray]] = {}
+    for places in np.split(order, np.flatnonzero(np.diff(grid[order])) + 1):
+        if len(places):
+            of_setting.setdefault(int(setting[places[0]]), []).append(places)
+    return sorted(of_setting.values(), key=lambda grids: _rank(cells.iloc[grids[0][0]]))
+
+
+def _rank(first: pd.Series) -> tuple[int, bool]:
+    names = list(MEASURES)
+    known = first["measure"] in names
+    return names.index(first["measure"]) if known else len(names), first["quantity"] != ""
+
+
 def _add_setting(
     found: Gathered,
-    rows: pd.DataFrame,
+    cells: pd.DataFrame,
+    grids: list[np.ndarray],
     codes: list[np.ndarray],
+    columns: dict[str, np.ndarray],
     axes: dict[Axis, int],
     blocks: pd.DataFrame,
     exact: bool,
 ) -> None:
     """Add the grids of one task, measure, kind and options."""
-    number, first = len(found.settings), rows.iloc[0]
+    number, start = len(found.settings), 0
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
-    columns = {name: rows[name].to_numpy(dtype=np.float64) for name in PLANES}
-    start = 0
-    for places in _grids(rows, codes):
-        of_grid = rows.iloc[places]
+    firsts = cells.iloc[[places[0] for places in grids]]
+    labels = firsts[list(_LABEL)].to_dict("records")
+    given = [name for name in PLANES if np.isfinite(columns[name]).any()]
+    for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
         planes = {}
-        for name in PLANES:
+        for name in given:
             plane = np.full((sum(map(_length, x)), sum(map(_length, y))), np.nan)
             plane[x_at, y_at] = columns[name][places]
             planes[name] = plane
         symmetric = x == y and is_symmetric(list(planes.values()))
-        for name in PLANES:
+        for name in given:
             parts[name].append(entries(planes[name], symmetric))
-        grid = _describe(of_grid.iloc[0], planes[VALUE])
+        grid = _describe(label, planes[VALUE])
         if x == y and len(blocks):
-            grid["blocks"] = list(_blocks(of_grid, x, found.models, blocks))
+            grid["blocks"] = list(_blocks(firsts.iloc[[place]], x, found.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
         found.grids.append(grid)
-    numbers = {name: np.concatenate(of_name) for name, of_name in parts.items()}
+    first = firsts.iloc[0]
+    none = np.full(start, np.nan)
+    numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
     texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
     values = numbers[VALUE][np.isfinite(numbers[VALUE])]
@@ -160,28 +192,12 @@ def _add_setting(
             "task": str(first["task"]),
             "kind": _word(first["kind"]),
             "measure": str(first["measure"]),
-            "name": measure_name(rows.head(1)),
+            "name": measure_name(firsts.head(1)),
             "range": [lowest_colour(str(first["measure"]), values), 1.0],
             "planes": packed.planes,
             "count": start,
         }
     )
-
-
-def _grids(rows: pd.DataFrame, codes: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the places of the rows of every grid: of two models, or a joint one."""
-    joint = rows["joint"].to_numpy(dtype=bool)
-    pair = np.where(joint, _UNKNOWN, codes[0] // _MOST_LAYERS)
-    other = np.where(joint, _UNKNOWN, codes[1] // _MOST_LAYERS)
-    keys = [rows["comparison"], rows["source"], rows["n"], pair, other]
-    for places in rows.groupby(keys, dropna=False, sort=False).indices.values():
-        yield np.sort(places)
-
-
-def _rank(rows: pd.DataFrame) -> tuple[int, bool]:
-    first, names = rows.iloc[0], list(MEASURES)
-    known = first["measure"] in names
-    return names.index(first["measure"]) if known else len(names), first["quantity"] != ""
 
 
 def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
@@ -197,21 +213,21 @@ def _length(part: tuple[int, tuple[int, ...]]) -> int:
     return len(part[1])
 
 
-def _describe(first: pd.Series, values: np.ndarray) -> dict[str, Any]:
+def _describe(label: dict[str, Any], values: np.ndarray) -> dict[str, Any]:
     down, across = clustered(values)
     grid: dict[str, Any] = {
-        "comparison": str(first["comparison"]),
-        "source": str(first["source"]),
-        "n": int(first["n"]),
+        "comparison": str(label["comparison"]),
+        "source": str(label["source"]),
+        "n": int(label["n"]),
         "clustered": [down] if down == across else [down, across],
     }
-    if isinstance(first["resampling"], str):
-        grid["resampling"] = json.loads(first["resampling"])
+    if isinstance(label["resampling"], str):
+        grid["resampling"] = json.loads(label["resampling"])
     return grid
 
 
 def _blocks(
-    rows: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
+    first: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
 ) -> Iterator[tuple[int, list[int]]]:
     """Yield the model and the layers of every block of a grid that has the same layers twice."""
     import pandas as pd
@@ -220,7 +236,7 @@ def _blocks(
         name, seed = models[number]["name"], models[number]["seed"]
         given = pd.NA if seed is None else seed
         of_model = {"model_x": name, "model_y": name, "seed_x": given, "seed_y": given}
-        for cluster in clusters_of(rows.head(1).assign(**of_model), blocks):
+        for cluster in clusters_of(first.assign(**of_model), blocks):
             yield number, [int(layer) for layer in cluster["layer_x"]]
 
 
