@@ -12,7 +12,6 @@ from simlab.store.results import (
     STATISTICS,
     TRAINING_CKA,
     is_alignment,
-    is_joint,
     read_results,
     results_files,
 )
@@ -138,12 +137,27 @@ def _joint(kinds: pd.DataFrame, more: list[str], repeated: pd.Series | None = No
     A grid of which a kind is `repeated` is none: it has two values for a pair of layers.
     """
     grids = kinds[kinds["_grid"] & kinds["model_y"].notna()]
-    columns = ["task", "comparison", "n", *MEASURE_COLUMNS, *more]
+    grid = numbered(grids, ["task", "comparison", "n", *MEASURE_COLUMNS, *more])
     found = kinds["_grid"] & False
-    for _, rows in grids.groupby(columns, dropna=False, sort=False):
-        double = repeated is not None and repeated[rows.index].any()
-        found[rows.index] = is_joint(rows) and not double
+    joint = _with_all_pairs(grid, grids["model_x"], grids["model_y"])
+    if repeated is not None:
+        joint = joint & ~np.isin(grid, grid[repeated[grids.index].to_numpy()])
+    found[grids.index] = joint
     return found
+
+
+def _with_all_pairs(grid: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
+    """Return which rows belong to a grid of several models, each with each, as `is_joint` says."""
+    import pandas as pd
+
+    models = pd.factorize(pd.concat([x, y]))[0]
+    rows = pd.DataFrame({"grid": grid, "x": models[: len(x)], "y": models[len(x) :]})
+    rows = rows.drop_duplicates()
+    both = pd.concat([rows[["grid", "x"]], rows[["grid", "y"]].rename(columns={"y": "x"})])
+    pairs = rows.groupby("grid").size()
+    down, all_models = rows.groupby("grid")["x"].nunique(), both.groupby("grid")["x"].nunique()
+    joint = (down > 1) & (all_models == down) & (pairs == down**2)
+    return joint.reindex(grid).to_numpy(dtype=bool)
 
 
 def _repeated(frame: pd.DataFrame, kinds: pd.DataFrame) -> pd.Series:

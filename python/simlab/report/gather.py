@@ -64,7 +64,8 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         Store float32 numbers instead of 16-bit steps.
     """
     needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
-    cells = frame.loc[is_cell(frame), needed].reset_index(drop=True)
+    inside = is_cell(frame)
+    cells, frame = frame.loc[inside, needed].reset_index(drop=True), frame[~inside]
     found = Gathered()
     numbers = _number_models(frame, cells)
     stems = _stems(numbers)
@@ -104,7 +105,8 @@ def _stems(models: dict[Model, int]) -> list[str]:
     seeds: dict[str, list[int]] = {}
     for stem, (_, seed) in zip(stems, models, strict=True):
         seeds.setdefault(stem, []).append(seed)
-    return [with_seeds(stem, seeds[stem]) for stem in stems]
+    named = {stem: with_seeds(stem, numbers) for stem, numbers in seeds.items()}
+    return [named[stem] for stem in stems]
 
 
 def _codes(

@@ -24,7 +24,7 @@ def clustered(grid: np.ndarray) -> tuple[list[int], list[int]]:
 
 
 def _leaves(table: np.ndarray, square: bool) -> list[int]:
-    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import pdist, squareform
 
     count = len(table)
@@ -37,4 +37,16 @@ def _leaves(table: np.ndarray, square: bool) -> list[int]:
     else:
         distances = pdist(table)
     tree = linkage(distances, "average", optimal_ordering=count <= _MOST_LEAVES)
-    return [int(leaf) for leaf in leaves_list(tree)]
+    return _walk(tree[:, :2].astype(int).tolist(), count)
+
+
+def _walk(tree: list[list[int]], count: int) -> list[int]:
+    """Return the leaves of a tree of scipy from left to right, without scipy's costly checks."""
+    found, ahead = [], [count + len(tree) - 1]
+    while ahead:
+        node = ahead.pop()
+        if node < count:
+            found.append(node)
+        else:
+            ahead += tree[node - count][::-1]
+    return found

@@ -102,7 +102,7 @@ def write_report(
         "facts": found.facts,
         "views": views,
         "rows": len(frame),
-        "tasks": list(dict.fromkeys(map(str, frame["task"]))),
+        "tasks": [str(task) for task in frame["task"].unique()],
         "jobs": len(done),
         "statuses": statuses(folders),
         "manifests": manifests(folders),

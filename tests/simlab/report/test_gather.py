@@ -5,6 +5,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import pdist
 
 from simlab.figures.table import distinguish, read_table
 from simlab.report.gather import gather
@@ -136,6 +138,14 @@ def test_alike_layers_stand_beside_each_other():
     down, across = clustered(table[:, :6])
     assert (sorted(down), sorted(across)) == (list(range(8)), list(range(6)))
     assert np.abs(np.diff(kinds[down])).sum() == 1
+
+
+def test_leaves_stand_in_the_order_of_scipy():
+    table = np.random.default_rng(0).uniform(size=(40, 7))
+    down, across = clustered(table)
+    for order, rows in ((down, table), (across, table.T)):
+        tree = linkage(pdist(rows), "average", optimal_ordering=True)
+        assert order == leaves_list(tree).tolist()
 
 
 def test_grids_too_small_to_cluster_keep_their_order():
