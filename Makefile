@@ -33,12 +33,13 @@ demo: assets ## the main job on an embedded default (ARGS= are passed on)
 
 test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitized), then Python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
+	@PYTHONPATH=tests python -m support.lab.browsers
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
 # most tests use one core, and a file's tests share what they build.
 PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
-test-python: assets ## the Python suite (ARGS="-k name" narrows it)
+test-python: assets $(STAMPS)/page ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST)
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
@@ -50,7 +51,7 @@ LEVEL_generic := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 LEVEL_avx2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
   ONEDNN_MAX_CPU_ISA=AVX2 SIMCORE_CPU_ISA=avx2 \
   TORCHINDUCTOR_CACHE_DIR=$(abspath build/inductor-avx2)
-test-cpus: assets ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
+test-cpus: assets $(STAMPS)/page ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
 	failed=""; \
 	run() { echo "== $$*"; env "$$@" $(PYTEST) || failed+=$$'\n'"  $$*"; }; \
 	for threads in 1 2; do \
@@ -96,11 +97,18 @@ gpu-check-quick: ## the first part of gpu-check: build, tests, benchmark of CKA
 gpu-check-rest: ## the second part of gpu-check: sanitizer, the other benchmarks
 	tools/gpu_check.sh rest $(PYTHON)
 
-lint: $(STAMPS)/deps ## ruff, clang-format, mypy; changes nothing
+lint: $(STAMPS)/deps $(STAMPS)/page ## ruff, clang-format, mypy, tsc, eslint; changes nothing
 	ruff check --no-cache .
 	ruff format --check .
 	$(CXX_FILES) | xargs -r clang-format --dry-run -Werror
 	mypy
+	if [ -x $(PAGE_TOOLS)/tsc ]; then \
+	  $(PAGE_TOOLS)/tsc -p tools/page; \
+	  $(PAGE_TOOLS)/eslint --config tools/page/eslint.config.mjs python/simlab/report/page; \
+	else \
+	  echo "lint: the scripts of the report's page were SKIPPED (no npm, or it could not install)"; \
+	fi
+PAGE_TOOLS := tools/page/node_modules/.bin
 
 format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 	ruff check --fix-only --quiet .
@@ -120,7 +128,7 @@ clean: ## remove what was built; keeps the environment and runs
 	rm -f $(STAMPS)/simcore
 
 clean-all: clean ## also remove the environment
-	rm -rf $(VENV)
+	rm -rf $(VENV) tools/page/node_modules
 
 # --- set-up -----------------------------------------------------------------------
 
@@ -139,6 +147,11 @@ $(STAMPS)/deps: requirements/lock.txt $(STAMPS)/venv
 $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
 	pip install --quiet --no-build-isolation --no-deps -e .
 	touch $@
+
+# A browser, and what checks the scripts of the report's page; a machine without them goes on.
+$(STAMPS)/page: requirements/page.sh tools/page/package-lock.json $(STAMPS)/venv
+	bash requirements/page.sh
+	[ ! -x $(PAGE_TOOLS)/tsc ] || touch $@
 
 # The peers that the benchmarks compare with; never needed by tests.
 $(STAMPS)/bench: bench/requirements.txt $(STAMPS)/deps

@@ -36,6 +36,7 @@ The rooms; a room imports only from rooms listed before it:
 * `figures`: figures drawn from the results table alone.
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.
+* `report`: one page that shows a results table.
 * `commands`: every command of `simcore`; `cli` joins them.
 
 Importing `simlab` imports no other module: `__getattr__` imports the module of a name when the name
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from simlab.experiments.truncate import truncate as truncate
     from simlab.figures.draw import plot as plot
     from simlab.papers.presets import paper_options as paper_options
+    from simlab.report.write import write_report as write_report
     from simlab.representations.extract import extract as extract
     from simlab.representations.folder import load_representations as load_representations
     from simlab.similarity.blocks import blocks as blocks
@@ -91,6 +93,7 @@ _PLACES = {
     "shorten": "experiments.shorten",
     "skip": "experiments.skip",
     "truncate": "experiments.truncate",
+    "write_report": "report.write",
 }
 
 __all__ = [*_PLACES]

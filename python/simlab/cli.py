@@ -22,6 +22,7 @@ from simlab.commands import (
     listing,
     localize,
     plot,
+    report,
     skip,
     status,
     sweep,
@@ -34,7 +35,7 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, finetune, freeze_study, extract, grid, localize),
-    *(truncate, blocks, skip, plot, inject, align_study, claims, sweep, status, listing),
+    *(truncate, blocks, skip, plot, report, inject, align_study, claims, sweep, status, listing),
 )
 
 app = typer.Typer(

@@ -47,16 +47,19 @@ RENAMED = {
     ("plot", "comparison"): "comparisons",
     ("claims", "family"): "families",
 }
-# Options that are another call in Python: a loop over seeds, `shorten`, a table, `inject_pairs`.
+# The function of a command with another name: `report` is a room.
+FUNCTIONS = {"report": "write_report"}
+# Options that are another call in Python: a loop, `shorten`, a table, `inject_pairs`.
 OTHER_CALLS = {
     *(("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")),
+    ("report", "watch"),
     *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "directions", "label")),
 }
 
 
 def keywords(command):
     """Return the keywords of the function of a command, with their defaults."""
-    function = getattr(simlab, command.replace("-", "_"))
+    function = getattr(simlab, FUNCTIONS.get(command, command.replace("-", "_")))
     found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
     if command in FIELDS:
         found |= {field.name: field.default for field in dataclasses.fields(FIELDS[command])}

@@ -19,7 +19,7 @@ FLOORS = (
     ("training", "representations"),
     ("similarity", "experiments"),
     ("figures", "evidence"),
-    ("sweeps",),
+    ("sweeps", "report"),
     ("commands",),
     ("cli", "simlab"),
 )

@@ -8,6 +8,6 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `head_options`: options of ``simcore truncate`` for the training of heads.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
-  `inject`, `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
+  `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

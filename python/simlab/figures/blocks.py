@@ -36,16 +36,9 @@ def outline_blocks(
     str
         The score of the blocks as text, or an empty text if there are none.
     """
-    first = grid.iloc[0]
-    own = first["model_x"] == first["model_y"] and _same(first["seed_x"], first["seed_y"])
-    if not own or first["source"] or first["quantity"]:
-        return ""
-    mine = blocks
-    for name in GRID_COLUMNS:
-        same = mine[name].isna() if _missing(first[name]) else mine[name] == first[name]
-        mine = mine[same.fillna(False).astype(bool)]
-    clusters = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
+    mine = _of_grid(grid, blocks)
     # Two files may have other numbers of clusters for the same grid.
+    clusters = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
     for dashes, (_, of_file) in zip(cycle(_DASHES), clusters.groupby("source"), strict=False):
         for _, cluster in of_file.groupby("value"):
             _draw_frame(axis, [layers.index(int(layer)) for layer in cluster["layer_x"]], dashes)
@@ -57,6 +50,25 @@ def outline_blocks(
 def _scored(score: float, pvalue: float) -> str:
     """Return the score, and its p-value where an earlier version has not left it out."""
     return short(score) if _missing(pvalue) else f"{short(score)} (p {short(pvalue)})"
+
+
+def clusters_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of `blocks` of each cluster of a grid; the parameters of `outline_blocks`."""
+    mine = _of_grid(grid, blocks)
+    rows = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
+    return [cluster for _, cluster in rows.groupby(["source", "value"])]
+
+
+def _of_grid(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `blocks` that belong to a grid."""
+    first = grid.iloc[0]
+    own = first["model_x"] == first["model_y"] and _same(first["seed_x"], first["seed_y"])
+    if not own or first["source"] or first["quantity"]:
+        return blocks[:0]
+    for name in GRID_COLUMNS:
+        same = blocks[name].isna() if _missing(first[name]) else blocks[name] == first[name]
+        blocks = blocks[same.fillna(False).astype(bool)]
+    return blocks
 
 
 def _draw_frame(axis: Axes, places: Sequence[int], dashes: str) -> None:

@@ -99,26 +99,44 @@ def plot(
 
 def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
-    aligned = is_alignment(frame)
-    alignment, frame = frame[aligned], frame[~aligned]
+    yield from _grid_figures(frame[~is_alignment(frame)], comparisons)
+    for name, figure, _ in curve_figures(frame):
+        yield name, figure
+
+
+def _grid_figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of grids and of the scores of their layers."""
     grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
     _require_comparisons(grids, comparisons)
     grids = with_calibrated(_chosen(grids, comparisons))
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     yield from _pair_figures(grids[~grids["joint"]], blocks, ordered=bool(comparisons))
     yield from _joint_figures(grids[grids["joint"]], frame[frame["comparison"] == LOCALIZATION])
+
+
+def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
+    """Yield the figures that are no grids, with the names of their files and their rows.
+
+    Parameters
+    ----------
+    frame
+        A table that `distinguish` returned, with one metric of each task.
+    """
+    aligned = is_alignment(frame)
+    alignment, frame = frame[aligned], frame[~aligned]
     baselines = frame[frame["comparison"] == BASELINE]
     curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
     if len(curves):
-        yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines)
+        yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines), curves
     for comparison, plot_all in ((FREEZING, plot_freezing), (SKIPPING, plot_skipping)):
         rows = frame[frame["comparison"] == comparison]
         if len(rows):
-            yield f"{_task(rows)}-{comparison}", plot_all(rows)
+            yield f"{_task(rows)}-{comparison}", plot_all(rows), rows
     records = frame[frame["comparison"] == TRAINING_CKA]
     for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
-        yield f"{task}-{TRAINING_CKA}-{kind}-{estimator}", plot_training(rows)
-    yield from alignment_figures(alignment).items()
+        yield f"{task}-{TRAINING_CKA}-{kind}-{estimator}", plot_training(rows), rows
+    for name, figure in alignment_figures(alignment).items():
+        yield name, figure, alignment
 
 
 def _pair_figures(
@@ -202,14 +220,19 @@ def _unused(name: str, used: set[str]) -> str:
     return found
 
 
-def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
+def drawn(figure: Figure, format: str) -> bytes:
+    """Return the content of a file of `figure`; the formats are `FORMATS`."""
     import matplotlib as mpl
 
-    files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
+    # Into memory first: on a full disk matplotlib would raise errors of other types.
+    stream = BytesIO()
     with mpl.rc_context(STYLE):
-        for file, name in zip(files, formats, strict=True):
-            # Into memory first: on a full disk matplotlib would raise errors of other types.
-            drawn = BytesIO()
-            figure.savefig(drawn, format=name, dpi=PNG_DPI)
-            write_bytes(file, drawn.getvalue())
+        figure.savefig(stream, format=format, dpi=PNG_DPI)
+    return stream.getvalue()
+
+
+def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
+    files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
+    for file, name in zip(files, formats, strict=True):
+        write_bytes(file, drawn(figure, name))
     return files

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from simlab.store.results import (
     STATISTICS,
     TRAINING_CKA,
     is_alignment,
-    is_joint,
     read_results,
     results_files,
 )
@@ -23,6 +24,7 @@ MEASURE_COLUMNS = ("measure", "kind", "kernel", "bandwidth", "estimator", "optio
 CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
 _MODELS = ("model_x", "seed_x", "model_y", "seed_y")
 _LAYERS = ("layer_x", "layer_y")
+_SAYING = ("file", "source", "joint")
 
 
 def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -64,18 +66,25 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     of the input if one file holds both.
     """
     frame = frame.reset_index(drop=True)
-    frame["joint"] = _joint(frame, ["file"])
-    frame["_input"] = _inputs(frame)
-    frame["_part"] = _parts(frame)
-    frame = _without_copies(frame).reset_index(drop=True)
-    frame["source"] = _sources(frame)
+    kinds, frame["_kind"] = _kinds(frame)
+    kinds["joint"] = _joint(kinds, ["file"])
+    kinds["_input"] = _inputs(kinds)
+    frame["joint"] = kinds["joint"].to_numpy()[frame["_kind"]]
+    frame["_input"] = kinds["_input"].to_numpy()[frame["_kind"]]
+    frame["_part"] = _parts(frame, kinds)
+    frame = _without_copies(frame, kinds)
+    frame["source"] = _sources(frame, kinds)
+    if (frame["source"] != "").any():
+        kinds, frame["_kind"] = _kinds(frame)
     # The pairs of a joint grid may be in several files. Seeds with one label are not told apart.
-    frame["joint"] = _joint(frame, ["source", "joint"], once=True)
-    frame = frame.drop(columns=["_input", "_part"])
+    joint = _joint(kinds, ["source", "joint"], _repeated(frame, kinds))
+    frame["joint"] = joint.to_numpy()[frame["_kind"]]
+    frame = frame.drop(columns=["_kind", "_input", "_part"])
     # The figures of alignment know models by their labels alone.
-    renamed = is_alignment(frame) & (frame["source"] != "")
-    for side in ("model_x", "model_y"):
-        frame.loc[renamed, side] += " (" + frame.loc[renamed, "source"] + ")"
+    renamed = (frame["source"] != "") & is_alignment(frame)
+    if renamed.any():
+        for side in ("model_x", "model_y"):
+            frame.loc[renamed, side] += " (" + frame.loc[renamed, "source"] + ")"
     return frame
 
 
@@ -94,43 +103,116 @@ def with_calibrated(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame, rows], ignore_index=True) if len(rows) else frame
 
 
-def _joint(frame: pd.DataFrame, more: list[str], once: bool = False) -> pd.Series:
-    """Return which rows belong to a grid of several models, each with each.
+def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Return a number for every row: rows with equal values in `columns` have the same number.
 
-    With `once`, a grid that has two values for a pair of layers is none.
+    The numbers rise in the order in which rows bring new values.
     """
-    grids = frame[frame["layer_y"].notna() & frame["model_y"].notna()]
-    columns = ["task", "comparison", "n", *MEASURE_COLUMNS, *more]
-    found = frame["layer_y"].notna() & False
-    for _, rows in grids.groupby(columns, dropna=False, sort=False):
-        repeated = once and rows.duplicated(["model_x", "model_y", *_LAYERS]).any()
-        found[rows.index] = is_joint(rows) and not repeated
+    import pandas as pd
+
+    found = np.zeros(len(frame), dtype=np.int64)
+    for name in columns:
+        codes, values = pd.factorize(frame[name], use_na_sentinel=False)
+        if len(values) > 1:
+            found = pd.factorize(found * len(values) + codes)[0]
     return found
 
 
-def _inputs(frame: pd.DataFrame) -> pd.Series:
-    """Return the number of the input of every row by its labels, whichever file it is from."""
-    key = frame[["task", "comparison", "n", *MEASURE_COLUMNS, *_MODELS, "joint"]].copy()
-    key.loc[frame["joint"], list(_MODELS)] = None
-    key.loc[frame["comparison"] == TRAINING_CKA, "options"] = None  # the step
+def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the rows of `frame` that differ in more than layers and values, and who is like whom.
+
+    A large table has few such rows, which is why what goes by labels alone is decided on them.
+    Column `_grid` says whether a row has two layers.
+    """
+    names = ["task", "comparison", "n", *MEASURE_COLUMNS, *_MODELS, *_SAYING]
+    marked = frame[names].assign(_grid=frame["layer_y"].notna())
+    number = numbered(marked, list(marked))
+    first = np.unique(number, return_index=True)[1]
+    return marked.iloc[first].reset_index(drop=True), number
+
+
+def _joint(kinds: pd.DataFrame, more: list[str], repeated: pd.Series | None = None) -> pd.Series:
+    """Return which kinds belong to a grid of several models, each with each.
+
+    A grid of which a kind is `repeated` is none: it has two values for a pair of layers.
+    """
+    grids = kinds[kinds["_grid"] & kinds["model_y"].notna()]
+    grid = numbered(grids, ["task", "comparison", "n", *MEASURE_COLUMNS, *more])
+    found = kinds["_grid"] & False
+    joint = _with_all_pairs(grid, grids["model_x"], grids["model_y"])
+    if repeated is not None:
+        joint = joint & ~np.isin(grid, grid[repeated[grids.index].to_numpy()])
+    found[grids.index] = joint
+    return found
+
+
+def _with_all_pairs(grid: np.ndarray, x: pd.Series, y: pd.Series) -> np.ndarray:
+    """Return which rows belong to a grid of several models, each with each, as `is_joint` says."""
+    import pandas as pd
+
+    models = pd.factorize(pd.concat([x, y]))[0]
+    rows = pd.DataFrame({"grid": grid, "x": models[: len(x)], "y": models[len(x) :]})
+    rows = rows.drop_duplicates()
+    both = pd.concat([rows[["grid", "x"]], rows[["grid", "y"]].rename(columns={"y": "x"})])
+    pairs = rows.groupby("grid").size()
+    down, all_models = rows.groupby("grid")["x"].nunique(), both.groupby("grid")["x"].nunique()
+    joint = (down > 1) & (all_models == down) & (pairs == down**2)
+    return joint.reindex(grid).to_numpy(dtype=bool)
+
+
+def _repeated(frame: pd.DataFrame, kinds: pd.DataFrame) -> pd.Series:
+    """Return the kinds that have a second value for a pair of layers of two models."""
+    models = ["source", "joint", "model_x", "model_y", "_grid"]
+    cell = _cells(frame, kinds, ["task", "comparison", "n", *MEASURE_COLUMNS, *models])
+    again = _again(cell) & frame["layer_y"].notna().to_numpy()
+    found = kinds["_grid"] & False
+    found[np.unique(frame["_kind"].to_numpy()[again])] = True
+    return found
+
+
+def _cells(frame: pd.DataFrame, kinds: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Return a number for every row: equal for the same layers and the same `columns` of kinds."""
+    found = numbered(kinds, columns)[frame["_kind"]]
+    for name in _LAYERS:
+        layer = frame[name].fillna(-1).to_numpy(dtype=np.int64) + 1
+        found = found * (layer.max(initial=0) + 1) + layer
+    return found
+
+
+def _again(numbers: np.ndarray) -> np.ndarray:
+    """Return which numbers stand before in the array, too."""
+    import pandas as pd
+
+    return pd.Series(numbers).duplicated().to_numpy()
+
+
+def _inputs(kinds: pd.DataFrame) -> pd.Series:
+    """Return the number of the input of every kind by its labels, whichever file it is from."""
+    key = kinds[["task", "comparison", "n", *MEASURE_COLUMNS, *_MODELS, "joint"]].copy()
+    key.loc[kinds["joint"], list(_MODELS)] = None
+    key.loc[kinds["comparison"] == TRAINING_CKA, "options"] = None  # the step
     return key.groupby(list(key), dropna=False, sort=False).ngroup()
 
 
-def _parts(frame: pd.DataFrame) -> pd.Series:
+def _parts(frame: pd.DataFrame, kinds: pd.DataFrame) -> np.ndarray:
     """Return, for every row, how many rows of the same file have the same labels and come before.
 
     The runs of one record of training are one part, because their steps tell them apart.
     """
-    cell = ["_input", "file", "model_x", "model_y", *_LAYERS]
-    number = frame.groupby(cell, dropna=False, sort=False).cumcount()
-    return number.where(frame["comparison"] != TRAINING_CKA, 0)
+    cell = _cells(frame, kinds, ["_input", "file", "model_x", "model_y"])
+    if not _again(cell).any():
+        return np.zeros(len(cell), dtype=np.int64)
+    number = frame.groupby(cell, sort=False).cumcount()
+    return number.where(frame["comparison"] != TRAINING_CKA, 0).to_numpy()
 
 
-def _without_copies(frame: pd.DataFrame) -> pd.DataFrame:
+def _without_copies(frame: pd.DataFrame, kinds: pd.DataFrame) -> pd.DataFrame:
     """Return the table without inputs that repeat an input before them, value for value."""
+    if not frame["_part"].any() and (kinds.groupby("_input")["file"].nunique() <= 1).all():
+        return frame
     parts = frame.drop_duplicates(["_input", "file", "_part"])
     several = parts.loc[parts.duplicated("_input"), "_input"]
-    content = [name for name in frame if name not in ("file", "_part")]
+    content = [name for name in frame if name not in ("file", "_part", "_kind")]
     seen, dropped = set(), []
     rows_of = frame[frame["_input"].isin(several)].groupby(["_input", "file", "_part"], sort=False)
     for _, rows in rows_of:
@@ -138,27 +220,29 @@ def _without_copies(frame: pd.DataFrame) -> pd.DataFrame:
         if text in seen:
             dropped += list(rows.index)
         seen.add(text)
-    return frame.drop(index=dropped)
+    return frame.drop(index=dropped).reset_index(drop=True)
 
 
-def _sources(frame: pd.DataFrame) -> pd.Series:
+def _sources(frame: pd.DataFrame, kinds: pd.DataFrame) -> pd.Series:
     """Return what tells the inputs with the same labels apart; empty where an input is alone."""
     import pandas as pd
 
     source = pd.Series("", index=frame.index, dtype=object)
-    cell = ["_input", "model_x", "model_y", *_LAYERS]
-    again = frame.duplicated(cell)
+    again = _again(_cells(frame, kinds, ["_input", "model_x", "model_y"]))
+    record = (frame["comparison"] == TRAINING_CKA).to_numpy()
+    inputs = set(frame["_input"].to_numpy()[again & ~record])
     # Records of training and joint grids are in one file each; others may be in several.
-    whole = frame["joint"] | (frame["comparison"] == TRAINING_CKA)
-    again = again.where(frame["comparison"] != TRAINING_CKA, False)
-    again |= whole & (frame.groupby("_input")["file"].transform("nunique") > 1)
-    contradicting = frame["_input"].isin(frame.loc[again, "_input"])
-    for _, rows in frame[contradicting].groupby("_input"):
-        files = rows["file"].unique()
-        source[rows.index] = rows["file"].map(dict(zip(files, short_names(files), strict=True)))
+    left = kinds.loc[frame["_kind"].unique()]
+    whole = left[left["joint"] | (left["comparison"] == TRAINING_CKA)]
+    files = whole.groupby("_input")["file"].nunique()
+    inputs |= set(files[files > 1].index)
+    for _, rows in frame[frame["_input"].isin(inputs)].groupby("_input"):
+        found = rows["file"].unique()
+        words = rows["file"].map(dict(zip(found, short_names(found), strict=True))).astype(object)
         if rows["_part"].any():
-            source[rows.index] += " input " + (rows["_part"] + 1).astype(str)
-    return source.str.strip()
+            words += " input " + (rows["_part"] + 1).astype(str)
+        source[rows.index] = words.str.strip()
+    return source
 
 
 def short_names(files: Sequence[str]) -> list[str]:

@@ -262,8 +262,9 @@ def as_xarray(
 
 def is_alignment(frame: pd.DataFrame) -> pd.Series:
     """Return which rows of a results table stem from alignment or injection, as a bool column."""
-    kind = frame["comparison"].str.split(":").str[0]  # `partition` fails on an empty table
-    return kind.isin([ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION])
+    works = {ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION}
+    names = frame["comparison"].dropna().unique()
+    return frame["comparison"].isin([name for name in names if name.split(":")[0] in works])
 
 
 def without_old_svcca(frame: pd.DataFrame) -> pd.DataFrame:
@@ -290,8 +291,9 @@ def parents(rows: pd.DataFrame) -> pd.Series:
 
 def is_joint(rows: pd.DataFrame) -> bool:
     """Return whether `rows` (of one comparison) compare several models, each with each."""
-    models = set(rows["model_x"])
-    pairs = set(zip(rows["model_x"], rows["model_y"], strict=True))
+    distinct = rows[["model_x", "model_y"]].drop_duplicates()
+    models = set(distinct["model_x"])
+    pairs = set(zip(distinct["model_x"], distinct["model_y"], strict=True))
     return len(models) > 1 and pairs == {(x, y) for x in models for y in models}
 
 

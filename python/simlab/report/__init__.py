@@ -1,0 +1,13 @@
+"""The report: one self-contained page that shows what a results table holds.
+
+The page computes nothing that is not in the results, but orders of rows and means over seeds.
+
+* `write`: `simlab.write_report`, which writes the page.
+* `gather`: the table as settings, grids, axes, and values that belong to single layers.
+* `planes`: the values of grids as compressed text, in 16 bits or exactly.
+* `order`: orders of layers by hierarchical clustering.
+* `curves`: the figures that are no grids, as SVG, with their rows.
+* `history`: what was run, read from the records that jobs leave beside their results.
+* `watch`: waits for results that change.
+* `page`: not a module, but the template, the styles and the scripts of the page.
+"""

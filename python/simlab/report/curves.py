@@ -1,0 +1,62 @@
+"""Figures of results that are no grids, as SVG, and the rows that they were drawn from."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from simlab.figures.draw import curve_figures, drawn
+from simlab.figures.metrics import of_metric
+from simlab.report.planes import compress
+from simlab.store.results import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Views = tuple[list[dict[str, Any]], dict[str, str]]
+
+
+def curves(frame: pd.DataFrame, metric: str | None = None) -> Views:
+    """Return the figures, described as JSON values, and their compressed pictures and rows.
+
+    Parameters
+    ----------
+    frame
+        A table that `distinguish` returned.
+    metric
+        As for `plot`.
+    """
+    views: list[dict[str, Any]] = []
+    text: dict[str, str] = {}
+    tables: dict[int, str] = {}  # several figures show the same rows
+    for number, (name, figure, rows) in enumerate(curve_figures(of_metric(frame, metric))):
+        picture = f"figure-{number}"
+        text[picture] = compress(drawn(figure, "svg"))
+        if id(rows) not in tables:
+            tables[id(rows)] = f"rows-{number}"
+            text[f"rows-{number}"] = compress(_table(rows))
+        size = figure.get_size_inches()
+        view = {"name": name, "picture": picture, "rows": tables[id(rows)], "count": len(rows)}
+        views.append(view | {"width": round(float(size[0]) * 96), "shape": _shape(size)})
+    return views, text
+
+
+def _shape(size: Any) -> float:
+    return round(float(size[1] / size[0]), 3)
+
+
+def _table(rows: pd.DataFrame) -> bytes:
+    """Return rows as JSON: the names of the columns that have a value, and the values."""
+    filled = [name for name in COLUMNS if rows[name].notna().any()]
+    table = rows[filled].astype(object).to_numpy().tolist()
+    plain = [[_plain(value) for value in row] for row in table]
+    return json.dumps({"columns": filled, "rows": plain}, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    import pandas as pd
+
+    if value is pd.NA or value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value

@@ -1,0 +1,271 @@
+"""A results table as the page needs it: settings, grids over axes of layers, facts of layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.figures.blocks import clusters_of
+from simlab.figures.names import in_order, with_seeds, without_seed
+from simlab.figures.style import lowest_colour, measure_name
+from simlab.figures.table import MEASURE_COLUMNS, numbered
+from simlab.report.order import clustered
+from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
+from simlab.similarity.catalogue import MEASURES
+from simlab.store.results import (
+    BLOCK_SCORE,
+    BLOCKS,
+    LOCALIZATION,
+    SKIPPING,
+    TRUNCATIONS,
+    is_alignment,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SETTING = ("task", *MEASURE_COLUMNS)
+_LABEL = ("comparison", "source", "n", "resampling")
+_SIDES = ("model_x", "seed_x"), ("model_y", "seed_y")
+_UNKNOWN = -1  # a seed that the table does not say
+_MOST_LAYERS = 1 << 20  # of a model
+
+Model = tuple[str, int]
+Axis = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@dataclass
+class Gathered:
+    """What the page shows, as JSON values, and the compressed planes of every setting."""
+
+    models: list[dict[str, Any]] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    grids: list[dict[str, Any]] = field(default_factory=list)
+    facts: list[list[Any]] = field(default_factory=list)
+    text: dict[str, str] = field(default_factory=dict)
+
+
+def is_cell(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows are cells of grids of measures."""
+    return frame["layer_y"].notna() & (frame["comparison"] != SKIPPING) & ~is_alignment(frame)
+
+
+def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
+    """Return what the page shows of a table that `distinguish` returned.
+
+    Parameters
+    ----------
+    exact
+        Store float32 numbers instead of 16-bit steps.
+    """
+    needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
+    inside = is_cell(frame)
+    cells, frame = frame.loc[inside, needed].reset_index(drop=True), frame[~inside]
+    found = Gathered()
+    numbers = _number_models(frame, cells)
+    stems = _stems(numbers)
+    for (name, seed), stem in zip(numbers, stems, strict=True):
+        known = None if seed == _UNKNOWN else seed
+        found.models.append({"name": name, "seed": known, "stem": stem})
+    codes = [_codes(cells, side, f"layer_{'xy'[i]}", numbers) for i, side in enumerate(_SIDES)]
+    columns = {name: cells[name].to_numpy(dtype=np.float64) for name in PLANES}
+    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    axes: dict[Axis, int] = {}
+    for grids in _settings(cells, codes):
+        _add_setting(found, cells, grids, codes, columns, axes, blocks, exact)
+    found.axes = list(axes)
+    found.facts = list(_facts(frame, numbers))
+    return found
+
+
+def _number_models(frame: pd.DataFrame, cells: pd.DataFrame) -> dict[Model, int]:
+    """Return a number for every model and seed, in natural order of the names."""
+    parts = [cells[list(side)].drop_duplicates().to_numpy() for side in _SIDES]
+    parts.append(_with_facts(frame)[list(_SIDES[0])].drop_duplicates().to_numpy())
+    found = [_model(*pair) for part in parts for pair in part]
+    rank = {name: place for place, name in enumerate(in_order(name for name, _ in found))}
+    ordered = sorted(dict.fromkeys(found), key=lambda model: (rank[model[0]], model[1]))
+    return {model: place for place, model in enumerate(ordered)}
+
+
+def _model(name: Any, seed: Any) -> Model:
+    import pandas as pd
+
+    return str(name), _UNKNOWN if pd.isna(seed) else int(seed)
+
+
+def _stems(models: dict[Model, int]) -> list[str]:
+    """Return for every model the name of all its seeds: ``FT[1–3]``."""
+    stems = [without_seed(name, None if seed == _UNKNOWN else seed) for name, seed in models]
+    seeds: dict[str, list[int]] = {}
+    for stem, (_, seed) in zip(stems, models, strict=True):
+        seeds.setdefault(stem, []).append(seed)
+    named = {stem: with_seeds(stem, numbers) for stem, numbers in seeds.items()}
+    return [named[stem] for stem in stems]
+
+
+def _codes(
+    cells: pd.DataFrame, side: tuple[str, str], layer: str, numbers: dict[Model, int]
+) -> np.ndarray:
+    """Return a number for the layer of every cell; its order is that of the axes."""
+    places = numbered(cells, side)
+    first = np.unique(places, return_index=True)[1]
+    models = cells.loc[first, list(side)].itertuples(index=False, name=None)
+    of_place = np.array([numbers[_model(*model)] for model in models], dtype=np.int64)
+    of_cell = of_place[places] if len(places) else places
+    return of_cell * _MOST_LAYERS + cells[layer].to_numpy(dtype=np.int64)
+
+
+def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the places of the cells of every grid (of two models, or joint) of every setting.
+
+    Settings stand in the order of the catalogue of measures, whatever the names of files are.
+    """
+    import pandas as pd
+
+    setting = numbered(cells, _SETTING)
+    key = numbered(cells, _LABEL[:3])
+    joint = cells["joint"].to_numpy(dtype=bool)
+    for code in codes:
+        model = np.where(joint, 0, code // _MOST_LAYERS + 1)
+        key = key * (model.max(initial=0) + 1) + model
+    grid = pd.factorize(pd.factorize(key)[0] * (setting.max(initial=0) + 1) + setting)[0]
+    order = np.argsort(grid, kind="stable")
+    of_setting: dict[int, list[np.ndarray]] = {}
+    for places in np.split(order, np.flatnonzero(np.diff(grid[order])) + 1):
+        if len(places):
+            of_setting.setdefault(int(setting[places[0]]), []).append(places)
+    return sorted(of_setting.values(), key=lambda grids: _rank(cells.iloc[grids[0][0]]))
+
+
+def _rank(first: pd.Series) -> tuple[int, bool]:
+    names = list(MEASURES)
+    known = first["measure"] in names
+    return names.index(first["measure"]) if known else len(names), first["quantity"] != ""
+
+
+def _add_setting(
+    found: Gathered,
+    cells: pd.DataFrame,
+    grids: list[np.ndarray],
+    codes: list[np.ndarray],
+    columns: dict[str, np.ndarray],
+    axes: dict[Axis, int],
+    blocks: pd.DataFrame,
+    exact: bool,
+) -> None:
+    """Add the grids of one task, measure, kind and options."""
+    number, start = len(found.settings), 0
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
+    firsts = cells.iloc[[places[0] for places in grids]]
+    labels = firsts[list(_LABEL)].to_dict("records")
+    given = [name for name in PLANES if np.isfinite(columns[name]).any()]
+    for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
+        (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
+        planes = {}
+        for name in given:
+            plane = np.full((sum(map(_length, x)), sum(map(_length, y))), np.nan)
+            plane[x_at, y_at] = columns[name][places]
+            planes[name] = plane
+        symmetric = x == y and is_symmetric(list(planes.values()))
+        for name in given:
+            parts[name].append(entries(planes[name], symmetric))
+        grid = _describe(label, planes[VALUE])
+        if x == y and len(blocks):
+            grid["blocks"] = list(_blocks(firsts.iloc[[place]], x, found.models, blocks))
+        grid |= {"setting": number, "symmetric": symmetric, "start": start}
+        grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
+        start += len(parts[VALUE][-1])
+        found.grids.append(grid)
+    first = firsts.iloc[0]
+    none = np.full(start, np.nan)
+    numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
+    packed = pack(numbers, exact)
+    texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
+    values = numbers[VALUE][np.isfinite(numbers[VALUE])]
+    found.text |= texts
+    found.settings.append(
+        {
+            "task": str(first["task"]),
+            "kind": _word(first["kind"]),
+            "measure": str(first["measure"]),
+            "name": measure_name(firsts.head(1)),
+            "range": [lowest_colour(str(first["measure"]), values), 1.0],
+            "planes": packed.planes,
+            "count": start,
+        }
+    )
+
+
+def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
+    """Return the layers along a side of a grid, and the place of every cell along it."""
+    layers, places = np.unique(codes, return_inverse=True)
+    models: dict[int, list[int]] = {}
+    for code in layers.tolist():
+        models.setdefault(code // _MOST_LAYERS, []).append(code % _MOST_LAYERS)
+    return tuple((model, tuple(numbers)) for model, numbers in models.items()), places
+
+
+def _length(part: tuple[int, tuple[int, ...]]) -> int:
+    return len(part[1])
+
+
+def _describe(label: dict[str, Any], values: np.ndarray) -> dict[str, Any]:
+    down, across = clustered(values)
+    grid: dict[str, Any] = {
+        "comparison": str(label["comparison"]),
+        "source": str(label["source"]),
+        "n": int(label["n"]),
+        "clustered": [down] if down == across else [down, across],
+    }
+    if isinstance(label["resampling"], str):
+        grid["resampling"] = json.loads(label["resampling"])
+    return grid
+
+
+def _blocks(
+    first: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield the model and the layers of every block of a grid that has the same layers twice."""
+    import pandas as pd
+
+    for number, _ in axis:
+        name, seed = models[number]["name"], models[number]["seed"]
+        given = pd.NA if seed is None else seed
+        of_model = {"model_x": name, "model_y": name, "seed_x": given, "seed_y": given}
+        for cluster in clusters_of(first.assign(**of_model), blocks):
+            yield number, [int(layer) for layer in cluster["layer_x"]]
+
+
+def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that say something of one layer."""
+    skipped = (frame["comparison"] == SKIPPING) & (frame["layer_y"] - frame["layer_x"] == 1)
+    alone = frame["comparison"].isin((LOCALIZATION, *TRUNCATIONS.values()))
+    return frame[alone | skipped.fillna(False).astype(bool)]
+
+
+def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
+    """Yield task, model, layer, what the value is, value, low, high and n.
+
+    The layer that is skipped is the upper one of its span.
+    """
+    import pandas as pd
+
+    names = ("task", "comparison", "measure", "model_x", "seed_x", "layer_x", "layer_y")
+    rows = _with_facts(frame)[[*names, "value", "low", "high", "n"]]
+    for task, work, measure, model, seed, layer, upper, *values, n in rows.itertuples(
+        index=False, name=None
+    ):
+        what = LOCALIZATION if work == LOCALIZATION else f"{measure}, {work}"
+        number = int(upper if work == SKIPPING else layer)
+        known = [None if pd.isna(value) else float(value) for value in values]
+        yield [task, numbers[_model(model, seed)], number, what, *known, int(n)]
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""

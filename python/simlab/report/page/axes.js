@@ -1,0 +1,111 @@
+/** Layers along the sides of grids: names, orders, and which models are shown. */
+import { page } from "./data.js";
+import { joined } from "./state.js";
+
+/**
+ * @typedef {import("./data.js").Grid} Grid
+ * @typedef {{model: number, layer: number, at: number}} Layer `at` is its place in the stored grid.
+ * @typedef {{start: number, end: number, name: string}} Group
+ */
+
+/**
+ * @param {number} axis
+ * @returns {Layer[]}
+ */
+export function layersOf(axis) {
+  let at = 0;
+  return page.axes[axis].flatMap(([model, layers]) =>
+    layers.map((layer) => ({ model, layer, at: at++ })));
+}
+
+/** @param {number} layer */
+export function layerName(layer) {
+  return layer === 0 ? "emb" : String(layer);
+}
+
+/** @type {Map<string, number>} How many models have a name. */
+const sameName = new Map();
+for (const { name } of page.models) sameName.set(name, (sameName.get(name) ?? 0) + 1);
+const modelNames = page.models.map(({ name, seed }) =>
+  (sameName.get(name) === 1 || seed === null ? name : `${name} (seed ${seed})`));
+
+/** @param {number} model */
+export function modelName(model) {
+  return modelNames[model];
+}
+
+/** @param {Layer} layer */
+export function nameOf({ model, layer }) {
+  return `${modelName(model)}, ${layer === 0 ? "embeddings" : `layer ${layer}`}`;
+}
+
+/** @type {Map<Grid, string>} */
+const gridTitles = new Map(page.grids.map((grid) => [grid, makeTitle(grid)]));
+
+/** @param {Grid} grid */
+export function titleOf(grid) {
+  return gridTitles.get(grid) ?? "";
+}
+
+/** @param {Grid} grid */
+function makeTitle(grid) {
+  const models = [grid.x, grid.y].map((axis) => page.axes[axis].map(([model]) => model));
+  const source = grid.source ? ` (${grid.source})` : "";
+  if (models[0].length > 1 || models[1].length > 1) {
+    return `${grid.comparison}${source}: all of ${models[0].length} models`;
+  }
+  const [x, y] = models.map(([model]) => modelName(model));
+  const pair = `${x} × ${y}`;
+  const plain = [`${x}-${y}`, `${x}–${y}`].includes(grid.comparison);
+  return plain ? `${grid.comparison}${source}` : `${grid.comparison}${source}: ${pair}`;
+}
+
+/**
+ * What a link names a grid by.
+ * @param {Grid} grid
+ */
+export function keyOf(grid) {
+  const { task, name, kind } = page.settings[grid.setting];
+  return joined([task, kind, name, titleOf(grid), grid.n]);
+}
+
+/**
+ * The layers of a side in the order in which they are shown.
+ * @param {Grid} grid
+ * @param {0 | 1} side 0 is down, 1 is across
+ * @param {string} order
+ * @param {Set<number>} hidden models
+ * @returns {Layer[]}
+ */
+export function ordered(grid, side, order, hidden) {
+  const layers = layersOf(side === 0 ? grid.x : grid.y);
+  let found = layers;
+  if (order === "clustered") {
+    found = (grid.clustered[side] ?? grid.clustered[0]).map((at) => layers[at]);
+  } else if (order === "layer") {
+    found = [...layers].sort((a, b) => a.layer - b.layer || a.at - b.at);
+  }
+  const shown = found.filter(({ model }) => !hidden.has(model));
+  return shown.length ? shown : found;
+}
+
+/**
+ * Runs of layers that belong together: of one model, or of one number.
+ * @param {Layer[]} layers
+ * @param {string} order
+ * @returns {Group[]}
+ */
+export function groupsOf(layers, order) {
+  if (order === "clustered") return [];
+  const what = order === "layer"
+    ? (/** @type {Layer} */ { layer }) => layerName(layer)
+    : (/** @type {Layer} */ { model }) => modelName(model);
+  /** @type {Group[]} */
+  const groups = [];
+  layers.forEach((layer, place) => {
+    const name = what(layer), last = groups.at(-1);
+    if (last?.name === name) last.end = place + 1;
+    else groups.push({ start: place, end: place + 1, name });
+  });
+  return groups;
+}

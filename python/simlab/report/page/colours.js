@@ -1,0 +1,69 @@
+/** Colour maps that readers with colour vision deficiencies can read, and the values they show. */
+
+/** @type {Record<string, string[]>} Colours at equal distances, from the lowest value on. */
+const ANCHORS = {
+  viridis: ["440154", "482475", "414487", "355f8d", "2a788e", "21918c", "22a884", "44bf70",
+    "7ad151", "bddf26", "fde725"],
+  cividis: ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369",
+    "e1cc55", "fee838"],
+  grey: ["101010", "f4f4f4"],
+  difference: ["b35806", "e08214", "fdb863", "fee0b6", "f7f7f7", "d8daeb", "b2abd2", "8073ac",
+    "542788"],
+};
+export const MAPS = ["viridis", "cividis", "grey"];
+const STEPS = 256;
+
+/** @typedef {Uint8ClampedArray} Lookup Red, green and blue of each of 256 steps. */
+
+/**
+ * @param {string} name
+ * @returns {Lookup}
+ */
+export function lookup(name) {
+  const anchors = ANCHORS[name].map((hex) =>
+    [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+  const table = new Uint8ClampedArray(STEPS * 3);
+  for (let step = 0; step < STEPS; step++) {
+    const at = (step / (STEPS - 1)) * (anchors.length - 1);
+    const below = Math.min(Math.floor(at), anchors.length - 2);
+    for (let part = 0; part < 3; part++) {
+      const [from, to] = [anchors[below][part], anchors[below + 1][part]];
+      table[step * 3 + part] = from + (to - from) * (at - below);
+    }
+  }
+  return table;
+}
+
+/**
+ * The step of a colour map that shows a value.
+ * @param {number} value
+ * @param {[number, number]} range
+ */
+export function stepOf(value, [low, high]) {
+  const share = high > low ? (value - low) / (high - low) : 0.5;
+  return Math.round(Math.min(Math.max(share, 0), 1) * (STEPS - 1));
+}
+
+/**
+ * Black or white, whichever can be read on a colour.
+ * @param {Lookup} table
+ * @param {number} step
+ */
+export function inkOn(table, step) {
+  const [red, green, blue] = table.subarray(step * 3, step * 3 + 3);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
+}
+
+/**
+ * The lowest and the highest value.
+ * @param {Float32Array} values
+ * @returns {[number, number]}
+ */
+export function extent(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [0, 1];
+}

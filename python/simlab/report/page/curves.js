@@ -1,0 +1,61 @@
+/** The view of curves: figures with the rows that they were drawn from. */
+import { csv } from "./csv.js";
+import { page, textOf } from "./data.js";
+import { button, make, tableOf } from "./make.js";
+import { copy, save, toPng } from "./save.js";
+
+const FIRST_ROWS = 200;
+
+/** @param {string} name such as rt-truncation */
+function titleOfView(name) {
+  return name.replaceAll("-", " ");
+}
+
+/** @param {HTMLElement} place */
+export function showCurves(place) {
+  if (place.childElementCount) return;
+  if (!page.views.length) {
+    place.append(make("p", {}, "The results hold no curves: no truncation, skipping, freezing, " +
+      "injection, alignment or training."));
+    return;
+  }
+  for (const view of page.views) place.append(figureOf(view));
+}
+
+/** @param {import("./data.js").View} view */
+function figureOf(view) {
+  const title = titleOfView(view.name);
+  const picture = () => textOf(view.picture).then((svg) =>
+    new Blob([svg], { type: "image/svg+xml" }));
+  const rows = () => textOf(view.rows).then((text) =>
+    /** @type {{columns: string[], rows: unknown[][]}} */ (JSON.parse(text)));
+  const image = make("img", { alt: `${title}: the rows below it hold its values`,
+    width: String(view.width), height: String(Math.round(view.width * view.shape)) });
+  const drawn = make("figure", {}, make("h2", {}, title), image);
+  new IntersectionObserver(async ([entry], observer) => {
+    if (!entry.isIntersecting) return;
+    observer.disconnect();
+    image.src = URL.createObjectURL(await picture());
+    image.style.height = "auto";
+  }, { rootMargin: "600px" }).observe(image);
+  const details = make("details", {},
+    make("summary", {}, `${view.count.toLocaleString("en")} rows`));
+  details.addEventListener("toggle", async () => {
+    if (details.childElementCount > 1) return;
+    const { columns, rows: all } = await rows();
+    if (all.length > FIRST_ROWS) {
+      details.append(make("p", { class: "hint" },
+        `The first ${FIRST_ROWS}; “Copy as CSV” has all.`));
+    }
+    details.append(tableOf(columns, all.slice(0, FIRST_ROWS), `Rows of ${title}`));
+  });
+  drawn.append(make("div", { class: "bar" },
+    button("Copy as CSV", async () => {
+      const { columns, rows: all } = await rows();
+      return copy(csv(columns, all), `${view.name}.csv`);
+    }),
+    button("Save as PNG", async () => save(`${view.name}.png`, await toPng(await picture()))),
+    button("Save as SVG", async () => save(`${view.name}.svg`, await picture()))),
+  details);
+  return drawn;
+}

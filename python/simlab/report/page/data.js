@@ -1,0 +1,149 @@
+/**
+ * The data of the page: described by JSON, and compressed numbers that are unpacked when needed.
+ *
+ * @typedef {{name: string, seed: number | null, stem: string}} Model
+ * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
+ * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
+ *   planes: Record<string, Plane>, count: number}} Setting
+ * @typedef {[number, number[]]} Block model, and those of its layers that are a block
+ * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
+ *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],
+ *   resampling?: Record<string, number>}} Grid
+ * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
+ *   shape: number}} View
+ * @typedef {{path: string, seconds: number, done: boolean, inputs: Record<string, string>}} Job
+ * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,
+ *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
+ * @typedef {[string, number, number, string, number | null, number | null, number | null, number]}
+ *   Fact task, model, layer, what, value, low, high, n
+ * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
+ *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: number,
+ *   statuses: Status[], manifests: Record<string, string>[], versions: Record<string, string>}} Page
+ * @typedef {Record<string, Float32Array>} Planes
+ */
+
+const MISSING = 65535;
+
+/** @param {string} id */
+export function element(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element ${id}`);
+  return found;
+}
+
+/** @type {Page} */
+export const page = JSON.parse(element("data").textContent ?? "");
+
+/**
+ * The unpacked content of an element.
+ * @param {string} id
+ */
+async function bytesOf(id) {
+  const packed = atob(element(id).textContent ?? "");
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** @param {string} id */
+export async function textOf(id) {
+  return new TextDecoder().decode(await bytesOf(id));
+}
+
+/**
+ * Numbers whose bytes are split, the high bytes first.
+ * @param {Uint8Array} bytes
+ * @param {number} width
+ */
+function wholeNumbers(bytes, width) {
+  const count = bytes.length / width;
+  const whole = new Uint8Array(bytes.length);
+  for (let part = 0; part < width; part++) {
+    const from = part * count, place = width - 1 - part;
+    for (let i = 0; i < count; i++) whole[i * width + place] = bytes[from + i];
+  }
+  return whole.buffer;
+}
+
+/**
+ * The stored numbers of a setting, all its grids end to end.
+ * @param {number} index
+ * @returns {Promise<Planes>}
+ */
+async function unpack(index) {
+  const setting = page.settings[index];
+  /** @type {Planes} */
+  const planes = {};
+  /** @type {Uint16Array | null} */
+  let base = null;
+  for (const [name, plane] of Object.entries(setting.planes)) {
+    const bytes = await bytesOf(`plane-${index}-${name}`);
+    if (plane.format === "f4") {
+      planes[name] = new Float32Array(wholeNumbers(bytes, 4));
+      continue;
+    }
+    const steps = new Uint16Array(wholeNumbers(bytes, 2));
+    if (name === "value") base = steps;
+    const bound = name === "low" || name === "high" ? base : null;
+    const numbers = new Float32Array(steps.length);
+    for (let i = 0; i < steps.length; i++) {
+      let step = steps[i];
+      if (step === MISSING) {
+        numbers[i] = NaN;
+        continue;
+      }
+      if (bound) step = ((bound[i] === MISSING ? 0 : bound[i]) - step + MISSING) % MISSING;
+      numbers[i] = plane.lowest + step * plane.step;
+    }
+    planes[name] = numbers;
+  }
+  return planes;
+}
+
+/** @type {Map<number, Promise<Planes>>} */
+const unpacked = new Map();
+const MOST_UNPACKED = 12;
+
+/** @param {number} index */
+function settingPlanes(index) {
+  const known = unpacked.get(index) ?? unpack(index);
+  unpacked.delete(index);
+  unpacked.set(index, known); // the latest one is the last one to go
+  if (unpacked.size > MOST_UNPACKED) unpacked.delete(unpacked.keys().next().value ?? -1);
+  return known;
+}
+
+/** @param {number} axis */
+export function lengthOf(axis) {
+  return page.axes[axis].reduce((sum, [, layers]) => sum + layers.length, 0);
+}
+
+/**
+ * The planes of a grid, each a whole table, row by row.
+ * @param {Grid} grid
+ * @param {string} [only] the name of the one that is wanted
+ * @returns {Promise<Planes>}
+ */
+export async function planesOf(grid, only) {
+  const stored = await settingPlanes(grid.setting);
+  const rows = lengthOf(grid.x), columns = lengthOf(grid.y);
+  /** @type {Planes} */
+  const planes = {};
+  for (const [name, numbers] of Object.entries(stored)) {
+    if (only && name !== only) continue;
+    if (!grid.symmetric) {
+      planes[name] = numbers.subarray(grid.start, grid.start + rows * columns);
+      continue;
+    }
+    const whole = new Float32Array(rows * columns);
+    let at = grid.start;
+    for (let i = 0; i < rows; i++) {
+      for (let j = i; j < columns; j++, at++) {
+        whole[i * columns + j] = whole[j * columns + i] = numbers[at];
+      }
+    }
+    planes[name] = whole;
+  }
+  return planes;
+}

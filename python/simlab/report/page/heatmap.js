@@ -1,0 +1,275 @@
+/** A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. */
+import { groupsOf, nameOf } from "./axes.js";
+import { stepOf } from "./colours.js";
+import { short } from "./csv.js";
+import { contextOf, paint } from "./paint.js";
+import { listen } from "./pointer.js";
+
+/**
+ * @typedef {import("./axes.js").Layer} Layer
+ * @typedef {{values: Float32Array, stride: number, down: Layer[], across: Layer[], order: string,
+ *   range: [number, number], table: import("./colours.js").Lookup,
+ *   outlines: import("./data.js").Block[], title: string}} Shown
+ * `values` are those of the stored grid, whose rows have `stride` entries.
+ */
+
+const MOST_MARGIN = 130;
+const MOST_ZOOM = 64; // pixels of a cell
+const WHOLE_TABLE = 30; // rows and columns of a table that is written out
+
+export class Heatmap {
+  /**
+   * @param {HTMLElement} place
+   * @param {(row: number, column: number) => void} onCursor called with places in the shown order
+   * @param {(row: number, column: number) => void} onOpen
+   */
+  constructor(place, onCursor, onOpen) {
+    this.place = place;
+    this.onCursor = onCursor;
+    this.onOpen = onOpen;
+    /** Called when the grid was zoomed or panned. */
+    this.onMove = () => {};
+    this.box = document.createElement("div");
+    this.box.className = "grid";
+    this.canvas = document.createElement("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-roledescription", "heatmap");
+    this.table = document.createElement("div");
+    this.table.className = "hidden";
+    this.box.append(this.canvas, this.table);
+    place.append(this.box);
+    /** @type {Shown | null} */
+    this.shown = null;
+    /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
+    this.groups = { down: [], across: [] };
+    /** @type {[number, number] | null} */
+    this.cursor = null;
+    this.fit = 1; // pixels of a cell when the whole grid is shown
+    this.cell = 1;
+    this.left = 0; // what is scrolled away, in pixels
+    this.top = 0;
+    this.margin = { left: 0, top: 0 };
+    this.size = { width: 0, height: 0 }; // of the cells that can be seen
+    this.pending = false;
+    this.written = -1; // the row of the table
+    this.cells = document.createElement("canvas"); // one pixel a cell
+    this.light = false;
+    new ResizeObserver(() => this.layOut()).observe(place);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", () => this.draw());
+    addEventListener("beforeprint", () => this.forPrint(true));
+    addEventListener("afterprint", () => this.forPrint(false));
+    listen(this);
+  }
+
+  /** @param {Shown} shown */
+  show(shown) {
+    const before = this.shown;
+    const { down, across } = shown;
+    this.shown = shown;
+    if (before?.down.length !== down.length || before.across.length !== across.length) {
+      this.cursor = null;
+      this.cell = 0;
+    }
+    this.groups = { down: groupsOf(down, shown.order), across: groupsOf(across, shown.order) };
+    this.canvas.setAttribute("aria-label", `${shown.title}: ${down.length} rows, ` +
+      `${across.length} columns. Arrow keys move the cursor, Enter opens the layer.`);
+    this.paintCells(shown);
+    this.layOut();
+    this.writeTable();
+  }
+
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
+  valueAt(row, column) {
+    const { values, stride, down, across } = /** @type {Shown} */ (this.shown);
+    return values[down[row].at * stride + across[column].at];
+  }
+
+  /**
+   * Make the picture that has one pixel for each cell.
+   * @param {Shown} shown
+   */
+  paintCells({ down, across, range, table, values, stride }) {
+    this.cells.width = across.length;
+    this.cells.height = down.length;
+    const context = /** @type {CanvasRenderingContext2D} */ (this.cells.getContext("2d"));
+    const image = context.createImageData(across.length, down.length);
+    let at = 0;
+    for (const { at: row } of down) {
+      for (const { at: column } of across) {
+        const value = values[row * stride + column];
+        if (!Number.isNaN(value)) {
+          const step = stepOf(value, range) * 3;
+          image.data[at] = table[step];
+          image.data[at + 1] = table[step + 1];
+          image.data[at + 2] = table[step + 2];
+          image.data[at + 3] = 255;
+        }
+        at += 4;
+      }
+    }
+    context.putImageData(image, 0, 0);
+  }
+
+  layOut() {
+    if (!this.shown || !this.place.clientWidth) return;
+    const { down, across, order } = this.shown;
+    const zoomed = this.cell / this.fit;
+    const context = contextOf(this.canvas);
+    const names = this.groups.down.map(({ name }) => context.measureText(name).width);
+    const longest = names.reduce((most, width) => Math.max(most, width), 34);
+    const room = Math.min(longest + 30, MOST_MARGIN, this.place.clientWidth / 3);
+    this.margin = { left: Math.ceil(room), top: order === "clustered" ? 6 : 38 };
+    const width = this.place.clientWidth - this.margin.left - 4;
+    const most = Math.max(240, Math.min(innerHeight * 0.75, 760));
+    this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
+    this.cell = zoomed < 1.01 ? this.fit : Math.min(this.fit * zoomed, MOST_ZOOM);
+    this.size = {
+      width: Math.min(width, this.fit * across.length),
+      height: Math.min(most, this.fit * down.length),
+    };
+    const ratio = devicePixelRatio || 1;
+    const whole = [this.margin.left + this.size.width + 4, this.margin.top + this.size.height + 4];
+    this.canvas.width = Math.round(whole[0] * ratio);
+    this.canvas.height = Math.round(whole[1] * ratio);
+    this.canvas.style.width = `${whole[0]}px`;
+    this.canvas.style.height = `${whole[1]}px`;
+    this.keepInside();
+    this.drawNow();
+  }
+
+  keepInside() {
+    const { down, across } = /** @type {Shown} */ (this.shown);
+    const inside = (/** @type {number} */ at, /** @type {number} */ most) =>
+      Math.min(Math.max(at, 0), Math.max(most, 0));
+    this.left = inside(this.left, across.length * this.cell - this.size.width);
+    this.top = inside(this.top, down.length * this.cell - this.size.height);
+    this.box.classList.toggle("zoomed", this.cell > this.fit * 1.01);
+  }
+
+  /** @param {boolean} printing */
+  forPrint(printing) {
+    this.light = printing;
+    this.drawNow();
+  }
+
+  draw() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.drawNow();
+    });
+  }
+
+  drawNow() {
+    if (this.shown && this.place.clientWidth) paint(this, this.shown);
+  }
+
+  /**
+   * @param {number} row
+   * @param {number} column
+   * @param {boolean} [tell] whether `onCursor` is called
+   */
+  moveTo(row, column, tell = true) {
+    if (!this.shown) return;
+    const { down, across } = this.shown;
+    const inside = (/** @type {number} */ at, /** @type {number} */ count) =>
+      Math.min(Math.max(at, 0), count - 1);
+    this.cursor = [inside(row, down.length), inside(column, across.length)];
+    const see = (/** @type {number} */ place, /** @type {number} */ at,
+      /** @type {number} */ room) =>
+      Math.min(Math.max(at, (place + 1) * this.cell - room), place * this.cell);
+    this.top = see(this.cursor[0], this.top, this.size.height);
+    this.left = see(this.cursor[1], this.left, this.size.width);
+    this.keepInside();
+    this.draw();
+    if (this.cursor[0] !== this.written && !this.isWhole()) this.writeTable();
+    if (tell) this.onCursor(...this.cursor);
+  }
+
+  /**
+   * Move what is seen, if the grid is zoomed in.
+   * @param {number} x
+   * @param {number} y
+   */
+  pan(x, y) {
+    if (!this.shown || this.cell <= this.fit * 1.01) return;
+    this.left += x;
+    this.top += y;
+    this.keepInside();
+    this.draw();
+    this.onMove();
+  }
+
+  /**
+   * @param {number} factor
+   * @param {number} [x] what stays in place, in pixels of the cells
+   * @param {number} [y]
+   */
+  zoom(factor, x = this.size.width / 2, y = this.size.height / 2) {
+    const cell = Math.min(Math.max(this.cell * factor, this.fit), Math.max(MOST_ZOOM, this.fit));
+    this.left = ((this.left + x) / this.cell) * cell - x;
+    this.top = ((this.top + y) / this.cell) * cell - y;
+    this.cell = cell;
+    this.keepInside();
+    this.draw();
+    this.onMove();
+  }
+
+  /** What is seen, as numbers that `look` takes: the zoom, and the first column and row. */
+  sight() {
+    return [this.cell / this.fit, this.left / this.cell, this.top / this.cell];
+  }
+
+  /** @param {number[]} sight */
+  look([zoom, left, top]) {
+    this.cell = this.fit * zoom;
+    this.left = left * this.cell;
+    this.top = top * this.cell;
+    this.keepInside();
+    this.draw();
+  }
+
+  isWhole() {
+    const { down, across } = /** @type {Shown} */ (this.shown);
+    return down.length <= WHOLE_TABLE && across.length <= WHOLE_TABLE;
+  }
+
+  /** The table that screen readers read: whole if it is small, else the row of the cursor. */
+  writeTable() {
+    const { down, across, title } = /** @type {Shown} */ (this.shown);
+    const whole = this.isWhole();
+    this.written = this.cursor?.[0] ?? 0;
+    const rows = whole ? down.map((_, row) => row) : [this.written];
+    const table = document.createElement("table");
+    table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
+    const head = table.createTHead().insertRow();
+    head.append(document.createElement("td"));
+    for (const layer of across) head.append(headCell(nameOf(layer), "col"));
+    const body = table.createTBody();
+    for (const row of rows) {
+      const line = body.insertRow();
+      line.append(headCell(nameOf(down[row]), "row"));
+      across.forEach((_, column) => {
+        line.insertCell().textContent = short(this.valueAt(row, column));
+      });
+    }
+    this.table.replaceChildren(table);
+  }
+}
+
+/**
+ * @param {string} text
+ * @param {string} scope
+ */
+export function headCell(text, scope) {
+  const cell = document.createElement("th");
+  cell.scope = scope;
+  cell.textContent = text;
+  return cell;
+}

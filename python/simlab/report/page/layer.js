@@ -1,0 +1,65 @@
+/** The panel of a layer: its profile against every other model, and what else is known of it. */
+import { modelName, nameOf } from "./axes.js";
+import { csv, short } from "./csv.js";
+import { page } from "./data.js";
+import { button, make, tableOf } from "./make.js";
+import { curvesOf, drawCurves, legendOf, profileOf } from "./profile.js";
+import { copy, save } from "./save.js";
+import { change } from "./state.js";
+
+/**
+ * @param {HTMLElement} place
+ * @param {number} model
+ * @param {number} layer
+ * @param {number} setting
+ */
+export async function showLayer(place, model, layer, setting) {
+  const { name } = page.settings[setting];
+  const curves = curvesOf(await profileOf(setting, model, layer), model);
+  const title = nameOf({ model, layer, at: 0 });
+  const drawing = drawCurves(curves, `${name} of ${title} with every layer`);
+  const columns = ["models", "layer", "mean", "lowest", "highest", "seeds"];
+  const rows = curves.flatMap(({ stem, models, points }) =>
+    points.map((point) => [stem, point.layer, point.mean, point.low, point.high, models]));
+  const details = make("details", {}, make("summary", {}, "Values"));
+  details.addEventListener("toggle", () => {
+    if (details.childElementCount === 1) {
+      details.append(tableOf(columns, rows.map((row) => row.map((value, at) =>
+        (at > 1 && at < 5 ? short(Number(value)) : value))), "Values of the curves"));
+    }
+  });
+  place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
+    make("div", { class: "head" }, make("h2", {}, title),
+      button("Close", () => change({ layer: "" }))),
+    make("div", { class: "parts" },
+      make("div", {}, make("h3", {}, `${name} with every layer`), drawing, legendOf(curves),
+        make("div", { class: "bar" },
+          button("Copy as CSV", () => copy(csv(columns, rows), `${title}.csv`)),
+          button("Save as SVG", () => save(`${title}.svg`,
+            new Blob([new XMLSerializer().serializeToString(drawing)],
+              { type: "image/svg+xml" })))),
+        details),
+      make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer)))));
+  place.hidden = false;
+}
+
+/**
+ * What the results say of a layer alone: localization, truncation, skipping.
+ * @param {number} model
+ * @param {number} layer
+ */
+function aloneOf(model, layer) {
+  const known = page.facts.filter((fact) => fact[1] === model && fact[2] === layer);
+  if (!known.length) {
+    return make("p", { class: "hint" },
+      "The results hold no localization, truncation or skipping of this layer.");
+  }
+  return make("ul", {}, ...known.map(([task, , , what, value, low, high, n]) =>
+    make("li", {}, `${what} (${task}, n = ${n.toLocaleString("en")}): ${short(value)}` +
+      (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`))));
+}
+
+/** @param {string} name that links use */
+export function modelNamed(name) {
+  return page.models.findIndex((_, number) => modelName(number) === name);
+}

@@ -1,0 +1,178 @@
+/** The view of grids, and what joins the views. */
+import { keyOf, titleOf } from "./axes.js";
+import { MAPS, lookup } from "./colours.js";
+import { showCurves } from "./curves.js";
+import { element, page } from "./data.js";
+import { showModels } from "./filter.js";
+import { modelNamed, showLayer } from "./layer.js";
+import { choice, make } from "./make.js";
+import { Panel } from "./panel.js";
+import { showRuns } from "./runs.js";
+import { addressOf, change, onChange, split, state } from "./state.js";
+
+/** @typedef {import("./heatmap.js").Shown} Shown */
+
+const VIEWS = ["grids", "curves", "runs"];
+const ORDERS = { model: "by model", layer: "by layer", clustered: "by clustering" };
+const RANGES = { fixed: "fixed for the measure", fitted: "fitted to the grid" };
+
+/** @type {Map<string, number>} */
+const gridOfKey = new Map();
+page.grids.forEach((grid, number) => {
+  const key = keyOf(grid);
+  if (!gridOfKey.has(key)) gridOfKey.set(key, number);
+});
+
+/** @param {string} text */
+function notice(text) {
+  const place = element("notice");
+  place.textContent = text;
+  place.hidden = !text;
+}
+
+/** Panel A, panel B beside it, and their difference; cursors move together. */
+const panels = page.grids.length ? {
+  a: new Panel("a", "Grid A", follow),
+  b: new Panel("b", "Grid B", follow),
+  difference: new Panel("difference", "Difference", follow),
+} : null;
+const tools = make("div", { class: "bar" });
+const modelBox = make("details");
+const layerBox = make("div", { class: "panel" });
+
+/**
+ * @param {Panel} moved
+ * @param {number} row
+ * @param {number} column
+ */
+function follow(moved, row, column) {
+  for (const panel of Object.values(panels ?? {})) {
+    if (panel === moved || panel.box.hidden || !panel.map.shown) continue;
+    const { down, across } = panel.map.shown;
+    if (row >= down.length || column >= across.length) continue;
+    panel.map.moveTo(row, column, false);
+    panel.read(row, column);
+    panel.remember();
+  }
+}
+
+function showTools() {
+  const focused = [...tools.querySelectorAll("select, input")].indexOf(
+    /** @type {Element} */ (document.activeElement));
+  const compare = make("input", { type: "checkbox" });
+  compare.checked = state.b !== "";
+  compare.addEventListener("change", () => {
+    const number = gridOfKey.get(state.a) ?? 0;
+    const next = page.grids[(number + 1) % page.grids.length];
+    change({ b: compare.checked ? keyOf(next) : "" });
+  });
+  tools.replaceChildren(
+    choice("Order", Object.entries(ORDERS), state.order, (order) => change({ order })),
+    choice("Colour range", Object.entries(RANGES), state.range, (range) => change({ range })),
+    choice("Colours", MAPS.map((name) => [name, name]), state.colours,
+      (colours) => change({ colours })),
+    make("label", { class: "check" }, compare, "Compare with a second grid"));
+  /** @type {HTMLElement | undefined} */
+  (tools.querySelectorAll("select, input")[focused])?.focus();
+}
+
+/** @param {NonNullable<typeof panels>} given */
+function showDifference({ a, b, difference }) {
+  const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
+  const fits = one.down.length === other.down.length && one.across.length === other.across.length;
+  difference.box.hidden = !fits;
+  if (!fits) {
+    notice(`The difference needs grids of one size: A is ${one.down.length} × ` +
+      `${one.across.length}, B is ${other.down.length} × ${other.across.length}.`);
+    return;
+  }
+  const values = new Float32Array(one.values.length).fill(NaN);
+  let most = 0;
+  one.down.forEach((row, r) => one.across.forEach((column, c) => {
+    const at = row.at * one.stride + column.at;
+    values[at] = one.values[at] - b.map.valueAt(r, c);
+    if (Math.abs(values[at]) > most) most = Math.abs(values[at]);
+  }));
+  difference.grid = a.grid;
+  difference.planes = { value: values };
+  difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
+    `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`);
+}
+
+async function showOpenLayer() {
+  const [name, model, layer] = split(state.layer);
+  const number = modelNamed(model);
+  layerBox.hidden = !panels || number < 0;
+  if (!panels || number < 0) return;
+  const { grid } = name === "b" && state.b ? panels.b : panels.a;
+  await showLayer(layerBox, number, Number(layer), grid.setting);
+}
+
+async function showGrids() {
+  const place = element("view-grids");
+  if (!panels) {
+    if (!place.childElementCount) place.append(make("p", {}, "The results hold no grids."));
+    return;
+  }
+  const { a, b, difference } = panels;
+  if (!place.childElementCount) {
+    const line = make("div", { class: "panels" }, a.box, b.box, difference.box, layerBox);
+    place.append(tools, modelBox, line, make("p", { class: "hint" },
+      "Click a cell, or press Enter on it, to open the layer of its row. Arrow keys move the " +
+      "cursor, with Shift by ten; + and − zoom, as do two fingers and the wheel with Ctrl; a " +
+      "grid that is zoomed in is dragged."));
+  }
+  const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
+  notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
+  b.box.hidden = difference.box.hidden = !state.b;
+  await a.show(gridOfKey.get(state.a) ?? 0);
+  if (state.b) {
+    await b.show(gridOfKey.get(state.b) ?? 0);
+    showDifference(panels);
+  }
+  a.find();
+  showTools();
+  const grids = [a.grid, ...(state.b ? [b.grid] : [])];
+  const shown = grids.flatMap(({ x, y }) => [...page.axes[x], ...page.axes[y]]);
+  showModels(modelBox, [...new Set(shown.map(([model]) => model))].sort((m, n) => m - n));
+  await showOpenLayer();
+}
+
+async function show() {
+  const view = VIEWS.includes(state.view) ? state.view : "grids";
+  for (const name of VIEWS) {
+    element(`view-${name}`).hidden = name !== view;
+    const link = /** @type {HTMLAnchorElement} */ (element(`to-${name}`));
+    link.href = addressOf({ ...state, view: name });
+    if (name === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (view === "grids") await showGrids();
+  else notice("");
+  if (view === "curves") showCurves(element("view-curves"));
+  if (view === "runs") await showRuns(element("view-runs"));
+}
+
+/** @type {Promise<void>} One view is drawn after the other. */
+let drawn = Promise.resolve();
+let waiting = 0;
+
+function showNext() {
+  waiting++;
+  delete document.body.dataset.ready;
+  drawn = drawn.then(show).catch((error) => {
+    notice(`This view cannot be shown: ${error}`);
+    console.error(error);
+  }).finally(() => {
+    if (--waiting === 0) document.body.dataset.ready = state.view;
+  });
+}
+
+const count = (/** @type {number} */ number, /** @type {string} */ word) =>
+  `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+element("summary").textContent = [count(page.models.length, "model"),
+  `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
+  count(page.grids.length, "grid"), count(page.rows, "row")].join(" · ");
+onChange(showNext);
+if (!page.grids.length && page.views.length && !location.hash) change({ view: "curves" });
+else showNext();

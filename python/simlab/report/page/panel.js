@@ -1,0 +1,202 @@
+/** A grid with its own choice of task, kind, measure and models. */
+import { keyOf, layersOf, nameOf, modelName, ordered, titleOf } from "./axes.js";
+import { extent, lookup } from "./colours.js";
+import { short } from "./csv.js";
+import { page, planesOf } from "./data.js";
+import { hiddenModels, searched } from "./filter.js";
+import { Heatmap } from "./heatmap.js";
+import { button, make } from "./make.js";
+import { blobOf, copy, gridCsv, gridSvg, save } from "./save.js";
+import { change, joined, keep, split, state } from "./state.js";
+
+/** @typedef {import("./heatmap.js").Shown} Shown */
+
+const PAUSE = 300; // milliseconds without a move after which the address is written
+
+export class Panel {
+  /**
+   * @param {"a" | "b" | "difference"} name
+   * @param {string} label
+   * @param {(panel: Panel, row: number, column: number) => void} onCursor
+   */
+  constructor(name, label, onCursor) {
+    this.name = name;
+    this.box = make("section", { class: "panel", "aria-label": label });
+    this.choices = make("div", { class: "bar" });
+    this.title = make("h2");
+    this.place = make("div");
+    this.scale = make("div", { class: "scale" });
+    this.readout = make("p", { class: "readout", "aria-live": "polite" });
+    this.later = 0;
+    this.map = new Heatmap(this.place, (row, column) => {
+      this.read(row, column);
+      onCursor(this, row, column);
+      this.remember();
+    }, (row, column) => this.open(row, column));
+    this.map.onMove = () => this.remember();
+    /** @type {import("./data.js").Planes} */
+    this.planes = {};
+    this.grid = page.grids[0];
+    const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
+    this.buttons = make("div", { class: "bar" },
+      button("+", () => this.map.zoom(1.5), "Zoom in"),
+      button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
+      button("Whole grid", () => this.map.zoom(0)),
+      button("Copy as CSV", () => this.map.shown
+        ? copy(gridCsv(this.map.shown, this.planes), file("csv")) : undefined),
+      button("Save as PNG", async () => save(file("png"), await blobOf(this.map.canvas))),
+      button("Save as SVG", () => save(file("svg"),
+        new Blob([gridSvg(this.map)], { type: "image/svg+xml" }))));
+    this.box.append(this.title, this.choices, this.place, this.scale, this.readout, this.buttons);
+  }
+
+  /** @param {number} number */
+  async show(number) {
+    this.grid = page.grids[number];
+    const setting = page.settings[this.grid.setting];
+    this.planes = await planesOf(this.grid);
+    const { value } = this.planes;
+    const hidden = hiddenModels();
+    const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
+      ordered(this.grid, side, state.order, hidden));
+    const range = state.range === "fitted" ? extent(value) : setting.range;
+    this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid));
+    this.choose(number);
+  }
+
+  /**
+   * @param {Float32Array} values
+   * @param {import("./axes.js").Layer[]} down
+   * @param {import("./axes.js").Layer[]} across
+   * @param {[number, number]} range
+   * @param {import("./colours.js").Lookup} table
+   * @param {string} title
+   */
+  draw(values, down, across, range, table, title) {
+    this.title.textContent = title;
+    this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
+      order: state.order, range, table, outlines: this.grid.blocks ?? [],
+      title: `${title}, ${page.settings[this.grid.setting].name}` });
+    this.drawScale(range, table, values.some(Number.isNaN) ? "grey: undefined" : "");
+    const { cursor } = this.map;
+    if (cursor) this.read(...cursor);
+    else this.readout.textContent = "";
+  }
+
+  /** Move the cursor to the cell that the address names. */
+  find() {
+    if (!state.cell || (this.map.cursor && this.cellName() === state.cell)) return;
+    const { down, across } = /** @type {Shown} */ (this.map.shown);
+    const [row, column] = split(state.cell);
+    const place = [down.findIndex((layer) => nameOf(layer) === row),
+      across.findIndex((layer) => nameOf(layer) === column)];
+    const sight = split(state.zoom).map(Number);
+    if (!this.map.cursor && sight[0] > 1) this.map.look(sight);
+    if (place[0] >= 0 && place[1] >= 0) this.map.moveTo(place[0], place[1]);
+  }
+
+  /** Write the cursor and the zoom into the address, when they have come to rest. */
+  remember() {
+    clearTimeout(this.later);
+    if (this.name !== "a") return;
+    this.later = setTimeout(() => {
+      const sight = this.map.sight().map((number) => Number(number.toPrecision(6)));
+      keep({ zoom: sight[0] > 1 ? joined(sight) : "1",
+        ...(this.map.cursor && { cell: this.cellName() }) });
+    }, PAUSE);
+  }
+
+  cellName() {
+    const { down, across } = /** @type {Shown} */ (this.map.shown);
+    const [row, column] = this.map.cursor ?? [0, 0];
+    return joined([nameOf(down[row]), nameOf(across[column])]);
+  }
+
+  /** @param {number} number */
+  choose(number) {
+    /** @type {[string, (grid: import("./data.js").Grid) => string][]} */
+    const parts = [
+      ["Task", ({ setting }) => page.settings[setting].task],
+      ["Representation", ({ setting }) => page.settings[setting].kind || "unknown"],
+      ["Measure", ({ setting }) => page.settings[setting].name],
+      ["Grid", titleOf],
+    ];
+    let left = page.grids.map((_, at) => at);
+    const fields = parts.flatMap(([label, of]) => {
+      const choices = [...new Set(left.map((at) => of(page.grids[at])))];
+      const own = of(page.grids[number]);
+      const candidates = left;
+      left = left.filter((at) => of(page.grids[at]) === own);
+      return searched(label, choices, own, (value) => {
+        const fitting = candidates.filter((at) => of(page.grids[at]) === value);
+        change({ [this.name]: keyOf(page.grids[nearest(fitting, number)]) });
+      });
+    });
+    const focused = [...this.choices.querySelectorAll("select")].findIndex((select) =>
+      select === document.activeElement);
+    this.choices.replaceChildren(...fields);
+    if (focused >= 0) this.choices.querySelectorAll("select")[focused]?.focus();
+  }
+
+  /**
+   * @param {[number, number]} range
+   * @param {import("./colours.js").Lookup} table
+   * @param {string} note
+   */
+  drawScale([low, high], table, note) {
+    const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
+    const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
+    for (let step = 0; step < 256; step++) {
+      context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
+      context.fillRect(step, 0, 1, 12);
+    }
+    this.scale.replaceChildren(short(low, 2), bar, short(high, 2), note);
+  }
+
+  /**
+   * Say what the results know of a cell.
+   * @param {number} row
+   * @param {number} column
+   */
+  read(row, column) {
+    const { down, across, stride } = /** @type {Shown} */ (this.map.shown);
+    const at = down[row].at * stride + across[column].at;
+    const { value, low, high, pvalue, calibrated } = this.planes;
+    const words = [`${nameOf(down[row])} × ${nameOf(across[column])}: ${short(value[at])}`];
+    if (low && high && !Number.isNaN(low[at])) {
+      words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
+    }
+    if (pvalue && !Number.isNaN(pvalue[at])) words.push(`p = ${short(pvalue[at])}`);
+    if (calibrated && !Number.isNaN(calibrated[at])) {
+      words.push(`calibrated ${short(calibrated[at])}`);
+    }
+    this.readout.textContent = `${words.join("; ")}; n = ${this.grid.n.toLocaleString("en")}`;
+  }
+
+  /**
+   * Open the layer of a row.
+   * @param {number} row
+   * @param {number} column
+   */
+  open(row, column) {
+    const { down, across } = /** @type {Shown} */ (this.map.shown);
+    const { model, layer } = down[row];
+    change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
+      cell: joined([nameOf(down[row]), nameOf(across[column])]) });
+  }
+}
+
+/**
+ * Of several grids the one that is most like another: same task, kind, models, measure.
+ * @param {number[]} candidates
+ * @param {number} other
+ */
+function nearest(candidates, other) {
+  const grid = page.grids[other], setting = page.settings[grid.setting];
+  const score = (/** @type {number} */ at) => {
+    const own = page.grids[at], mine = page.settings[own.setting];
+    return 8 * Number(mine.task === setting.task) + 4 * Number(mine.kind === setting.kind) +
+      2 * Number(titleOf(own) === titleOf(grid)) + Number(mine.name === setting.name);
+  };
+  return candidates.reduce((best, at) => (score(at) > score(best) ? at : best), candidates[0]);
+}

@@ -1,0 +1,172 @@
+/** A layer by itself: its profile against every other model, and what else is known of it. */
+import { layerName, layersOf, modelName } from "./axes.js";
+import { short } from "./csv.js";
+import { lengthOf, page, planesOf } from "./data.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
+const WIDTH = 460, HEIGHT = 250;
+const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
+
+/**
+ * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
+ * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number,
+ *   high: number}[]}} Curve
+ */
+
+/** @type {Map<string, {grid: import("./data.js").Grid, side: "x" | "y"}[]>} */
+const gridsOfModel = new Map();
+
+/**
+ * The grids of a setting that a model has a side of.
+ * @param {number} setting
+ * @param {number} model
+ */
+function gridsWith(setting, model) {
+  if (!gridsOfModel.size) {
+    for (const side of /** @type {const} */ (["x", "y"])) {
+      for (const grid of page.grids) {
+        for (const [number] of page.axes[grid[side]]) {
+          const key = `${grid.setting} ${number}`, known = gridsOfModel.get(key);
+          if (known) known.push({ grid, side });
+          else gridsOfModel.set(key, [{ grid, side }]);
+        }
+      }
+    }
+  }
+  return gridsOfModel.get(`${setting} ${model}`) ?? [];
+}
+
+/**
+ * The similarity of a layer to every layer of every model, from all grids of a setting.
+ * @param {number} setting
+ * @param {number} model
+ * @param {number} layer
+ * @returns {Promise<Profile>}
+ */
+export async function profileOf(setting, model, layer) {
+  /** @type {Profile} */
+  const found = new Map();
+  for (const { grid, side } of gridsWith(setting, model)) {
+    const place = layersOf(grid[side]).find((at) => at.model === model && at.layer === layer);
+    if (!place) continue;
+    const { value } = await planesOf(grid, "value");
+    const columns = lengthOf(grid.y);
+    for (const at of layersOf(side === "x" ? grid.y : grid.x)) {
+      const of = found.get(at.model) ?? new Map();
+      if (of.has(at.layer)) continue;
+      of.set(at.layer, value[side === "x" ? place.at * columns + at.at
+        : at.at * columns + place.at]);
+      found.set(at.model, of);
+    }
+  }
+  return found;
+}
+
+/**
+ * Curves of the models, the mean over the seeds of one model.
+ * @param {Profile} profile
+ * @param {number} own
+ * @returns {Curve[]}
+ */
+export function curvesOf(profile, own) {
+  /** @type {Map<string, number[]>} */
+  const members = new Map();
+  for (const model of profile.keys()) {
+    const stem = model === own ? `${modelName(model)} itself` : page.models[model].stem;
+    const known = members.get(stem);
+    if (known) known.push(model);
+    else members.set(stem, [model]);
+  }
+  return [...members].map(([stem, models]) => {
+    const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
+    const points = [...layers].sort((a, b) => a - b).map((layer) => {
+      const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)
+        .filter((value) => !Number.isNaN(value));
+      const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+      return { layer, mean, low: Math.min(...values), high: Math.max(...values) };
+    });
+    return { stem, models: models.length, points: points.filter(({ mean }) => !Number.isNaN(mean)) };
+  });
+}
+
+/**
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ * @param {string} [text]
+ */
+function svg(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+/**
+ * @param {Curve[]} curves
+ * @param {string} label
+ */
+export function drawCurves(curves, label) {
+  const points = curves.flatMap((curve) => curve.points);
+  const last = Math.max(1, ...points.map(({ layer }) => layer));
+  const low = Math.min(0, ...points.map((point) => point.low));
+  const high = Math.max(...points.map((point) => point.high), low + 1e-9);
+  const x = (/** @type {number} */ layer) =>
+    MARGIN.left + (layer / last) * (WIDTH - MARGIN.left - MARGIN.right);
+  const y = (/** @type {number} */ value) =>
+    HEIGHT - MARGIN.bottom -
+    ((value - low) / (high - low)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const drawing = svg("svg", { xmlns: SVG, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
+    "aria-label": label, "font-family": "sans-serif", "font-size": 11 });
+  for (let tick = 0; tick <= 4; tick++) {
+    const value = low + ((high - low) * tick) / 4;
+    drawing.append(
+      svg("line", { class: "rule", stroke: "#bbb", x1: MARGIN.left, x2: WIDTH - MARGIN.right,
+        y1: y(value), y2: y(value) }),
+      svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, 2)));
+  }
+  const every = Math.ceil(last / 14);
+  for (let layer = 0; layer <= last; layer += every) {
+    drawing.append(svg("text", { x: x(layer), y: HEIGHT - MARGIN.bottom + 15,
+      "text-anchor": "middle" }, layerName(layer)));
+  }
+  drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
+    "text-anchor": "middle" }, "layer of the other model"));
+  curves.forEach((curve, place) => {
+    const { colour, dash } = lookOf(place);
+    const path = (/** @type {(point: Curve["points"][0]) => number} */ of) =>
+      curve.points.map((point) => `${x(point.layer)} ${y(of(point))}`);
+    if (curve.models > 1) {
+      const band = [...path(({ high: top }) => top), ...path(({ low: bottom }) => bottom).reverse()];
+      drawing.append(svg("path", { d: `M${band.join("L")}Z`, fill: colour, "fill-opacity": 0.2 }));
+    }
+    drawing.append(svg("path", { d: `M${path(({ mean }) => mean).join("L")}`, fill: "none",
+      stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
+  });
+  return drawing;
+}
+
+/** @param {number} place */
+function lookOf(place) {
+  return {
+    colour: COLOURS[place % COLOURS.length],
+    dash: DASHES[Math.floor(place / COLOURS.length) % DASHES.length],
+  };
+}
+
+/** @param {Curve[]} curves */
+export function legendOf(curves) {
+  const list = document.createElement("ul");
+  list.className = "legend";
+  curves.forEach(({ stem, models }, place) => {
+    const { colour, dash } = lookOf(place);
+    const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" });
+    sample.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": 2,
+      "stroke-dasharray": dash }));
+    const item = document.createElement("li");
+    item.append(sample, models > 1 ? `${stem} (mean and range of ${models} seeds)` : stem);
+    list.append(item);
+  });
+  return list;
+}

@@ -1,0 +1,61 @@
+/** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
+import { csv } from "./csv.js";
+import { page, textOf } from "./data.js";
+import { button, make, tableOf } from "./make.js";
+import { copy } from "./save.js";
+
+const FIRST_JOBS = 200;
+
+/** @param {HTMLElement} place */
+export async function showRuns(place) {
+  if (place.childElementCount) return;
+  const add = (/** @type {string} */ title, /** @type {string[]} */ columns,
+    /** @type {unknown[][]} */ rows) => {
+    if (rows.length) place.append(make("h2", {}, title), tableOf(columns, rows, title));
+  };
+  for (const { folder, kinds, error, failed } of page.statuses) {
+    const states = [...new Set(Object.values(kinds).flatMap(Object.keys))];
+    add(`State of ${folder}`, ["jobs", ...states], Object.entries(kinds).map(([kind, counts]) =>
+      [kind, ...states.map((state) => counts[state] ?? 0)]));
+    if (error) place.append(make("p", {}, `The last failure: ${error}`));
+    add(`What failed in ${folder}`, ["job", "error"], failed.map((job) => [job.title, job.error]));
+  }
+  add("Models", ["model", "seed"], page.models.map(({ name, seed }) => [name, seed]));
+  /** @type {number[]} */
+  const grids = page.settings.map(() => 0);
+  for (const { setting } of page.grids) grids[setting]++;
+  add("Grids", ["task", "kind", "measure", "grids", "cells", "step of stored values"],
+    page.settings.map(({ task, kind, name, count, planes: { value } }, number) => [task, kind, name,
+      grids[number], count, value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
+  for (const { folder, steps: _, ...rest } of page.manifests) {
+    add(`Run ${folder}`, ["what", "value"], Object.entries(rest));
+  }
+  if (page.jobs) await addJobs(place, add);
+  else {
+    place.append(make("p", { class: "hint" }, "The folder of the results holds no records of jobs: " +
+      "recipes and inputs are not known."));
+  }
+  add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {(title: string, columns: string[], rows: unknown[][]) => void} add
+ */
+async function addJobs(place, add) {
+  /** @type {import("./data.js").Job[]} */
+  const jobs = JSON.parse(await textOf("jobs"));
+  const undone = jobs.filter(({ done }) => !done);
+  add("Unfinished", ["job", "seconds"], undone.map(({ path, seconds }) => [path, seconds]));
+  const columns = ["job", "state", "seconds", "inputs"];
+  const rows = jobs.map(({ path, seconds, done, inputs }) =>
+    [path, done ? "done" : "unfinished", seconds,
+      Object.entries(inputs).map(([name, value]) => `${name}: ${value}`).join("; ")]);
+  add("Jobs", columns, rows.slice(0, FIRST_JOBS));
+  place.append(make("div", { class: "bar" },
+    button("Copy as CSV", () => copy(csv(columns, rows), "jobs.csv"))));
+  if (rows.length > FIRST_JOBS) {
+    place.append(make("p", { class: "hint" },
+      `The first ${FIRST_JOBS} of ${rows.length} jobs; “Copy as CSV” has all.`));
+  }
+}

@@ -1,0 +1,89 @@
+/** What the page shows, kept in its address, so that a link shows the same view. */
+
+/**
+ * @typedef {{view: string, a: string, b: string, order: string, range: string, colours: string,
+ *   hide: string, layer: string, cell: string, zoom: string}} State
+ * `a` and `b` are keys of grids, `hide` models; `layer` is a panel, a model and a number; `cell` two
+ * layers; `zoom` is what panel A shows of its grid: a factor, the first column, the first row.
+ */
+
+/** @type {State} */
+const INITIAL = {
+  view: "grids", a: "", b: "", order: "model", range: "fixed", colours: "viridis", hide: "",
+  layer: "", cell: "", zoom: "1",
+};
+
+/**
+ * Names as one text that `split` takes apart, whatever signs the names have.
+ * @param {Iterable<string | number>} names
+ */
+export function joined(names) {
+  return [...names].map((name) =>
+    String(name).replaceAll("%", "%25").replaceAll("~", "%7E")).join("~");
+}
+
+/** @param {string} text that `joined` made */
+export function split(text) {
+  return text.split("~").map((name) => name.replaceAll("%7E", "~").replaceAll("%25", "%"));
+}
+
+/** @type {State} */
+export let state = readState();
+
+/** @type {() => void} */
+let shower = () => {};
+
+/**
+ * Say what shows a state that has changed.
+ * @param {() => void} show
+ */
+export function onChange(show) {
+  shower = show;
+}
+
+/**
+ * Write changes into the address, without a new entry in the history.
+ * @param {Partial<State>} changes
+ */
+export function keep(changes) {
+  state = { ...state, ...changes };
+  history.replaceState(null, "", addressOf(state));
+}
+
+/**
+ * Write changes into the address, and show them.
+ * @param {Partial<State>} changes
+ */
+export function change(changes) {
+  keep(changes);
+  shower();
+}
+
+addEventListener("hashchange", () => {
+  state = readState();
+  shower();
+});
+
+/** @returns {State} */
+function readState() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const found = { ...INITIAL };
+  for (const name of /** @type {(keyof State)[]} */ (Object.keys(INITIAL))) {
+    found[name] = given.get(name) ?? INITIAL[name];
+  }
+  return found;
+}
+
+/**
+ * The address of a state; what is as usual is left out.
+ * @param {State} given
+ */
+export function addressOf(given) {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) {
+    if (name === "view" || value !== INITIAL[/** @type {keyof State} */ (name)]) {
+      found.set(name, value);
+    }
+  }
+  return `#${found}`;
+}

@@ -1,0 +1,136 @@
+"""Numbers of grids as text in a page: in 16 bits with a stated step, or exactly.
+
+The planes of a setting (value, low, high, pvalue, calibrated) are laid end to end over all its
+grids. A grid whose planes are all symmetric stores the entries on and above the diagonal. In 16
+bits a value is a number of steps above the lowest value; `MISSING` is nan. Low and high are stored
+as differences from the value, because small numbers compress better. All high bytes come before all
+low bytes, for the same reason.
+
+The page unpacks the text with ``atob`` and ``DecompressionStream("deflate")``.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+VALUE, LOW, HIGH, PVALUE, CALIBRATED = "value", "low", "high", "pvalue", "calibrated"
+PLANES = (VALUE, LOW, HIGH, PVALUE, CALIBRATED)
+STEPS = 65534  # the largest number of steps
+MISSING = 65535
+_LEVEL = 6  # of zlib: 9 takes four times as long for 1 % less
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The planes of one setting.
+
+    Attributes
+    ----------
+    planes
+        For every plane that has a number: its format and where it starts (`lowest`, `step`), as
+        JSON values.
+    text
+        For every plane, its compressed numbers.
+    """
+
+    planes: dict[str, dict[str, Any]]
+    text: dict[str, str]
+
+
+def entries(plane: np.ndarray, symmetric: bool) -> np.ndarray:
+    """Return the numbers of a grid that are stored: all, or those on and above the diagonal."""
+    return plane[np.triu_indices(len(plane))] if symmetric else plane.ravel()
+
+
+def is_symmetric(planes: Sequence[np.ndarray]) -> bool:
+    """Return whether every plane equals its transpose."""
+    return all(
+        plane.shape[0] == plane.shape[1] and np.array_equal(plane, plane.T, equal_nan=True)
+        for plane in planes
+    )
+
+
+def pack(numbers: dict[str, np.ndarray], exact: bool = False) -> Packed:
+    """Return the planes of a setting as text.
+
+    Parameters
+    ----------
+    numbers
+        For every plane the stored entries of all grids, end to end. Planes without a number are
+        left out.
+    exact
+        Store float32 numbers. This is also done where an interval is narrower than a step.
+    """
+    given = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
+    if VALUE not in given:
+        given[VALUE] = numbers[VALUE]
+    bounds = [given[name] for name in (VALUE, LOW, HIGH) if name in given]
+    lowest, step = _scale(bounds)
+    if exact or _narrow(given, step):
+        texts = {name: _text(plane.astype("<f4")) for name, plane in given.items()}
+        return Packed({name: {"format": "f4"} for name in given}, texts)
+    steps = {
+        name: _steps(given[name], lowest, step) for name in (VALUE, LOW, HIGH) if name in given
+    }
+    described = {name: {"format": "u2", "lowest": lowest, "step": step} for name in steps}
+    texts = {name: _text(_difference(steps[VALUE], found)) for name, found in steps.items()}
+    texts[VALUE] = _text(steps[VALUE])
+    for name in (PVALUE, CALIBRATED):
+        if name in given:
+            own, own_step = _scale([given[name]])
+            described[name] = {"format": "u2", "lowest": own, "step": own_step}
+            texts[name] = _text(_steps(given[name], own, own_step))
+    return Packed(described, texts)
+
+
+def compress(data: bytes) -> str:
+    """Return bytes as the text that the page unpacks."""
+    return base64.b64encode(zlib.compress(data, _LEVEL)).decode()
+
+
+def _scale(planes: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the lowest number of the planes and the step that reaches the highest."""
+    finite = [plane[np.isfinite(plane)] for plane in planes]
+    found = [plane for plane in finite if len(plane)]
+    if not found:
+        return 0.0, 1.0
+    lowest = min(float(plane.min()) for plane in found)
+    highest = max(float(plane.max()) for plane in found)
+    return lowest, (highest - lowest) / STEPS or 1.0
+
+
+def _narrow(given: dict[str, np.ndarray], step: float) -> bool:
+    """Return whether an interval that float32 numbers can hold is narrower than a step."""
+    if LOW not in given or HIGH not in given:
+        return False
+    width = given[HIGH] - given[LOW]
+    # The interval of a layer with itself is rounding.
+    held = width > np.spacing(np.abs(given[HIGH]).astype(np.float32))
+    return bool((width[held] < step).any())
+
+
+def _steps(plane: np.ndarray, lowest: float, step: float) -> np.ndarray:
+    """Return the number of steps of each value; infinite values are missing."""
+    steps = np.full(len(plane), MISSING, dtype="<u2")
+    finite = np.isfinite(plane)
+    steps[finite] = np.rint((plane[finite] - lowest) / step).clip(0, STEPS)
+    return steps
+
+
+def _difference(value: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """Return value - bound modulo `MISSING`, which stands for a missing bound."""
+    base = np.where(value == MISSING, 0, value).astype(np.int64)
+    return np.where(bound == MISSING, MISSING, (base - bound) % MISSING).astype("<u2")
+
+
+def _text(plane: np.ndarray) -> str:
+    """Return the numbers with their bytes split, the high bytes first."""
+    width = plane.dtype.itemsize
+    split = plane.view(np.uint8).reshape(-1, width)[:, ::-1].T
+    return compress(split.tobytes())

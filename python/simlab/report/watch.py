@@ -1,0 +1,27 @@
+"""Wait for results that change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from simlab.store.results import results_files
+
+
+def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
+    """Yield at once, and with `seconds` after every change of the results files, without an end."""
+    before: object = None
+    while True:
+        now = _state(results)
+        if now != before:
+            before = now
+            yield
+        if seconds is None:
+            return
+        time.sleep(seconds)
+
+
+def _state(results: Sequence[Path]) -> list[tuple[Path, int, int]]:
+    found = [(file, file.stat()) for file in results_files(results)]
+    return [(file, stat.st_mtime_ns, stat.st_size) for file, stat in found]

@@ -1,0 +1,154 @@
+"""Write the report: one page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.figures.table import distinguish, read_table
+from simlab.report.curves import curves
+from simlab.report.gather import gather, is_cell
+from simlab.report.history import folders_of, jobs, manifests, statuses
+from simlab.report.planes import compress
+from simlab.store.files import as_paths, write_bytes
+from simlab.store.runtime import versions
+
+# In the order of their imports: each module uses names of those before it.
+SCRIPTS = (
+    *("data", "colours", "csv", "state", "axes", "paint", "pointer", "heatmap", "make", "save"),
+    *("profile", "curves", "runs", "filter", "panel", "layer", "main"),
+)
+# What readers of the page need not load. A test compares the tokens that are left with the modules.
+_LEFT_OUT = (
+    re.compile(r"^import [^;]*;\n", re.MULTILINE),
+    re.compile(r"^export ", re.MULTILINE),
+    re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
+    re.compile(r" // .*$", re.MULTILINE),
+    re.compile(r"^\s+", re.MULTILINE),
+)
+
+
+def write_report(
+    results: str | Path | Sequence[str | Path],
+    out: str | Path = Path("report.html"),
+    *,
+    title: str | None = None,
+    metric: str | None = None,
+    exact: bool = False,
+) -> Path:
+    """Write one page that shows every grid, curve and table of the results.
+
+    The page is a single file of HTML, which a browser opens from disk and which loads nothing.
+
+    Parameters
+    ----------
+    results
+        Results files, or folders of results files. Of a folder that a demo made, the page also
+        shows what was run.
+    out
+        The page (.html); an earlier page is replaced.
+    title
+        Heading of the page; by default the name of the first of `results`.
+    metric
+        Name of the metric that curves show, as for `plot`.
+    exact
+        Store values as float32 numbers instead of 16 bits with a stated step. The page is twice as
+        large.
+
+    Returns
+    -------
+    Path
+        `out`.
+
+    Raises
+    ------
+    UserError
+        The results cannot be read or have nothing to show, or `out` cannot be written.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, write_report
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> write_report("runs/results", "runs/report.html")
+    PosixPath('runs/report.html')
+    """
+    path = Path(out)
+    if path.suffix != ".html" or path.is_dir():
+        raise UserError(f"--out {path}: wanted the name of a file that ends in .html, found {path}")
+    given = as_paths(results)
+    frame = distinguish(read_table(given))
+    if frame.empty:
+        raise UserError("results: wanted rows to show, found none")
+    found = gather(frame, exact)
+    views, text = curves(frame[~is_cell(frame)], metric)
+    folders = folders_of(given)
+    done = jobs(folders)
+    text["jobs"] = compress(json.dumps(done).encode())
+    data = {
+        "title": title or given[0].resolve().stem,
+        "models": found.models,
+        "axes": found.axes,
+        "settings": found.settings,
+        "grids": found.grids,
+        "facts": found.facts,
+        "views": views,
+        "rows": len(frame),
+        "tasks": [str(task) for task in frame["task"].unique()],
+        "jobs": len(done),
+        "statuses": statuses(folders),
+        "manifests": manifests(folders),
+        "versions": versions(),
+    }
+    write_bytes(path, page(data, {**found.text, **text}).encode())
+    return path
+
+
+def page(data: dict[str, Any], text: dict[str, str]) -> str:
+    """Return the page that shows `data`; `text` is what it unpacks when it is needed."""
+    from jinja2 import Environment, StrictUndefined
+
+    folder = resources.files("simlab.report") / "page"
+    template = (folder / "page.html.j2").read_text(encoding="utf-8")
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    script = join([(folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(template).render(
+        title=data["title"],
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        data=in_script(data),
+        text=text,
+    )
+
+
+def join(modules: Sequence[str]) -> str:
+    """Return modules of JavaScript as one, without imports, exports and documentation."""
+    text = "\n".join(modules)
+    for pattern in _LEFT_OUT:
+        text = pattern.sub("", text)
+    return text
+
+
+def in_script(data: Any) -> str:
+    """Return `data` as JSON that cannot end the element it stands in."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _hash(content: str) -> str:
+    """Return what a content security policy names an element by."""
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -1,0 +1,195 @@
+"""What the page shows of a table: settings, grids, axes, orders, blocks, facts."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import pdist
+
+from simlab.figures.table import distinguish, read_table
+from simlab.report.gather import gather
+from simlab.report.order import clustered
+from simlab.similarity.catalogue import MEASURES
+from simlab.store.results import BLOCKS, LOCALIZATION, SKIPPING, to_frame
+from support.lab.pages import CURVES, JOINT, cells_of, unpack
+from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
+
+
+def gathered(rows, **options):
+    frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
+    return gather(distinguish(read_table(frame)), **options)
+
+
+def values_of(found, grid):
+    """Return the table of values of a grid, as the page makes it."""
+    described = found.settings[grid["setting"]]["planes"]["value"]
+    stored = unpack(found.text[f"plane-{grid['setting']}-value"], described)
+    rows, columns = (sum(len(part) for _, part in found.axes[grid[side]]) for side in "xy")
+    if not grid["symmetric"]:
+        return stored[grid["start"] :][: rows * columns].reshape(rows, columns)
+    whole = np.empty((rows, rows))
+    places = np.triu_indices(rows)
+    whole[places] = whole.T[places] = stored[grid["start"] :][: len(places[0])]
+    return whole
+
+
+def layers_of(found, axis):
+    """Return the name of the model and the number of the layer along an axis."""
+    parts = found.axes[axis]
+    return [(found.models[model]["name"], layer) for model, layers in parts for layer in layers]
+
+
+def test_settings_stand_in_the_order_of_the_catalogue():
+    names = [name for name in MEASURES if name in ("cka", "svcca", "pwcca", "neuronsim", "rsa")]
+    rows = [row for name in sorted(names) for row in grid("A-B", "A", "B", measure=name)]
+    found = gathered(rows)
+    assert [setting["measure"] for setting in found.settings] == names
+    assert names != sorted(names)
+
+
+def test_tasks_and_estimators_are_settings_of_their_own():
+    rows = [
+        *grid("A-B", "A", "B"),
+        *grid("A-B", "A", "B", estimator="unbiased"),
+        *grid("A-B", "A", "B", task="stsb"),
+    ]
+    found = gathered(rows)
+    assert [(s["task"], s["name"]) for s in found.settings] == [
+        ("rt", "linear CKA (biased)"),
+        ("rt", "linear CKA (unbiased)"),
+        ("stsb", "linear CKA (biased)"),
+    ]
+
+
+def test_layers_are_in_order_whatever_the_order_of_the_rows():
+    rows = grid("A-B", "A", "B")
+    wanted = [row.value for row in rows]
+    shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
+    found = gathered(shuffled, exact=True)
+    (made,) = found.grids
+    assert [found.axes[made[side]] for side in "xy"] == [
+        ((number, tuple(range(LAYERS))),) for number in (0, 1)
+    ]
+    assert values_of(found, made).ravel() == pytest.approx(np.float32(wanted))
+
+
+def test_a_missing_cell_is_undefined():
+    rows = grid("A-B", "A", "B")
+    found = gathered([row for row in rows if (row.layer_x, row.layer_y) != (1, 2)])
+    table = values_of(found, found.grids[0])
+    assert np.argwhere(np.isnan(table)).tolist() == [[1, 2]]
+
+
+def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
+    rows = joint_grid(["M2", "M10", "M1"])
+    value = {(r.model_x, r.layer_x, r.model_y, r.layer_y): r.value for r in rows}
+    frame = to_frame(rows)
+    frame["value"] += [
+        value[key]
+        for key in frame[["model_y", "layer_y", "model_x", "layer_x"]].itertuples(False, None)
+    ]
+    for table, symmetric in ((to_frame(rows), False), (frame, True)):
+        found = gathered(table, exact=True)
+        (made,) = found.grids
+        assert made["symmetric"] is symmetric
+        assert [found.models[number]["name"] for number, _ in found.axes[made["x"]]] == [
+            "M2",
+            "M10",
+            "M1",
+        ]
+        assert values_of(found, made).ravel() == pytest.approx(np.float32(table["value"]))
+
+
+def test_contradicting_inputs_are_grids_of_their_own():
+    rows = grid("A-B", "A", "B") + grid("A-B", "A", "B", seed=1)
+    found = gathered(rows)
+    assert [made["source"] for made in found.grids] == ["input 1", "input 2"]
+
+
+def test_seeds_of_a_model_have_one_name():
+    rows = [row for seed in (1, 2, 3) for row in curve(f"FT[{seed}]", seed, mode=LOCALIZATION)]
+    rows += curve("v1", mode=LOCALIZATION)
+    stems = {model["name"]: model["stem"] for model in gathered(rows).models}
+    assert stems == {"FT[1]": "FT[1–3]", "FT[2]": "FT[1–3]", "FT[3]": "FT[1–3]", "v1": "v1"}
+
+
+def test_facts_of_a_layer():
+    rows = [*curve("A", 1), *triangle("A", 1), *curve("A", 1, mode=LOCALIZATION)]
+    rows = [row for row in rows if row.comparison != SKIPPING or row.layer_x != row.layer_y]
+    facts = [fact for fact in gathered(rows).facts if fact[2] == 2]
+    assert {(fact[3], round(fact[4], 3)) for fact in facts} == {
+        ("accuracy, truncation-untuned", 0.7),
+        ("accuracy, skipping", 0.8),  # the span from 1 to 2 skips layer 2
+        ("localization", 0.7),
+    }
+
+
+def test_alike_layers_stand_beside_each_other():
+    """Two kinds of layers take turns; clustering puts each kind together."""
+    kinds = np.arange(8) % 2
+    table = np.where(kinds[:, None] == kinds, 0.9, 0.1) + 0.1 * np.eye(8)
+    down, across = clustered(table)
+    assert down == across
+    assert sorted(down) == list(range(8))
+    assert np.abs(np.diff(kinds[down])).sum() == 1
+    table[2, 4] = np.nan
+    down, across = clustered(table[:, :6])
+    assert (sorted(down), sorted(across)) == (list(range(8)), list(range(6)))
+    assert np.abs(np.diff(kinds[down])).sum() == 1
+
+
+def test_leaves_stand_in_the_order_of_scipy():
+    table = np.random.default_rng(0).uniform(size=(40, 7))
+    down, across = clustered(table)
+    for order, rows in ((down, table), (across, table.T)):
+        tree = linkage(pdist(rows), "average", optimal_ordering=True)
+        assert order == leaves_list(tree).tolist()
+
+
+def test_grids_too_small_to_cluster_keep_their_order():
+    assert clustered(np.full((2, 1), np.nan)) == ([0, 1], [0])
+
+
+def test_real_results_come_back():
+    """Every cell of every grid of two studies, and the outlines of blocks."""
+    frame = distinguish(read_table([JOINT, CURVES]))
+    wanted = cells_of(frame)
+    found = gather(frame)
+    seen = 0
+    for made in found.grids:
+        setting = found.settings[made["setting"]]
+        names = [setting[name] for name in ("task", "kind", "name")]
+        (x, y) = (layers_of(found, made[side]) for side in "xy")
+        table = values_of(found, made)
+        step = setting["planes"]["value"]["step"]
+        keys = [(*names, made["comparison"], *one, *other) for one, other in product(x, y)]
+        given = np.array([wanted[key][0] for key in keys])
+        assert np.allclose(table.ravel(), given, rtol=0, atol=step, equal_nan=True)
+        seen += len(keys)
+    assert seen == len(wanted)
+
+
+def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
+    frame = distinguish(read_table([JOINT, CURVES]))
+    rows = frame[(frame["comparison"] == BLOCKS) & frame["value"].notna()]
+    clusters = rows.groupby(["estimator", "model_x", "value"])["layer_x"]
+    wanted = {(*key[:2], tuple(map(int, layers))) for key, layers in clusters}
+    found = gather(frame)
+    seen = {True: set(), False: set()}
+    for made in found.grids:
+        joint = len(found.axes[made["x"]]) > 1
+        estimator = found.settings[made["setting"]]["name"].split("(")[-1].strip(")")
+        seen[joint] |= {
+            (estimator, found.models[model]["name"], tuple(layers))
+            for model, layers in made.get("blocks", ())
+        }
+    assert seen[False] == wanted
+    # The joint grid of the other file is biased.
+    assert seen[True] == {block for block in wanted if block[0] == "biased"}
+
+
+def test_experiments_are_no_grids():
+    found = gathered([*triangle("A", 1), *curve("A", 1)])
+    assert (found.settings, found.grids) == ([], [])

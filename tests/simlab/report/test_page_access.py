@@ -1,0 +1,167 @@
+"""Everybody can read the page: in the dark, on a phone, on paper, by keyboard, by screen reader."""
+
+import pytest
+
+from support.lab.browsers import NO_TOOLS, tool
+from support.lab.result_rows import grid
+
+# States of the page that together show all that it has.
+STATES = {
+    "grids": {"layer": "a~FT[1]~3", "cell": "FT[1], layer 3~FT[2], layer 2"},
+    "two grids": {
+        "a": "rt~cls~linear CKA (biased)~FT[1]-FT[1]~1000",
+        "b": "rt~cls~linear CKA (biased)~FT[1]-FT[2]~1000",
+        "cell": "FT[1], layer 3~FT[1], layer 2",
+    },
+    "curves": {"view": "curves"},
+    "runs": {"view": "runs"},
+}
+SERIOUS = """() => axe.run({ resultTypes: ["violations"] }).then(({ violations }) => violations
+  .filter(({ impact }) => impact === "serious" || impact === "critical")
+  .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html.slice(0, 200))]))"""
+
+
+def unfold(view):
+    """Open what is folded, of many tables the first."""
+    folded = "[...document.querySelectorAll('details')].slice(0, 2)"
+    view.page.evaluate(f"() => {folded}.forEach((part) => {{ part.open = true; }})")
+    view.settle()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_serious_violation(opened, studies, dark):
+    axe = tool("axe-core/axe.min.js")
+    if not axe:
+        pytest.skip(NO_TOOLS)
+    view = opened(studies, dark=dark)
+    for name, state in STATES.items():
+        view.go(**state)
+        unfold(view)
+        view.page.evaluate(axe.read_text())
+        assert view.page.evaluate(SERIOUS) == [], name
+    view.page.evaluate("() => document.body.append(document.createElement('img'))")
+    assert [found[0] for found in view.page.evaluate(SERIOUS)] == ["image-alt"]
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_nothing_is_wider_than_the_screen(opened, studies, width):
+    view = opened(studies, width=width)
+    for name, state in STATES.items():
+        view.go(**state)
+        unfold(view)
+        assert view.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        if "cell" in state:
+            assert view.canvas().bounding_box()["width"] <= width
+
+
+def test_a_small_screen_has_room_for_the_cells(opened, studies):
+    view = opened(studies, width=360)
+    box = view.canvas().bounding_box()
+    columns, rows = view.edges()
+    assert columns[-1] - columns[0] > 200
+    assert rows[-1] - rows[0] > 200
+    assert box["x"] >= 0
+
+
+def test_dark_is_dark_and_light_is_light(opened, studies):
+    """The ground, and a label on it that is drawn on the canvas."""
+    brightness = {}
+    for dark in (False, True):
+        view = opened(studies, dark=dark)
+        ground = view.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        brightness[dark] = sum(int(part) for part in ground[4:-1].split(",")) / 3
+        found = view.canvas().evaluate("""(canvas) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, 60, canvas.height);
+          let most = 0, sum = 0;
+          for (let at = 0; at < data.length; at += 4) {
+            if (data[at + 3] > 200 && data[at + 3] > most) {
+              most = data[at + 3];
+              sum = (data[at] + data[at + 1] + data[at + 2]) / 3;
+            }
+          }
+          return sum;
+        }""")
+        assert (found > 128) is dark
+    assert brightness[True] < 40
+    assert brightness[False] > 215
+
+
+def test_print_is_black_on_white_without_controls(opened, studies):
+    view = opened(studies, dark=True, **STATES["grids"])
+    view.page.emulate_media(media="print", color_scheme="dark")
+    view.page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    view.settle()
+    style = view.page.evaluate(
+        "() => { const { color, backgroundColor } = getComputedStyle(document.body); "
+        "return [color, backgroundColor]; }"
+    )
+    assert style == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+    assert not any(button.is_visible() for button in view.page.get_by_role("button").all())
+    assert view.canvas().is_visible()
+    assert view.page.get_by_role("heading", name="FT[1], layer 3").is_visible()
+    assert view.page.pdf()[:4] == b"%PDF"
+
+
+def test_the_keyboard_reaches_everything(opened, studies):
+    """From the top of the page, Tab and Enter alone open a layer."""
+    view = opened(studies)
+    view.page.evaluate("() => document.body.focus()")
+    seen = []
+    for _ in range(60):
+        view.page.keyboard.press("Tab")
+        name = view.page.evaluate(
+            "() => (document.activeElement.labels?.[0]?.firstChild?.textContent || "
+            "document.activeElement.ariaLabel || document.activeElement.textContent).slice(0, 30)"
+        )
+        seen.append(name)
+        if view.page.evaluate("document.activeElement.tagName") == "CANVAS":
+            break
+    assert {"Grids", "Curves", "What was run", "Order", "Colour range", "Measure"} <= set(seen)
+    view.press("ArrowDown", "ArrowRight", "Enter")
+    layer = view.page.locator(".layer")
+    assert layer.is_visible()
+    for _ in range(20):
+        view.page.keyboard.press("Tab")
+        if view.page.evaluate("document.activeElement.textContent") == "Close":
+            break
+    view.press("Enter")
+    assert not layer.is_visible()
+
+
+def test_screen_readers_have_a_table(opened, written, large):
+    """Of all cells of a small grid, of the row of the cursor of a large one."""
+    rows = grid("A-B", "A", "B")
+    view = opened(written(rows))
+    cells = view.panel().locator("td:not(:empty)").all_inner_texts()
+    assert [float(cell) for cell in cells] == pytest.approx([r.value for r in rows], abs=6e-4)
+    assert view.panel().locator("tbody th").all_inner_texts() == [
+        f"A, {name}" for name in ("embeddings", "layer 1", "layer 2", "layer 3")
+    ]
+    view = opened(large)
+    view.canvas().focus()
+    view.press("ArrowDown", "ArrowDown")
+    assert view.panel().locator("tbody th").all_inner_texts() == ["M0, layer 2"]
+    assert view.panel().locator("td:not(:empty)").count() == 60
+    assert "60 rows, 60 columns" in view.canvas().get_attribute("aria-label")
+
+
+def test_the_page_may_not_reach_the_network(opened, studies):
+    """Whatever a script in it would try."""
+    view = opened(studies)
+    tried = view.page.evaluate("""async () => {
+      const found = [];
+      addEventListener("securitypolicyviolation", (event) => found.push(event.violatedDirective));
+      await fetch("https://example.org/").catch(() => {});
+      const image = new Image();
+      image.src = "https://example.org/image.png";
+      const script = document.createElement("script");
+      script.textContent = "window.broken = true";
+      document.body.append(script);
+      await new Promise((done) => setTimeout(done, 100));
+      return [found.map((name) => name.split("-")[0]).sort(), window.broken ?? false];
+    }""")
+    assert tried == [["connect", "img", "script"], False]
+    assert view.failures == dict.fromkeys(view.requests, "csp")
+    assert all("Content Security Policy" in words for words in view.complaints)
+    view.requests.clear()
+    view.complaints.clear()

@@ -1,0 +1,322 @@
+"""What readers do with a page: point, press keys, open layers, order, compare, link, save."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simlab import TaskOptions, extract, read_results
+from simlab import grid as compare
+from simlab.figures.names import in_order
+from simlab.report.write import write_report
+from simlab.store.results import LOCALIZATION, SKIPPING, TRUNCATION
+from support.lab.pages import CURVES, JOINT
+from support.lab.result_rows import curve, grid, joint_grid, triangle
+
+
+def value_of(words):
+    """Return the value that a readout says."""
+    text = words.split(": ")[1].split(";")[0]
+    return float("nan") if text == "undefined" else float(text)
+
+
+def test_pointing_at_a_cell_says_what_is_known_of_it(opened, studies):
+    frame = read_results(JOINT)
+    row = frame[(frame["measure"] == "cka") & (frame["layer_x"] == 1) & (frame["layer_y"] == 3)]
+    row = row[(row["model_x"] == "ORIG") & (row["model_y"] == "ORIG")].iloc[0]
+    view = opened(studies)
+    assert view.choice("Measure").input_value() == "linear CKA (biased)"
+    columns, rows = view.edges()
+    view.hover(columns[3] + 2, rows[1] + 2)
+    place = "ORIG, layer 1 × ORIG, layer 3"
+    value, low, high = (f"{row[name]:.3f}"[1:] for name in ("value", "low", "high"))
+    assert view.readout() == f"{place}: {value}; 95 % interval {low} to {high}; n = 1,000"
+    assert view.panel().locator(".readout").get_attribute("aria-live") == "polite"
+
+
+def test_keys_move_the_cursor_zoom_and_open(opened, large):
+    view = opened(large)
+    view.canvas().focus()
+    steps = {
+        "ArrowDown": "M0, layer 1 × M0, embeddings",
+        "ArrowRight": "M0, layer 1 × M0, layer 1",
+        "Shift+ArrowDown": "M2, layer 1 × M0, layer 1",
+        "ArrowUp": "M2, embeddings × M0, layer 1",
+        "End": "M2, embeddings × M11, layer 4",
+        "PageDown": "M11, layer 4 × M11, layer 4",
+        "ArrowLeft": "M11, layer 4 × M11, layer 3",
+        "PageUp": "M0, embeddings × M11, layer 3",
+        "Home": "M0, embeddings × M0, embeddings",
+    }
+    for key, words in steps.items():
+        view.press(key)
+        assert view.readout().startswith(f"{words}: "), key
+    whole = view.canvas().screenshot()
+    view.press("+", "+")
+    assert view.canvas().screenshot() != whole
+    view.press("0")
+    assert view.canvas().screenshot() == whole
+    view.press("ArrowDown", "Enter")
+    assert view.page.get_by_role("heading", name="M0, layer 1", exact=True).is_visible()
+
+
+def test_a_zoomed_grid_is_dragged(opened, large):
+    view = opened(large)
+    view.canvas().focus()
+    view.press("ArrowDown", "+", "+", "+")
+    box = view.canvas().bounding_box()
+    middle = box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6
+
+    def under():
+        view.page.mouse.move(middle[0] + 1, middle[1])
+        return view.readout().split(":")[0]
+
+    before = under()
+    view.page.mouse.down()
+    view.page.mouse.move(middle[0] - 120, middle[1] - 90, steps=4)
+    view.page.mouse.up()
+    assert under() != before
+    assert view.page.get_by_role("region", name="Layer").count() == 0  # a drag is no click
+
+
+def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened, written):
+    """The mean over seeds of a model; localization, truncation and skipping of the layer."""
+    rows = [
+        *(row for seed in (1, 2) for row in grid("FT-ORIG", f"FT[{seed}]", "ORIG", seed,
+                                                  seeds=(seed, None))),
+        *(row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed, mode=LOCALIZATION)),
+        *(row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed, mode=TRUNCATION)),
+        *curve("ORIG", None, start=0.3, mode=LOCALIZATION, measure=LOCALIZATION),
+        *triangle("ORIG", None),
+    ]  # fmt: skip
+    view = opened(written(rows))
+    view.choice("Grid").select_option("FT-ORIG: FT[2] × ORIG")
+    view.settle()
+    view.canvas().focus()
+    view.press("ArrowDown")
+    columns, downs = view.edges()
+    view.canvas().click(position={"x": columns[0] + 4, "y": downs[2] + 4})
+    layer = view.page.get_by_role("region", name="Layer FT[2], layer 2", exact=True)
+    assert "truncation-untuned (rt, n = 9): .700" in layer.inner_text()
+    view.page.get_by_role("button", name="Close").click()
+    assert layer.count() == 0 or not layer.is_visible()
+    # From the other side: ORIG against both seeds.
+    view.go(layer="a~ORIG~1")
+    layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
+    words = layer.inner_text()
+    assert "FT[1–2] (mean and range of 2 seeds)" in words
+    assert "localization (rt, n = 9): .400" in words
+    assert "accuracy, skipping (rt, n = 9): .800" in words
+    assert SKIPPING in words
+    layer.get_by_role("button", name="Copy as CSV").click()
+    view.page.get_by_text("Copied.", exact=True).wait_for()
+    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
+    values = {(r.seed_x, r.layer_x): r.value for r in rows if r.layer_y == 1 and r.measure == "cka"}
+    for line in table:
+        pair = [values[seed, int(line["layer"])] for seed in (1, 2)]
+        assert float(line["mean"]) == pytest.approx(np.mean(pair), abs=1e-4)
+        assert float(line["lowest"]) == pytest.approx(min(pair), abs=1e-4)
+        assert float(line["highest"]) == pytest.approx(max(pair), abs=1e-4)
+
+
+def shown_layers(view):
+    """Return the rows of a small grid as the table for screen readers names them."""
+    return view.panel().locator("tbody th").all_inner_texts()
+
+
+def test_orders_of_rows(opened, written):
+    rows = joint_grid(["A", "B"], layers=3)
+    view = opened(written(rows))
+    names = [f"{m}, {layer}" for m in "AB" for layer in ("embeddings", "layer 1", "layer 2")]
+    assert shown_layers(view) == names
+    order = view.page.get_by_role("combobox", name="Order", exact=True)
+    order.select_option("by layer")
+    view.settle()
+    assert shown_layers(view) == [names[at] for at in (0, 3, 1, 4, 2, 5)]
+    order.select_option("by clustering")
+    view.settle()
+    assert sorted(shown_layers(view)) == sorted(names)
+    assert "order=clustered" in view.page.url
+
+
+def test_two_grids_move_together_and_their_difference_is_that_of_the_values(opened, written):
+    one, other = grid("A-B", "A", "B"), grid("A-C", "A", "C", seed=1)
+    view = opened(written(one + other))
+    view.page.get_by_label("Compare with a second grid").check()
+    view.settle()
+    assert [view.choice("Grid", panel).input_value() for panel in ("Grid A", "Grid B")] == [
+        "A-B",
+        "A-C",
+    ]
+    view.canvas().focus()
+    view.press("ArrowDown", "ArrowRight", "ArrowRight")
+    cells = [view.readout(panel) for panel in ("Grid A", "Grid B", "Difference")]
+    place = 1 * 4 + 2
+    wanted = [one[place].value, other[place].value, one[place].value - other[place].value]
+    assert [value_of(cell) for cell in cells] == pytest.approx(wanted, abs=1e-3)
+    assert cells[1].startswith("A, layer 1 × C, layer 2")
+    view.canvas("Difference").focus()
+    view.press("ArrowDown")
+    assert view.readout("Grid B").startswith("A, layer 2 × C, layer 2")
+
+
+def test_grids_of_two_sizes_have_no_difference(opened, large):
+    view = opened(large)
+    view.page.get_by_label("Compare with a second grid").check()
+    view.settle()
+    notice = view.page.locator("#notice").inner_text()
+    assert notice == "The difference needs grids of one size: A is 60 × 60, B is 4 × 4."
+    assert not view.panel("Difference").is_visible()
+
+
+def test_a_link_shows_the_same_view(opened, studies):
+    view = opened(studies)
+    view.choice("Representation").select_option("word-last")
+    view.settle()
+    view.choice("Measure").select_option("SVCCA")
+    view.settle()
+    for label, words in (("Order", "by layer"), ("Colour range", "fitted to the grid"),
+                         ("Colours", "cividis")):  # fmt: skip
+        view.page.get_by_role("combobox", name=label, exact=True).select_option(words)
+        view.settle()
+    view.page.get_by_text("Models and seeds").click()
+    view.page.get_by_role("checkbox", name="FT[2]", exact=True).uncheck()
+    view.settle()
+    view.canvas().focus()
+    view.press("+", "ArrowDown", "ArrowRight", "Enter", "ArrowRight")
+    before = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
+    points = {(x, y): (x * 10.0, y * 10.0) for x in range(50) for y in range(50)}
+    picture = view.colours("Grid A", points)
+    view.again()
+    after = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
+    assert after == before
+    again = view.colours("Grid A", points)
+    assert np.abs(np.array([again[at] for at in points]) - list(picture.values())).mean() < 2
+    assert view.page.locator("#notice").is_hidden()
+
+
+def test_a_link_to_a_grid_that_is_not_there_says_so(opened, studies):
+    view = opened(studies, a="rt~cls~no~such~1")
+    assert "names a grid that this page does not have" in view.page.locator("#notice").inner_text()
+
+
+def test_hidden_models_leave_the_grid(opened, large):
+    view = opened(large)
+    view.page.get_by_text("Models and seeds").click()
+    view.page.get_by_role("searchbox", name="Find models and seeds").fill("m1")
+    view.page.get_by_role("button", name="Only these").click()
+    view.settle()
+    names = [name.split(",")[0] for name in shown_layers(view)]
+    assert list(dict.fromkeys(names)) == ["M1", "M10", "M11"]
+    view.page.get_by_role("button", name="All").click()
+    view.settle()
+    view.canvas().focus()
+    view.press("PageDown")
+    assert view.readout().startswith("M11, layer 4")
+
+
+def test_intervals_and_p_values_of_the_command_are_read_out(opened, tmp_path, tiny_bert, reviews):
+    options = TaskOptions(text_column="body", label_column="verdict")
+    extract(tiny_bert, str(reviews), tmp_path / "reps", label="ORIG", task_options=options)
+    file = tmp_path / "results.parquet"
+    compare(tmp_path / "reps", file, estimator="biased", bootstrap=20, permutations=20)
+    view = opened(write_report(file, tmp_path / "page.html"))
+    view.canvas().focus()
+    view.press("ArrowRight", "ArrowDown", "ArrowRight")
+    frame = read_results(file)
+    row = frame[(frame["layer_x"] == 1) & (frame["layer_y"] == 2)].iloc[0]
+    words = view.readout()
+    assert words.startswith("ORIG, layer 1 × ORIG, layer 2: ")
+    assert value_of(words) == pytest.approx(row["value"], abs=1e-3)
+    low, high = words.split("95 % interval ")[1].split(";")[0].split(" to ")
+    assert [float(low), float(high)] == pytest.approx([row["low"], row["high"]], abs=1e-3)
+    assert float(words.split("p = ")[1].split(";")[0]) == pytest.approx(row["pvalue"], abs=1e-3)
+    assert "calibrated" in words
+    assert words.endswith(f"n = {row['n']}")
+
+
+def test_csv_is_saved_where_the_browser_does_not_let_a_page_copy(opened, written):
+    rows = grid("A-B", "A", "B")
+    view = opened(written(rows, exact=True))
+    refuse = "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
+    view.page.evaluate(refuse)
+    with view.page.expect_download() as started:
+        view.panel().get_by_role("button", name="Copy as CSV").click()
+    table = list(csv.DictReader(io.StringIO(Path(started.value.path()).read_text())))
+    assert [np.float32(line["value"]) for line in table] == [np.float32(r.value) for r in rows]
+    assert started.value.suggested_filename.endswith(".csv")
+    view.page.get_by_text("saved as a file").wait_for()
+
+
+@pytest.mark.parametrize(("name", "start"), [("PNG", b"\x89PNG"), ("SVG", b"<svg ")])
+def test_pictures_are_saved(opened, studies, name, start):
+    """Of a grid and of a curve."""
+    view = opened(studies)
+    for place in ("#view-grids", "#view-curves figure"):
+        if "curves" in place:
+            view.page.get_by_role("link", name="Curves").click()
+        button = view.page.locator(place).get_by_role("button", name=f"Save as {name}").first
+        with view.page.expect_download() as started:
+            button.click()
+        content = Path(started.value.path()).read_bytes()
+        assert content.lstrip(b'<?xml version="1.0" encoding="utf-8" standalone="no"?>\n')
+        assert start in content[:1000]
+        assert len(content) > 5000
+
+
+def test_curves_come_with_their_rows(opened, studies):
+    view = opened(studies, view="curves")
+    figures = view.page.locator("figure")
+    names = figures.locator("h2").all_inner_texts()
+    assert {"rt truncation", "rt skipping", "rt freezing"} <= set(names)
+    figure = figures.nth(names.index("rt truncation"))
+    loaded = "(image) => image.decode().then(() => image.naturalWidth)"
+    assert figure.locator("img").evaluate(loaded) > 100
+    figure.get_by_role("button", name="Copy as CSV").click()
+    view.page.get_by_text("Copied.", exact=True).wait_for()
+    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
+    frame = read_results(CURVES)
+    wanted = frame[frame["comparison"].str.startswith("truncation")]["value"]
+    found = [float(r["value"]) for r in table if r["comparison"].startswith("truncation")]
+    assert sorted(found) == pytest.approx(sorted(wanted))
+    figure.locator("summary").click()
+    figure.locator("tbody tr").first.wait_for()
+    assert figure.locator("tbody tr").count() == min(len(table), 200)
+
+
+def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
+    """Models, jobs with their inputs, what failed and what is missing."""
+    options = TaskOptions(text_column="body", label_column="verdict")
+    extract(tiny_bert, str(reviews), tmp_path / "run" / "reps", label="O", task_options=options)
+    results = tmp_path / "run" / "results" / "orig.parquet"
+    compare(tmp_path / "run" / "reps", results, estimator="biased")
+    (tmp_path / "run" / "status.json").write_text(
+        '{"kinds": {"grid": {"done": 1, "failed": 1, "waiting": 3}}, "last_error": "grid X: <b>", '
+        '"failed": [{"title": "grid X", "error": "no room"}]}'
+    )
+    view = opened(write_report(results.parent, tmp_path / "page.html"), view="runs")
+    words = view.page.locator("#view-runs").inner_text()
+    for part in ("State of run", "grid\t1\t1\t3", "The last failure: grid X: <b>", "no room"):
+        assert part in words
+    assert "run/reps" in words
+    assert "label: O" in words
+    assert "torch" in words
+
+
+def test_thousands_of_grids_are_found_by_a_search(opened, written):
+    """300 models with themselves and each with the first."""
+    models = in_order(f"M{number}" for number in range(300))
+    rows = [row for m in models for row in grid(f"{m}-{m}", m, m)[::5]]
+    rows += [row for m in models for row in grid("with the first", m, "M0")[:4]]
+    view = opened(written(rows))
+    assert view.choice("Grid").locator("option").count() <= 202
+    search = view.panel().get_by_role("searchbox", name="Find: Grid")
+    search.fill("first m217")
+    assert view.choice("Grid").locator("option").all_inner_texts()[1:] == [
+        "with the first: M217 × M0"
+    ]
+    search.press("Enter")
+    view.settle()
+    assert view.panel().get_by_role("heading", level=2).inner_text() == "with the first: M217 × M0"

@@ -1,0 +1,115 @@
+"""The numbers that a browser shows are those of the results, in every cell of every grid."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from matplotlib import colormaps
+
+from simlab.figures.table import distinguish, read_table
+from simlab.report.write import write_report
+from support.lab.pages import CURVES, HOSTILE, JOINT, Parts, cells_of
+from support.lab.result_rows import grid, joint_grid
+
+COPY = "navigator.clipboard.readText()"
+
+
+def copied(view, panel="Grid A"):
+    """Return the rows of the grid that a panel shows, through its button."""
+    region = view.panel(panel)
+    region.get_by_role("button", name="Copy as CSV").click()
+    view.page.get_by_text("Copied.", exact=True).wait_for()
+    return list(csv.DictReader(io.StringIO(view.page.evaluate(COPY))))
+
+
+def choices(view, label):
+    return view.choice(label).locator("option").all_inner_texts()
+
+
+def every_cell(view):
+    """Walk through all grids by the drop-downs of panel A, and return their cells."""
+    found = {}
+
+    def walk(labels, names):
+        if labels:
+            for choice in choices(view, labels[0]):
+                view.choice(labels[0]).select_option(choice)
+                view.settle()
+                walk(labels[1:], (*names, choice))
+            return
+        for row in copied(view):
+            numbers = [float(row.get(name) or "nan") for name in ("value", "low", "high", "pvalue")]
+            layers = (row["model_x"], int(row["layer_x"]), row["model_y"], int(row["layer_y"]))
+            found[(*names[:3], names[3].split(":")[0], *layers)] = numbers
+
+    walk(["Task", "Representation", "Measure", "Grid"], ())
+    return found
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_every_cell_equals_the_results(opened, studies, tmp_path, exact):
+    page = write_report([JOINT], tmp_path / "p.html", exact=True) if exact else studies
+    wanted = cells_of(distinguish(read_table([JOINT] if exact else [JOINT, CURVES])))
+    view = opened(page)
+    found = every_cell(view)
+    assert found.keys() == wanted.keys()
+    steps = [
+        plane.get("step", 0.0)
+        for setting in Parts(page.read_text()).data["settings"]
+        for plane in setting["planes"].values()
+    ]
+    assert all(steps) is not exact
+    shown, given = (np.array([table[key] for key in wanted]) for table in (found, wanted))
+    if exact:
+        given = given.astype(np.float32).astype(np.float64)
+    assert np.isfinite(given[:, 1]).any()
+    np.testing.assert_allclose(shown, given, rtol=1e-7, atol=max(steps) * 0.501)
+
+
+@pytest.mark.parametrize("order", ["model", "clustered"])
+def test_every_cell_has_the_colour_of_its_value(opened, written, order):
+    """Through the colour map and back: a colour is off by less than one of its 256 steps."""
+    rows = [row for row in grid("A-B", "A", "B") if row.layer_x < 3]
+    value = {(row.layer_x, row.layer_y): row.value for row in rows}
+    view = opened(written(rows), order=order)
+    columns, downs = view.edges()
+    assert (len(columns), len(downs)) == (5, 4)
+    places = {(r, c): (columns[c] + 4, downs[r] + 4) for r in range(3) for c in range(4)}
+    # The page interpolates 11 colours of the map.
+    table = np.round(np.array([colormaps["viridis"](step / 255)[:3] for step in range(256)]) * 255)
+    seen = []
+    for (row, column), colour in view.colours("Grid A", places).items():
+        at = (columns[column] + columns[column + 1]) / 2, (downs[row] + downs[row + 1]) / 2
+        view.hover(*at)
+        layers = tuple(
+            0 if part.endswith("embeddings") else int(part.rsplit(" ", 1)[1])
+            for part in view.readout().split(":")[0].split(" × ")
+        )
+        step = np.abs(table - colour).sum(axis=1).argmin()
+        assert abs(step / 255 - value[layers]) < 3 / 255
+        seen.append(layers)
+    assert sorted(seen) == sorted(value)
+    assert (seen == sorted(value)) is (order != "clustered")
+
+
+def test_hostile_names_are_shown_as_they_are(opened, written):
+    """In the readout, the heading of a layer, links, and the list of models."""
+    view = opened(written(joint_grid(HOSTILE, layers=2), title="".join(HOSTILE)))
+    assert view.page.get_by_role("heading", level=1).inner_text() == "".join(HOSTILE).strip()
+    view.canvas().focus()
+    for name in HOSTILE:
+        view.press("ArrowDown", "Enter")
+        assert view.readout().startswith(f"{name}, layer 1 × {HOSTILE[0]}, embeddings: ")
+        title = f"{name}, layer 1"
+        assert view.page.get_by_role("heading", name=title, exact=True).is_visible()
+        view.again()
+        assert view.page.get_by_role("heading", name=title, exact=True).is_visible()
+        assert view.readout().startswith(f"{name}, layer 1 × ")
+        view.canvas().focus()
+        view.press("ArrowDown")
+    view.page.get_by_text("Models and seeds").click()
+    for name in HOSTILE[1:]:
+        view.page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    view.again()
+    assert [row["model_x"] for row in copied(view)] == [HOSTILE[0]] * 4

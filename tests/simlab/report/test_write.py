@@ -1,0 +1,222 @@
+"""The file of the page: names that could break it, errors, renewal, and its program."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from importlib import resources
+
+import pytest
+
+from simlab.report import watch
+from simlab.report.watch import watched
+from simlab.report.write import SCRIPTS, in_script, join, write_report
+from simlab.store.results import TRUNCATION, to_frame, write_results
+from simlab.tasks import TaskOptions
+from support.lab.browsers import NO_TOOLS, tool
+from support.lab.pages import HOSTILE, Parts, unpack_text
+from support.lab.result_rows import curve, grid, joint_grid
+
+MOST_BYTES = 60_000  # of the program
+FOLDER = resources.files("simlab.report") / "page"
+
+
+def modules():
+    return [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+
+
+@pytest.fixture
+def node():
+    found = shutil.which("node")
+    if not found:
+        pytest.skip("no node on this machine")
+    return found
+
+
+def test_names_cannot_leave_the_data(written):
+    def page(names):
+        rows = [row for name in names for row in grid(f"{name}-B", name, "B")]
+        rows += [row for name in names for row in curve(name, mode=TRUNCATION)]
+        return Parts(written(rows, title="".join(names)).read_text())
+
+    parts, plain = page(HOSTILE), page([f"M{number}" for number in range(len(HOSTILE))])
+    assert {model["name"] for model in parts.data["models"]} == {*HOSTILE, "B"}
+    assert {made["comparison"] for made in parts.data["grids"]} == {f"{n}-B" for n in HOSTILE}
+    assert parts.titles == ["".join(HOSTILE)]
+    assert [given for given, _ in parts.scripts] == [given for given, _ in plain.scripts]
+    assert parts.program == plain.program
+    assert parts.addresses == plain.addresses
+
+
+def test_data_come_back():
+    data = {"name": "".join(HOSTILE), "values": [1, None, 0.5], "flag": True}
+    text = in_script(data)
+    assert json.loads(text) == data
+    assert not re.search("[<>&\u2028\u2029]", text)
+
+
+def test_the_policy_allows_this_program_and_nothing_else(written):
+    parts = Parts(written(grid("A-B", "A", "B")).read_text())
+    (policy,) = [m["content"] for m in parts.metas if "Content-Security-Policy" in m.values()]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    for rule, text in (("script-src", parts.program), ("style-src", parts.styles[0])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+    assert set(rules) == {
+        *("default-src", "base-uri", "form-action", "img-src", "style-src", "script-src"),
+    }
+    assert all(address.startswith("#") for address in parts.addresses)
+
+
+def test_the_command_writes_the_page_and_says_where(simcore, tmp_path):
+    results, out = tmp_path / "r.parquet", tmp_path / "new" / "page.html"
+    write_results(to_frame(grid("A-B", "A", "B")), results)
+    code, printed, errors = simcore("report", results, "--out", out, "--title", "Mine", "--exact")
+    assert (code, errors) == (0, [])
+    assert str(out) in printed.replace("\n", "")
+    parts = Parts(out.read_text())
+    assert parts.data["title"] == "Mine"
+    assert parts.data["settings"][0]["planes"]["value"] == {"format": "f4"}
+    assert [file.name for file in out.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("page.txt", "--out {folder}/page.txt: wanted the name of a file that ends in .html"),
+        ("folder.html", "--out {folder}/folder.html: wanted the name of a file"),
+        ("file/page.html", "{folder}/file"),
+    ],
+)
+def test_a_page_that_cannot_be_written(simcore, tmp_path, out, words):
+    write_results(to_frame(grid("A-B", "A", "B")), tmp_path / "r.parquet")
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    code, _, errors = simcore("report", tmp_path / "r.parquet", "--out", tmp_path / out)
+    assert code == 2
+    assert words.format(folder=tmp_path) in " ".join(errors)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_results_that_cannot_be_shown(simcore, tmp_path):
+    write_results(to_frame([]), tmp_path / "none.parquet")
+    (tmp_path / "no.parquet").write_text("no table")
+    out = tmp_path / "page.html"
+    for file, words in (
+        ("none.parquet", "results: wanted rows to show, found none"),
+        ("no.parquet", "no.parquet"),
+        ("missing.parquet", "missing.parquet"),
+    ):
+        code, _, errors = simcore("report", tmp_path / file, "--out", out)
+        assert (code, len(errors)) == (2, 1)
+        assert words in errors[0]
+    code, _, errors = simcore("report", tmp_path / "none.parquet", "--out", out, "--metric", "f2")
+    assert code == 2
+    assert not out.exists()
+
+
+def test_an_unknown_metric_is_refused(simcore, tmp_path):
+    write_results(to_frame(curve("A")), tmp_path / "r.parquet")
+    code, _, errors = simcore("report", tmp_path / "r.parquet", "--metric", "f2")
+    assert code == 2
+    assert "f2" in errors[0]
+
+
+def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
+    """Between two looks, results appear, nothing happens, or a file grows."""
+    results = tmp_path / "results"
+    results.mkdir()
+    changes = iter(
+        [
+            lambda: None,
+            lambda: write_results(to_frame(curve("A")), results / "b.parquet"),
+            lambda: None,
+            lambda: write_results(to_frame(grid("A-B", "A", "C")), results / "a.parquet"),
+        ]
+    )
+    write_results(to_frame(grid("A-B", "A", "B")), results / "a.parquet")
+    waited = []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        next(changes)()
+
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    looks, models = watched([results], 5), []
+    for _ in range(3):
+        next(looks)
+        parts = Parts(write_report(results, tmp_path / "page.html").read_text())
+        models.append([model["name"] for model in parts.data["models"]])
+    assert waited == [5, 5, 5, 5]
+    assert models == [["A", "B"], ["A", "B"], ["A", "C"]]
+    assert len(list(watched([results], None))) == 1
+
+
+def test_the_program_is_small_and_a_program(node, tmp_path):
+    program = join(modules())
+    assert len(program.encode()) < MOST_BYTES
+    assert "import " not in re.sub(r'"[^"]*"|`[^`]*`', "", program)
+    file = tmp_path / "program.mjs"
+    file.write_text(program)
+    subprocess.run([node, "--check", file], check=True)
+
+
+def test_joining_loses_nothing_but_imports_exports_and_comments(node, tmp_path):
+    """The tokens of the joined program are those of its modules."""
+    if not tool("acorn"):
+        pytest.skip(NO_TOOLS)
+    script = tmp_path / "tokens.cjs"
+    script.write_text(
+        f"const {{ tokenizer }} = require({str(tool('acorn'))!r});\n"
+        'const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));\n'
+        'const options = { ecmaVersion: "latest", sourceType: "module" };\n'
+        "console.log(JSON.stringify(texts.map((text) => [...tokenizer(text, options)].map(\n"
+        "  ({ type, start, end }) => [type.label, text.slice(start, end)]))));\n"
+    )
+    texts = json.dumps([join(modules()), *modules()])
+    done = subprocess.run([node, script], input=texts, text=True, capture_output=True, check=True)
+    joined, *parts = json.loads(done.stdout)
+    wanted = []
+    for tokens in parts:
+        inside = False  # an import statement
+        for kind, text in tokens:
+            inside = inside or kind == "import"
+            if not inside and kind != "export":
+                wanted.append([kind, text])
+            inside = inside and kind != ";"
+    assert joined == wanted
+
+
+def test_modules_are_joined_before_those_that_import_them():
+    for place, module in enumerate(modules()):
+        names = re.findall(r'from "\./(\w+)\.js"', module)
+        assert set(names) <= set(SCRIPTS[:place]), SCRIPTS[place]
+    assert sorted(file.name for file in FOLDER.iterdir() if file.name.endswith(".js")) == sorted(
+        f"{name}.js" for name in SCRIPTS
+    )
+
+
+def test_what_was_run_stands_in_the_page(tmp_path, tiny_bert, reviews):
+    """A folder of real jobs: their inputs and versions are those of their records."""
+    from simlab import extract
+    from simlab import grid as compare
+
+    options = TaskOptions(text_column="body", label_column="verdict")
+    folder = tmp_path / "reps" / "orig"
+    extract(tiny_bert, str(reviews), folder, label="ORIG", task_options=options)
+    compare(folder, tmp_path / "reps" / "orig.parquet", estimator="biased")
+    parts = Parts(write_report(tmp_path / "reps", tmp_path / "page.html").read_text())
+    (job,) = json.loads(unpack_text(parts.text("jobs")))
+    assert (job["path"], job["done"]) == ("reps/orig", True)
+    assert job["inputs"]["label"] == "ORIG"
+    assert parts.data["versions"]["simcore"]
+    assert parts.data["jobs"] == 1
+
+
+def test_joint_grids_of_many_models_are_one_grid(written):
+    data = Parts(written(joint_grid([f"M{number}" for number in range(8)])).read_text()).data
+    assert len(data["grids"]) == 1

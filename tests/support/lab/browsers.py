@@ -1,0 +1,173 @@
+"""A headless browser for tests of the page, and what it saw of a page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+NO_BROWSER = f"no {NAMES[0]} on this machine"
+TOOLS = Path(__file__).resolve().parents[3] / "tools" / "page" / "node_modules"
+NO_TOOLS = "npm has not installed tools/page"
+
+
+def find_browser() -> str | None:
+    """Return the path of a Chromium; the variable CHROMIUM may name one."""
+    named = [os.environ["CHROMIUM"]] if "CHROMIUM" in os.environ else NAMES
+    return next((path for name in named if (path := shutil.which(name))), None)
+
+
+def tool(name: str) -> Path | None:
+    """Return the path of a file that npm installed, such as ``axe-core/axe.min.js``."""
+    path = TOOLS / name
+    return path if path.exists() else None
+
+
+@contextmanager
+def started() -> Iterator[Any]:
+    """Start the browser; the caller knows that there is one."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=find_browser(), args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page that a browser shows, with all that it asked for and complained of.
+
+    Attributes
+    ----------
+    page
+        Playwright's page.
+    requests
+        Addresses that the page asked for beyond itself.
+    failures
+        Why requests failed, by their addresses.
+    complaints
+        Messages of the console that are warnings or errors, and errors that nobody caught.
+    """
+
+    def __init__(self, browser: Any, file: Path, **options: Any) -> None:
+        self.file = file
+        self.context = browser.new_context(**options)
+        self.context.set_default_timeout(10_000)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.failures: dict[str, str] = {}
+        self.page.on("request", lambda request: self._asked(request.url))
+        self.page.on("requestfailed", lambda r: self.failures.update({r.url: r.failure}))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._said)
+
+    def _asked(self, address: str) -> None:
+        if address.split("#")[0] != self.file.as_uri() and not address.startswith("blob:null/"):
+            self.requests.append(address)
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def go(self, **state: str) -> None:
+        """Show the page at the address of a state, and wait until it is drawn."""
+        fragment = "&".join(f"{name}={quote(value)}" for name, value in state.items())
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.file.as_uri()}#{fragment}")
+        self.settle()
+
+    def again(self) -> None:
+        """Open the address that the page has now as a link, once the page has written it."""
+        self.page.wait_for_timeout(350)
+        address = self.page.url
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the page has drawn what its address says."""
+        self.page.wait_for_selector("body[data-ready]")
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+        )
+
+    def panel(self, name: str = "Grid A") -> Any:
+        return self.page.get_by_role("region", name=name, exact=True)
+
+    def choice(self, label: str, panel: str = "Grid A") -> Any:
+        """Return a drop-down of a panel."""
+        return self.panel(panel).get_by_role("combobox", name=label, exact=True)
+
+    def canvas(self, panel: str = "Grid A") -> Any:
+        """Return the canvas of a panel."""
+        return self.panel(panel).locator("canvas[tabindex]")
+
+    def readout(self, panel: str = "Grid A") -> str:
+        """Return what the live region of a panel says."""
+        return self.panel(panel).locator(".readout").inner_text()
+
+    def hover(self, x: float, y: float, panel: str = "Grid A") -> None:
+        """Move the mouse to a point of a canvas."""
+        self.canvas(panel).scroll_into_view_if_needed()
+        box = self.canvas(panel).bounding_box()
+        self.page.mouse.move(box["x"] + x, box["y"] + y)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.settle()
+
+    def edges(self, panel: str = "Grid A") -> tuple[list[float], list[float]]:
+        """Return where the columns and the rows of a grid begin, found with the mouse.
+
+        In pixels of the canvas, up to 8 too many; the last number is where the last cell ends.
+        """
+        self.canvas(panel).scroll_into_view_if_needed()
+        box = self.canvas(panel).bounding_box()
+
+        def along(side: int) -> list[float]:
+            found: list[float] = []
+            before, room = self.readout(panel), box["width" if side == 0 else "height"]
+            for at in range(0, int(room) + 8, 8):
+                point = [box["width"] - 12, at] if side else [at, 44]
+                self.page.mouse.move(box["x"] + point[0], box["y"] + point[1])
+                words = self.readout(panel) if at < room else "the end"
+                if words and words != before:
+                    found.append(at)
+                    before = words
+            return found
+
+        columns = along(0)
+        self.page.mouse.move(box["x"] + columns[0] + 2, box["y"] + 44)
+        return columns, along(1)
+
+    def colours(self, panel: str, places: Mapping[Any, tuple[float, float]]) -> dict[Any, Any]:
+        """Return red, green and blue of points of a canvas, in pixels of the page."""
+        script = """(canvas, points) => {
+          const ratio = canvas.width / canvas.clientWidth, { width, height } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          return points.map(([x, y]) => {
+            const at = (Math.floor(y * ratio) * width + Math.floor(x * ratio)) * 4;
+            return [...data.slice(at, at + 3)];
+          });
+        }"""
+        found = self.canvas(panel).evaluate(script, [list(point) for point in places.values()])
+        return dict(zip(places, map(tuple, found), strict=True))
+
+    def close(self) -> None:
+        self.context.close()
+
+
+if __name__ == "__main__":
+    print(
+        "page of the report:",
+        "tested in a browser" if find_browser() else f"SKIPPED ({NO_BROWSER})",
+    )
