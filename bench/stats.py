@@ -30,10 +30,10 @@ class Contestant:
 
 def _orders(n: int, count: int) -> Tensor:
     """The permutations that `simcore.stats` draws for seed 0, the identity first."""
-    from simcore.stats.permutation import _permutations
+    from simcore.stats.draws import permutations
     from simcore.stats.resampled_grid import generator
 
-    return torch.from_numpy(_permutations(generator(0), n, count)).long()
+    return torch.from_numpy(permutations(generator(0), n, count, None)).long()
 
 
 def permuted(x: Tensor) -> Tensor:
