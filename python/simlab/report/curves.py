@@ -7,9 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from simlab.figures.draw import curve_figures, drawn
-from simlab.figures.metrics import of_metric
 from simlab.report.planes import compress
 from simlab.store.results import COLUMNS
+from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd
