@@ -26,7 +26,7 @@ from bench.harness import machine
 from simlab.store.results import ResultRow
 from simlab.sweeps.claims import claim
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.execute import Work
+from simlab.sweeps.execute import BEFORE, Answer, Order, Work
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.parts import write_part
@@ -217,6 +217,39 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
+class _Instant:
+    """An engine that answers at once: what is left is the driver's own time."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    def free(self) -> int:
+        return int(not self.answers)
+
+    def submit(self, order: Order) -> None:
+        self.answers.append(Answer(order.job.key, BEFORE))
+
+    def collect(self, seconds: float) -> list[Answer]:
+        done, self.answers = self.answers, []
+        return done
+
+    def close(self) -> None:
+        pass
+
+
+def driver_alone(root: Path, models: int) -> Iterator[tuple[str, float, str]]:
+    """Yield the processor time that the driver takes for a job of the simulated plan."""
+    plan = make_plan(make_spec(content(models)))
+    folder = SweepFolder(root, durable=False)
+    folder.create()
+    driver = Driver(folder, plan, _Instant(), keep="all")
+    driver.gather = lambda everything=False: False  # type: ignore[method-assign]  # no rows
+    before = time.process_time()
+    driver.run()
+    work = 1000 * (time.process_time() - before) / len(plan)
+    yield f"driver's processor time of a job, {len(plan):,} jobs", work, "ms"
+
+
 def overheads(folder: Path) -> Iterator[tuple[str, float, str]]:
     """Yield the overhead of a job, not synced and synced; median of three runs."""
     for durable in (False, True):
@@ -272,6 +305,7 @@ def main() -> None:
         for part in (
             float16(Path(folder)),
             planning(options.models),
+            driver_alone(Path(folder) / "driver", options.models),
             overheads(Path(folder)),
             half_done(Path(folder) / "half", options.models),
         ):

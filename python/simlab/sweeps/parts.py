@@ -122,7 +122,8 @@ class DataSet:
                 new = read_made(part)
                 table = _read_if_whole(part)
                 if table is None:
-                    damaged.add(part)
+                    if part.exists():  # else another driver has gathered it
+                        damaged.add(part)
                 elif not new.keys() <= there.keys():
                     tables.append(table)
                     jobs |= new
