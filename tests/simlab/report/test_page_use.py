@@ -189,6 +189,7 @@ def test_a_link_shows_the_same_view(opened, studies):
     before = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
     points = {(x, y): (x * 10.0, y * 10.0) for x in range(50) for y in range(50)}
     picture = view.colours("Grid A", points)
+    view.page.wait_for_timeout(400)  # until the cursor is in the address
     view.again()
     after = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
     assert after == before
