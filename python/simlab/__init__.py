@@ -20,6 +20,8 @@ Data flows one way, and every arrow is a file on disk::
                                      |               |
                                      +--> results/*.parquet --plot--> figures/
                                                      |
+                                                     +--write_report--> a page to look at
+                                                     |
                                                      +------claims--> a table of verdicts
 
 The rooms; a room imports only from rooms listed before it:

@@ -88,6 +88,7 @@ TEXTS = (".cpp", ".cuh", ".cu", ".h", ".py", ".md")
 def test_files_that_texts_name_exist():
     folders = ("csrc", "simcore", "python", "tests", "bench", "docs", "examples", "tools")
     texts = [f for folder in folders for f in (ROOT / folder).rglob("*") if f.suffix in TEXTS]
+    texts = [f for f in texts if "node_modules" not in f.parts]
     texts += ROOT.glob("*.md")
     named = r"(?<![\w/])(?:csrc|simcore|tests|bench|examples|tools)(?:/\w+)+\.(?:cpp|cuh|cu|h|py)\b"
     found = {(f.name, name) for f in texts for name in re.findall(named, f.read_text())}

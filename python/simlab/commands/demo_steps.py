@@ -57,6 +57,7 @@ JOINT_COMPARISON = "ORIG + FT"
 JOINT_MEASURES = ("neuronsim", "svcca", "pwcca", "mixedsim", "attention-js")
 WORD_KIND = "word-last"
 WORD_SENTENCES = 200
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,11 @@ def _run_steps(run: Run) -> None:
     _compare_jointly(run)
     _say(5, "truncate: every layer straight to the head, nothing trained")
     _truncate_all(run)
-    _say(6, "draw the figures")
+    _say(6, "draw the figures, write the report")
     files = _plot_all(run)
     run.manifest["status"] = "finished"
     run.save()
+    _write_report(run)
     _summarise(run, files)
 
 
@@ -301,6 +303,13 @@ def _plot_all(run: Run) -> list[Path]:
     return files
 
 
+def _write_report(run: Run) -> None:
+    from simlab.report.write import write_report
+
+    title = f"{run.source.name} on {run.task.name}, before and after fine-tuning"
+    write_report(run.folder / "results", run.folder / REPORT, title=title)
+
+
 def _summarise(run: Run, figures: list[Path]) -> None:
     from rich.table import Table
 
@@ -326,6 +335,7 @@ def _summarise(run: Run, figures: list[Path]) -> None:
         out.print(f"  {run.folder / name}")
     for file in figures:
         out.print(f"  {file}")
+    out.print(f"the page to look at: {run.folder / REPORT}")
 
 
 def _escape(text: str) -> str:

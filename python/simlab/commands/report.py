@@ -42,11 +42,19 @@ def report(
 
     Example: `simcore report runs/demo/results --out runs/demo/report.html`
     """
+    from simlab.errors import UserError, WriteError
     from simlab.report.watch import watched
-    from simlab.report.write import write_report
+    from simlab.report.write import require_page, write_report
     from simlab.store import console
 
+    require_page(out)
     for _ in watched(results, watch):
-        file = write_report(results, out, title=title, metric=metric, exact=exact)
+        try:
+            file = write_report(results, out, title=title, metric=metric, exact=exact)
+        except UserError as error:
+            if watch is None or isinstance(error, WriteError):
+                raise
+            console.note(f"waiting for results that can be shown: {error}")
+            continue
         size = file.stat().st_size / 2**20
-        console.out.print(f"{file} ({size:.1f} MB): open it in a browser")
+        console.out.print(f"{file} ({size:.1f} MB): open it in a browser", markup=False)

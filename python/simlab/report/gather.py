@@ -197,7 +197,6 @@ def _add_setting(
             "name": measure_name(firsts.head(1)),
             "range": [lowest_colour(str(first["measure"]), values), 1.0],
             "planes": packed.planes,
-            "count": start,
         }
     )
 

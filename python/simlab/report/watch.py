@@ -6,11 +6,15 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from simlab.errors import UserError
 from simlab.store.results import results_files
 
 
 def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
-    """Yield at once, and with `seconds` after every change of the results files, without an end."""
+    """Yield at once, and with `seconds` after every change of the results files, without an end.
+
+    Folders may be empty at first, and files may come and go.
+    """
     before: object = None
     while True:
         now = _state(results)
@@ -22,6 +26,9 @@ def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
         time.sleep(seconds)
 
 
-def _state(results: Sequence[Path]) -> list[tuple[Path, int, int]]:
-    found = [(file, file.stat()) for file in results_files(results)]
+def _state(results: Sequence[Path]) -> object:
+    try:
+        found = [(file, file.stat()) for file in results_files(results)]
+    except (UserError, FileNotFoundError) as error:
+        return str(error)
     return [(file, stat.st_mtime_ns, stat.st_size) for file, stat in found]

@@ -82,8 +82,7 @@ def write_report(
     PosixPath('runs/report.html')
     """
     path = Path(out)
-    if path.suffix != ".html" or path.is_dir():
-        raise UserError(f"--out {path}: wanted the name of a file that ends in .html, found {path}")
+    require_page(path)
     given = as_paths(results)
     frame = distinguish(read_table(given))
     if frame.empty:
@@ -110,6 +109,18 @@ def write_report(
     }
     write_bytes(path, page(data, {**found.text, **text}).encode())
     return path
+
+
+def require_page(path: Path) -> None:
+    """Check that `path` may be the name of a page.
+
+    Raises
+    ------
+    UserError
+        It does not end in .html, or is a folder.
+    """
+    if path.suffix != ".html" or path.is_dir():
+        raise UserError(f"--out {path}: wanted the name of a file that ends in .html, found {path}")
 
 
 def page(data: dict[str, Any], text: dict[str, str]) -> str:

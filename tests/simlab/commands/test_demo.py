@@ -13,6 +13,7 @@ from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
+from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
 from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
@@ -43,6 +44,7 @@ def run(tmp_path_factory, tiny_bert, reviews):
 def undrawn(monkeypatch):
     """Leave out the figures, most of the time of a demo; `test_everything_is_there` has them."""
     monkeypatch.setattr(demo_steps, "_plot_all", lambda run: [])
+    monkeypatch.setattr(demo_steps, "_write_report", lambda run: None)
 
 
 def test_everything_is_there(run):
@@ -68,6 +70,10 @@ def test_everything_is_there(run):
         "reviews-models.png",
     }
     assert not list(run.rglob("*.partial*"))
+    page = Parts((run / "report.html").read_text())
+    assert len(page.data["grids"]) == 2 * len(demo_steps.GRIDS) + len(JOINT_MEASURES)
+    assert page.data["manifests"][0]["status"] == "finished"
+    assert page.data["jobs"] == 3 + len(REPRESENTATIONS + OF_WORDS)
 
 
 def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):

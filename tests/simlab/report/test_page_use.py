@@ -189,6 +189,7 @@ def test_a_link_shows_the_same_view(opened, studies):
     before = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
     points = {(x, y): (x * 10.0, y * 10.0) for x in range(50) for y in range(50)}
     picture = view.colours("Grid A", points)
+    view.page.wait_for_timeout(400)  # until the cursor is in the address
     view.again()
     after = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
     assert after == before
@@ -298,6 +299,7 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     )
     view = opened(write_report(results.parent, tmp_path / "page.html"), view="runs")
     words = view.page.locator("#view-runs").inner_text()
+    assert "linear CKA (biased)\t1\t16\t" in words
     for part in ("State of run", "grid\t1\t1\t3", "The last failure: grid X: <b>", "no room"):
         assert part in words
     assert "run/reps" in words

@@ -156,6 +156,31 @@ def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
     assert len(list(watched([results], None))) == 1
 
 
+def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
+    """A folder that has no results yet, then a half of a file, then a table."""
+    results, out = tmp_path / "results", tmp_path / "page.html"
+    results.mkdir()
+
+    def stop():
+        raise KeyboardInterrupt
+
+    changes = iter(
+        [
+            lambda: (results / "a.parquet").write_bytes(b"PAR1"),
+            lambda: write_results(to_frame(curve("A")), results / "a.parquet"),
+            stop,
+        ]
+    )
+    monkeypatch.setattr(watch.time, "sleep", lambda seconds: next(changes)())
+    code, printed, errors = simcore("report", results, "--out", out, "--watch", "1")
+    assert code == 130
+    assert printed.count("open it in a browser") == 1
+    assert [line.startswith("note: waiting for results") for line in errors[:2]] == [True] * 2
+    assert Parts(out.read_text()).data["models"][0]["name"] == "A"
+    code, _, errors = simcore("report", results, "--out", tmp_path / "page.txt", "--watch", "1")
+    assert code == 2
+
+
 def test_the_program_is_small_and_a_program(node, tmp_path):
     program = join(modules())
     assert len(program.encode()) < MOST_BYTES

@@ -85,8 +85,7 @@ class Opened:
         self.settle()
 
     def again(self) -> None:
-        """Open the address that the page has now as a link, once the page has written it."""
-        self.page.wait_for_timeout(350)
+        """Open the address that the page has now as a link."""
         address = self.page.url
         self.page.goto("about:blank")
         self.page.goto(address)
@@ -126,28 +125,33 @@ class Opened:
         self.settle()
 
     def edges(self, panel: str = "Grid A") -> tuple[list[float], list[float]]:
-        """Return where the columns and the rows of a grid begin, found with the mouse.
+        """Return where the columns and the rows of a grid begin, found by pointing at them.
 
-        In pixels of the canvas, up to 8 too many; the last number is where the last cell ends.
+        In pixels of the canvas; the last number is where the last cell ends.
         """
-        self.canvas(panel).scroll_into_view_if_needed()
-        box = self.canvas(panel).bounding_box()
-
-        def along(side: int) -> list[float]:
-            found: list[float] = []
-            before, room = self.readout(panel), box["width" if side == 0 else "height"]
-            for at in range(0, int(room) + 8, 8):
-                point = [box["width"] - 12, at] if side else [at, 44]
-                self.page.mouse.move(box["x"] + point[0], box["y"] + point[1])
-                words = self.readout(panel) if at < room else "the end"
-                if words and words != before:
-                    found.append(at)
-                    before = words
-            return found
-
-        columns = along(0)
-        self.page.mouse.move(box["x"] + columns[0] + 2, box["y"] + 44)
-        return columns, along(1)
+        script = """(canvas) => {
+          const box = canvas.getBoundingClientRect();
+          const readout = canvas.closest("section").querySelector(".readout");
+          const at = (x, y) => {
+            readout.textContent = "";
+            canvas.dispatchEvent(new PointerEvent("pointermove",
+              { clientX: box.left + x, clientY: box.top + y }));
+            return readout.textContent;
+          };
+          const along = (room, point) => {
+            const found = [];
+            for (let place = 0, before = ""; place < room; place++) {
+              const words = point(place);
+              if (words !== before) found.push(place);
+              before = words;
+            }
+            return found;
+          };
+          const columns = along(box.width + 8, (x) => at(x, 44));
+          return [columns, along(box.height + 8, (y) => at(columns[0] + 1, y))];
+        }"""
+        columns, rows = self.canvas(panel).evaluate(script)
+        return columns, rows
 
     def colours(self, panel: str, places: Mapping[Any, tuple[float, float]]) -> dict[Any, Any]:
         """Return red, green and blue of points of a canvas, in pixels of the page."""

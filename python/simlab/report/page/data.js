@@ -4,7 +4,7 @@
  * @typedef {{name: string, seed: number | null, stem: string}} Model
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
- *   planes: Record<string, Plane>, count: number}} Setting
+ *   planes: Record<string, Plane>}} Setting
  * @typedef {[number, number[]]} Block model, and those of its layers that are a block
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
  *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],

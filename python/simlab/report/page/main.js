@@ -103,6 +103,7 @@ async function showOpenLayer() {
   const [name, model, layer] = split(state.layer);
   const number = modelNamed(model);
   layerBox.hidden = !panels || number < 0;
+  layerBox.classList.toggle("wide", state.b !== "");
   if (!panels || number < 0) return;
   const { grid } = name === "b" && state.b ? panels.b : panels.a;
   await showLayer(layerBox, number, Number(layer), grid.setting);

@@ -150,7 +150,8 @@ export class Panel {
       context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
       context.fillRect(step, 0, 1, 12);
     }
-    this.scale.replaceChildren(short(low, 2), bar, short(high, 2), note);
+    this.scale.replaceChildren(short(low, 2), bar, make("span", {}, short(high, 2)),
+      make("span", {}, note));
   }
 
   /**

@@ -1,6 +1,6 @@
 /** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
 import { csv } from "./csv.js";
-import { page, textOf } from "./data.js";
+import { lengthOf, page, textOf } from "./data.js";
 import { button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
 
@@ -21,12 +21,15 @@ export async function showRuns(place) {
     add(`What failed in ${folder}`, ["job", "error"], failed.map((job) => [job.title, job.error]));
   }
   add("Models", ["model", "seed"], page.models.map(({ name, seed }) => [name, seed]));
-  /** @type {number[]} */
-  const grids = page.settings.map(() => 0);
-  for (const { setting } of page.grids) grids[setting]++;
+  const grids = page.settings.map(() => 0), cells = [...grids];
+  for (const { setting, x, y } of page.grids) {
+    grids[setting]++;
+    cells[setting] += lengthOf(x) * lengthOf(y);
+  }
   add("Grids", ["task", "kind", "measure", "grids", "cells", "step of stored values"],
-    page.settings.map(({ task, kind, name, count, planes: { value } }, number) => [task, kind, name,
-      grids[number], count, value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
+    page.settings.map(({ task, kind, name, planes: { value } }, number) => [task, kind, name,
+      grids[number], cells[number],
+      value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
   for (const { folder, steps: _, ...rest } of page.manifests) {
     add(`Run ${folder}`, ["what", "value"], Object.entries(rest));
   }
