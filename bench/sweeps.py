@@ -48,7 +48,7 @@ MEASURES = (
 )
 LAYERS = 13
 ROWS = {"grid": LAYERS**2, "truncate": LAYERS, "skip": 91}  # of a job
-EMPTY_JOBS = 2_000
+EMPTY_JOBS = 1_000
 
 
 def content(models: int, tasks: int = len(TASKS)) -> dict[str, object]:
