@@ -42,7 +42,11 @@ def sweep(
         typer.Option(min=1, help="Threads of each process; default: an equal share of the cores."),
     ] = None,
     figures: Annotated[
-        bool, typer.Option("--figures/--no-figures", help="Draw the figures at the end.")
+        bool,
+        typer.Option(
+            "--figures/--no-figures",
+            help="At the end, draw the figures and write the page.",
+        ),
     ] = True,
     engine: Annotated[str, typer.Option(help="Where jobs run: `local`.")] = "local",
 ) -> None:
@@ -55,6 +59,7 @@ def sweep(
 
     Example: `simcore sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2`
     """
+    from simlab.report.write import write_report
     from simlab.store import console
     from simlab.sweeps.driver import failed_lines
     from simlab.sweeps.sweep import Sweep
@@ -77,6 +82,9 @@ def sweep(
     done = sum(report.done.values())
     drawn = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
     console.out.print(f"{out}: {done:,} jobs done{drawn}; rows in {out / 'results'}")
+    if report.figures:
+        page = write_report(out / "results", out / "report.html", title=out.resolve().name)
+        console.out.print(f"{page}: open it in a browser", markup=False)
     if report.failed:
         waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
         console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")

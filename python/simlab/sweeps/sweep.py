@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SWEEP, DRAWN = "sweep.json", "figures.json"
+STATUS = "status.json"  # `simlab.report` reads it
 FIGURES = 1  # raised when figures of the same rows look different
 ENGINES = ("local",)
 
@@ -188,6 +189,7 @@ class Sweep:
         prints.save()
         write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
         write_plan(folder, plan, self.spec.keep)
+        self._note_status(folder)
         chosen = self._engine(engine, workers, threads, folder)
         try:
             driver = Driver(
@@ -203,6 +205,7 @@ class Sweep:
                 outcome = driver.run()
         finally:
             chosen.close()
+        self._note_status(folder, outcome.failed)
         drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
@@ -217,6 +220,12 @@ class Sweep:
     def status(self, out: str | Path) -> Status:
         """Return what is done, running, failed and waiting in folder `out`."""
         return read_status(out)
+
+    def _note_status(self, folder: SweepFolder, failed: Sequence[tuple[str, str]] = ()) -> None:
+        """Write the status as it is now, for the page that shows the results."""
+        listed = [{"title": title, "error": error} for title, error in failed]
+        found = read_status(folder.root).as_dict()
+        write_json(folder.root / STATUS, {**found, "failed": listed})
 
     def _engine(
         self, engine: str | Engine, workers: int, threads: int | None, folder: SweepFolder
