@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
+from simlab.report.history import folders_of, statuses
 from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
 from simlab.sweeps import comparisons
 from simlab.tasks import TaskOptions
@@ -80,6 +81,17 @@ def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
     frame = sweep.results(out)
     mine = frame[(frame["comparison"] == "FT-ORIG") & (frame["seed_x"] == 1)]
     pd.testing.assert_frame_equal(mine.reset_index(drop=True), read_results(file))
+
+
+def test_the_page_finds_what_is_done(done):
+    _, out, _ = done
+    (found,) = statuses(folders_of([out / "results"]))
+    assert found["folder"] == out.name
+    assert found["kinds"]["finetune"]["done"] >= 2
+    assert {
+        kind: count["waiting"] for kind, count in found["kinds"].items() if count["waiting"]
+    } == {}
+    assert (found["failed"], found["error"]) == ([], "")
 
 
 def test_results_are_one_data_set_that_others_read(done):
