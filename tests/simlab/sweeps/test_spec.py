@@ -36,7 +36,7 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
         ),
         (
             {**BASE, "grids": {"measure": "cka", "truncation": 3}},
-            r"key grids\[0\]: wanted an option of measure cka .* found --truncation",
+            r"key grids\[0\]: wanted no options but its own .* found --truncation",
         ),
         (
             {**BASE, "truncate": True},
