@@ -64,13 +64,13 @@ def wrong(
 def checked(check: Any, *arguments: Any) -> None:
     """Call ``check(*arguments)``, and raise its UserError as the error of a key.
 
-    Checks that commands share name the option of the command line first (``--kind cks:``), which
-    is left out here because the name of the key stands before the message.
+    Checks that commands share name the option of the command line first (``--kind cks:``), whose
+    hyphens a file does not have.
     """
     try:
         check(*arguments)
     except UserError as error:
-        raise _error(re.sub(r"^--[a-z0-9-]+( \S+)?: ", "", str(error))) from error
+        raise _error(re.sub(r"^--(?=[a-z0-9-]+( \S+)?: )", "", str(error))) from error
 
 
 def _error(text: str, key: str = "") -> PydanticCustomError:
