@@ -124,9 +124,12 @@ def _steps(plane: np.ndarray, lowest: float, step: float) -> np.ndarray:
 
 
 def _difference(value: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """Return value - bound modulo `MISSING`, which stands for a missing bound."""
-    base = np.where(value == MISSING, 0, value).astype(np.int64)
-    return np.where(bound == MISSING, MISSING, (base - bound) % MISSING).astype("<u2")
+    """Return value - bound modulo `MISSING`, so that a missing value counts as 0.
+
+    `MISSING` itself stands for a missing bound.
+    """
+    difference = (value.astype(np.int64) - bound) % MISSING
+    return np.where(bound == MISSING, MISSING, difference).astype("<u2")
 
 
 def _text(plane: np.ndarray) -> str:

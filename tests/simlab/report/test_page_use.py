@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,13 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
     wanted = [one[place].value, other[place].value, one[place].value - other[place].value]
     assert [value_of(cell) for cell in cells] == pytest.approx(wanted, abs=1e-3)
     assert cells[1].startswith("A, layer 1 × C, layer 2")
+    with view.page.expect_download() as started:
+        view.panel("Difference").get_by_role("button", name="Save as SVG").click()
+    drawn = Path(started.value.path()).read_text()
+    words = [text for text in re.findall("<text[^>]*>([^<]*)</text>", drawn) if "." in text]
+    differences = [a.value - b.value for a, b in zip(one, other, strict=True)]
+    assert [float(text) for text in words] == pytest.approx(differences, abs=0.0051)
+    assert all(re.fullmatch(r"-?1?\.\d\d", text) for text in words)
     view.canvas("Difference").focus()
     view.press("ArrowDown")
     assert view.readout("Grid B").startswith("A, layer 2 × C, layer 2")

@@ -12,6 +12,14 @@ export function short(value, digits = 3) {
   return value.toFixed(digits).replace(/^(-?)0\./, "$1.");
 }
 
+/**
+ * A value for a cell: two digits after the point.
+ * @param {number} value
+ */
+export function brief(value) {
+  return Math.abs(value) < 1e4 ? short(Number(value.toFixed(2)), 2) : value.toExponential(0);
+}
+
 /** @param {unknown} value */
 function quoted(value) {
   const text = value === null || value === undefined ? "" : String(value);

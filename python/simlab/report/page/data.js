@@ -93,7 +93,7 @@ async function unpack(index) {
         numbers[i] = NaN;
         continue;
       }
-      if (bound) step = ((bound[i] === MISSING ? 0 : bound[i]) - step + MISSING) % MISSING;
+      if (bound) step = (bound[i] - step + MISSING) % MISSING;
       numbers[i] = plane.lowest + step * plane.step;
     }
     planes[name] = numbers;

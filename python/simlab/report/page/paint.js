@@ -1,7 +1,7 @@
 /** What is drawn of a grid: cells, values, lines between groups, outlines, the cursor, labels. */
 import { layerName } from "./axes.js";
 import { inkOn, stepOf } from "./colours.js";
-import { short } from "./csv.js";
+import { brief } from "./csv.js";
 
 /**
  * @typedef {import("./heatmap.js").Heatmap} Heatmap
@@ -77,7 +77,7 @@ function paintValues(context, map, shown) {
       const value = map.valueAt(row, column);
       if (Number.isNaN(value)) continue;
       context.fillStyle = inkOn(table, stepOf(value, range));
-      context.fillText(short(value, 2), (column + 0.5) * map.cell - map.left,
+      context.fillText(brief(value), (column + 0.5) * map.cell - map.left,
         (row + 0.5) * map.cell - map.top);
     }
   }

@@ -79,7 +79,8 @@ export function curvesOf(profile, own) {
     if (known) known.push(model);
     else members.set(stem, [model]);
   }
-  return [...members].map(([stem, models]) => {
+  return [...members].map(([of, models]) => {
+    const stem = models.length > 1 || models[0] === own ? of : modelName(models[0]);
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
     const points = [...layers].sort((a, b) => a - b).map((layer) => {
       const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)

@@ -1,7 +1,7 @@
 /** Copies of what is shown: CSV on the clipboard, pictures as files. */
 import { groupsOf, layerName, modelName, nameOf } from "./axes.js";
 import { inkOn, stepOf } from "./colours.js";
-import { csv, short } from "./csv.js";
+import { brief, csv, short } from "./csv.js";
 
 const CELL = 24; // units of a drawn cell
 const MOST_DRAWN = 4096; // cells that are drawn one by one
@@ -79,7 +79,7 @@ export function gridSvg(map) {
         `<title>${escaped(`${nameOf(row)} × ${nameOf(column)}: ${short(value)}`)}</title></rect>`);
       if (Number.isNaN(value)) return;
       out.push(`<text x="${x + CELL / 2}" y="${y + CELL / 2 + 3}" font-size="9" ` +
-        `text-anchor="middle" fill="${inkOn(table, step)}">${short(value, 2)}</text>`);
+        `text-anchor="middle" fill="${inkOn(table, step)}">${brief(value)}</text>`);
     }));
   }
   const numbers = order === "model" && Math.max(down.length, across.length) <= 200;
