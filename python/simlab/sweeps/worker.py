@@ -6,6 +6,7 @@ the pipe closes, it ends at once: its driver is gone.
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import sys
@@ -28,8 +29,15 @@ def main(descriptor: int) -> None:
                 os._exit(0)
 
     threading.Thread(target=listen, daemon=True, name="orders").start()
+    modules = 0
     while True:
         answer = execute(orders.get())
+        if len(sys.modules) > modules:
+            # The objects of imported libraries stay: going through them again and again to collect
+            # garbage would cost as much as a small job.
+            modules = len(sys.modules)
+            gc.collect()
+            gc.freeze()
         try:
             pipe.send(answer)
         except OSError:  # the driver is gone
