@@ -195,9 +195,7 @@ def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
     if not comparisons:
         return grids
     rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
-    return grids[rank.notna()].sort_values(
-        "comparison", key=lambda names: rank[names.index], kind="stable"
-    )
+    return grids.loc[rank.dropna().sort_values(kind="stable").index]
 
 
 def _measure_words(first: pd.Series) -> list[str]:

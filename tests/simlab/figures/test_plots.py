@@ -5,8 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from simlab.errors import UserError
+from simlab.figures import draw
 from simlab.figures.draw import plot
 from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
@@ -119,6 +121,17 @@ def test_every_format_of_every_figure_is_written(tmp_path, frame):
     assert all(file.stat().st_size > 2000 for file in files)
     magic = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
     assert all(file.read_bytes().startswith(magic[file.suffix[1:]]) for file in files)
+
+
+def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypatch):
+    """The grids come after other rows, and in another order."""
+    titles = []
+    monkeypatch.setattr(
+        draw, "draw_panels", lambda panels, _: titles.extend(p.title for p in panels) or Figure()
+    )
+    frame = to_frame([*curve_rows(), *grid_rows("biased")])
+    plot(frame, tmp_path, ("png",), comparisons=("FT-FT", "ORIG-ORIG"))
+    assert titles == ["FT-FT", "ORIG-ORIG"]
 
 
 def test_four_panels_share_one_scale_and_print_their_values(frame):
