@@ -59,7 +59,6 @@ def sweep(
 
     Example: `simcore sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2`
     """
-    from simlab.report.write import write_report
     from simlab.store import console
     from simlab.sweeps.driver import failed_lines
     from simlab.sweeps.sweep import Sweep
@@ -83,6 +82,8 @@ def sweep(
     drawn = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
     console.out.print(f"{out}: {done:,} jobs done{drawn}; rows in {out / 'results'}")
     if report.figures:
+        from simlab.report.write import write_report
+
         page = write_report(out / "results", out / "report.html", title=out.resolve().name)
         console.out.print(f"{page}: open it in a browser", markup=False)
     if report.failed:
