@@ -180,10 +180,10 @@ def written(job: Job, folder: Path, repeats: int) -> tuple[Path, list[tuple[floa
     import scipy.cluster.hierarchy  # noqa: F401
 
     from simlab.report.write import write_report
-    from simlab.store.results import _typed, write_results
+    from simlab.store.results import typed, write_results
 
     file, page = folder / "results.parquet", folder / "page.html"
-    write_results(_typed(job.frame()), file)
+    write_results(typed(job.frame()), file)
     times = []
     for _ in range(repeats + 1):
         wall, processor = time.perf_counter(), time.process_time()
@@ -218,7 +218,8 @@ def shown(page: Path) -> dict[str, float]:
         before = browser_bytes()
         tab.add_init_script(WATCH)
         tab.goto(page.as_uri())
-        tab.wait_for_function(READY)
+        while not tab.evaluate(READY):
+            time.sleep(0.02)
         canvas = tab.locator("canvas[tabindex]").first
         seen = {"open_s": tab.evaluate("window.drawn") / 1e3, "empty_mb": before / MB}
         seen["profile_s"] = canvas.evaluate(OPEN_LAYER) / 1e3

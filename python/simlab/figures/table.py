@@ -24,6 +24,7 @@ MEASURE_COLUMNS = ("measure", "kind", "kernel", "bandwidth", "estimator", "optio
 CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
 _MODELS = ("model_x", "seed_x", "model_y", "seed_y")
 _LAYERS = ("layer_x", "layer_y")
+_MOST_NUMBERS = 2**40  # that products of numbers of values may reach
 _SAYING = ("file", "source", "joint")
 
 
@@ -74,14 +75,15 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     frame["_part"] = _parts(frame, kinds)
     frame = _without_copies(frame, kinds)
     frame["source"] = _sources(frame, kinds)
-    if (frame["source"] != "").any():
+    told = frame["source"] != ""
+    if told.any():
         kinds, frame["_kind"] = _kinds(frame)
     # The pairs of a joint grid may be in several files. Seeds with one label are not told apart.
     joint = _joint(kinds, ["source", "joint"], _repeated(frame, kinds))
     frame["joint"] = joint.to_numpy()[frame["_kind"]]
     frame = frame.drop(columns=["_kind", "_input", "_part"])
     # The figures of alignment know models by their labels alone.
-    renamed = (frame["source"] != "") & is_alignment(frame)
+    renamed = told & is_alignment(frame) if told.any() else told
     if renamed.any():
         for side in ("model_x", "model_y"):
             frame.loc[renamed, side] += " (" + frame.loc[renamed, "source"] + ")"
@@ -110,12 +112,22 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """
     import pandas as pd
 
-    found = np.zeros(len(frame), dtype=np.int64)
+    found, count = np.zeros(len(frame), dtype=np.int64), 1
     for name in columns:
         codes, values = pd.factorize(frame[name], use_na_sentinel=False)
-        if len(values) > 1:
-            found = pd.factorize(found * len(values) + codes)[0]
-    return found
+        if len(values) < 2:
+            continue
+        if count * len(values) > _MOST_NUMBERS:
+            found, known = pd.factorize(found)
+            count = len(known)
+        found = found * len(values) + codes
+        count *= len(values)
+    return pd.factorize(found)[0]
+
+
+def firsts(numbers: np.ndarray) -> np.ndarray:
+    """Return the place at which each of the numbers that `numbered` gave stands first."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
 def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
@@ -127,8 +139,7 @@ def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     names = ["task", "comparison", "n", *MEASURE_COLUMNS, *_MODELS, *_SAYING]
     marked = frame[names].assign(_grid=frame["layer_y"].notna())
     number = numbered(marked, list(marked))
-    first = np.unique(number, return_index=True)[1]
-    return marked.iloc[first].reset_index(drop=True), number
+    return marked.iloc[firsts(number)].reset_index(drop=True), number
 
 
 def _joint(kinds: pd.DataFrame, more: list[str], repeated: pd.Series | None = None) -> pd.Series:

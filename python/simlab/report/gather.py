@@ -12,7 +12,7 @@ import numpy as np
 from simlab.figures.blocks import clusters_of
 from simlab.figures.names import in_order, with_seeds, without_seed
 from simlab.figures.style import lowest_colour, measure_name
-from simlab.figures.table import MEASURE_COLUMNS, numbered
+from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.similarity.catalogue import MEASURES
@@ -65,38 +65,50 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     """
     needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
     inside = is_cell(frame)
-    cells, frame = frame.loc[inside, needed].reset_index(drop=True), frame[~inside]
+    cells, frame = frame[needed], frame[~inside]
+    if len(frame):
+        cells = cells[inside].reset_index(drop=True)
     found = Gathered()
-    numbers = _number_models(frame, cells)
+    places = [numbered(cells, side) for side in _SIDES]
+    sides = [
+        _models(cells.iloc[firsts(place)], *side)
+        for place, side in zip(places, _SIDES, strict=True)
+    ]
+    numbers = _number_models([*sides, _models(_with_facts(frame), *_SIDES[0])])
     stems = _stems(numbers)
     for (name, seed), stem in zip(numbers, stems, strict=True):
         known = None if seed == _UNKNOWN else seed
         found.models.append({"name": name, "seed": known, "stem": stem})
-    codes = [_codes(cells, side, f"layer_{'xy'[i]}", numbers) for i, side in enumerate(_SIDES)]
+    codes = [
+        _codes(place, [numbers[model] for model in side], cells[layer])
+        for place, side, layer in zip(places, sides, ("layer_x", "layer_y"), strict=True)
+    ]
     columns = {name: cells[name].to_numpy(dtype=np.float64) for name in PLANES}
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
-    for grids in _settings(cells, codes):
-        _add_setting(found, cells, grids, codes, columns, axes, blocks, exact)
+    for heads, grids in _settings(cells, codes):
+        _add_setting(found, heads, grids, codes, columns, axes, blocks, exact)
     found.axes = list(axes)
     found.facts = list(_facts(frame, numbers))
     return found
 
 
-def _number_models(frame: pd.DataFrame, cells: pd.DataFrame) -> dict[Model, int]:
-    """Return a number for every model and seed, in natural order of the names."""
-    parts = [cells[list(side)].drop_duplicates().to_numpy() for side in _SIDES]
-    parts.append(_with_facts(frame)[list(_SIDES[0])].drop_duplicates().to_numpy())
-    found = [_model(*pair) for part in parts for pair in part]
-    rank = {name: place for place, name in enumerate(in_order(name for name, _ in found))}
-    ordered = sorted(dict.fromkeys(found), key=lambda model: (rank[model[0]], model[1]))
-    return {model: place for place, model in enumerate(ordered)}
+def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
+    return [(label, _seed(of)) for label, of in zip(rows[name], rows[seed], strict=True)]
 
 
-def _model(name: Any, seed: Any) -> Model:
+def _seed(value: Any) -> int:
     import pandas as pd
 
-    return str(name), _UNKNOWN if pd.isna(seed) else int(seed)
+    return _UNKNOWN if pd.isna(value) else int(value)
+
+
+def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
+    """Return a number for every model and seed, in natural order of the names."""
+    found = list(dict.fromkeys(model for part in parts for model in part))
+    rank = {name: place for place, name in enumerate(in_order(name for name, _ in found))}
+    ordered = sorted(found, key=lambda model: (rank[model[0]], model[1]))
+    return {model: place for place, model in enumerate(ordered)}
 
 
 def _stems(models: dict[Model, int]) -> list[str]:
@@ -109,22 +121,19 @@ def _stems(models: dict[Model, int]) -> list[str]:
     return [named[stem] for stem in stems]
 
 
-def _codes(
-    cells: pd.DataFrame, side: tuple[str, str], layer: str, numbers: dict[Model, int]
-) -> np.ndarray:
+def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:
     """Return a number for the layer of every cell; its order is that of the axes."""
-    places = numbered(cells, side)
-    first = np.unique(places, return_index=True)[1]
-    models = cells.loc[first, list(side)].itertuples(index=False, name=None)
-    of_place = np.array([numbers[_model(*model)] for model in models], dtype=np.int64)
-    of_cell = of_place[places] if len(places) else places
-    return of_cell * _MOST_LAYERS + cells[layer].to_numpy(dtype=np.int64)
+    of_cell = np.array(models, dtype=np.int64)[places] if len(places) else places
+    return of_cell * _MOST_LAYERS + layers.to_numpy(dtype=np.int64)
 
 
-def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """Return the places of the cells of every grid (of two models, or joint) of every setting.
+def _settings(
+    cells: pd.DataFrame, codes: list[np.ndarray]
+) -> list[tuple[pd.DataFrame, list[np.ndarray]]]:
+    """Return, for every setting, the first cells of its grids and the places of the cells of each.
 
-    Settings stand in the order of the catalogue of measures, whatever the names of files are.
+    A grid is of two models, or joint. Settings stand in the order of the catalogue of measures,
+    whatever the names of files are.
     """
     import pandas as pd
 
@@ -136,11 +145,15 @@ def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndar
         key = key * (model.max(initial=0) + 1) + model
     grid = pd.factorize(pd.factorize(key)[0] * (setting.max(initial=0) + 1) + setting)[0]
     order = np.argsort(grid, kind="stable")
-    of_setting: dict[int, list[np.ndarray]] = {}
-    for places in np.split(order, np.flatnonzero(np.diff(grid[order])) + 1):
-        if len(places):
-            of_setting.setdefault(int(setting[places[0]]), []).append(places)
-    return sorted(of_setting.values(), key=lambda grids: _rank(cells.iloc[grids[0][0]]))
+    grids = np.split(order, np.flatnonzero(np.diff(grid[order])) + 1) if len(order) else []
+    first = np.array([places[0] for places in grids], dtype=np.int64)
+    # Rows of large tables of texts are slow to take: all at once.
+    heads, numbers = cells.iloc[first].reset_index(drop=True), setting[first]
+    found = []
+    for number in dict.fromkeys(numbers.tolist()):
+        mine = np.flatnonzero(numbers == number)
+        found.append((heads.iloc[mine], [grids[place] for place in mine]))
+    return sorted(found, key=lambda part: _rank(part[0].iloc[0]))
 
 
 def _rank(first: pd.Series) -> tuple[int, bool]:
@@ -151,7 +164,7 @@ def _rank(first: pd.Series) -> tuple[int, bool]:
 
 def _add_setting(
     found: Gathered,
-    cells: pd.DataFrame,
+    heads: pd.DataFrame,
     grids: list[np.ndarray],
     codes: list[np.ndarray],
     columns: dict[str, np.ndarray],
@@ -162,9 +175,8 @@ def _add_setting(
     """Add the grids of one task, measure, kind and options."""
     number, start = len(found.settings), 0
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
-    firsts = cells.iloc[[places[0] for places in grids]]
-    labels = firsts[list(_LABEL)].to_dict("records")
-    given = [name for name in PLANES if np.isfinite(columns[name]).any()]
+    labels = heads[list(_LABEL)].to_dict("records")
+    given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
     for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
         planes = {}
@@ -177,12 +189,12 @@ def _add_setting(
             parts[name].append(entries(planes[name], symmetric))
         grid = _describe(label, planes[VALUE])
         if x == y and len(blocks):
-            grid["blocks"] = list(_blocks(firsts.iloc[[place]], x, found.models, blocks))
+            grid["blocks"] = list(_blocks(heads.iloc[[place]], x, found.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
         found.grids.append(grid)
-    first = firsts.iloc[0]
+    first = heads.iloc[0]
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
@@ -194,7 +206,7 @@ def _add_setting(
             "task": str(first["task"]),
             "kind": _word(first["kind"]),
             "measure": str(first["measure"]),
-            "name": measure_name(firsts.head(1)),
+            "name": measure_name(heads.head(1)),
             "range": [lowest_colour(str(first["measure"]), values), 1.0],
             "planes": packed.planes,
         }
@@ -263,7 +275,7 @@ def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]
         what = LOCALIZATION if work == LOCALIZATION else f"{measure}, {work}"
         number = int(upper if work == SKIPPING else layer)
         known = [None if pd.isna(value) else float(value) for value in values]
-        yield [task, numbers[_model(model, seed)], number, what, *known, int(n)]
+        yield [task, numbers[model, _seed(seed)], number, what, *known, int(n)]
 
 
 def _word(value: Any) -> str:

@@ -23,7 +23,7 @@ VALUE, LOW, HIGH, PVALUE, CALIBRATED = "value", "low", "high", "pvalue", "calibr
 PLANES = (VALUE, LOW, HIGH, PVALUE, CALIBRATED)
 STEPS = 65534  # the largest number of steps
 MISSING = 65535
-_LEVEL = 6  # of zlib: 9 takes four times as long for 1 % less
+_LEVEL = 5  # of zlib: 9 takes many times as long for 1 % less
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What the page shows of a table: settings, grids, axes, orders, blocks, facts."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -80,6 +81,13 @@ def test_a_missing_cell_is_undefined():
     found = gathered([row for row in rows if (row.layer_x, row.layer_y) != (1, 2)])
     table = values_of(found, found.grids[0])
     assert np.argwhere(np.isnan(table)).tolist() == [[1, 2]]
+
+
+def test_a_grid_without_a_value_is_undefined():
+    rows = [replace(row, value=float("nan")) for row in grid("A-B", "A", "B")]
+    found = gathered([*rows, *grid("A-C", "A", "C", measure="svcca")])
+    tables = [values_of(found, made) for made in found.grids]
+    assert [int(np.isnan(table).sum()) for table in tables] == [LAYERS**2, 0]
 
 
 def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
