@@ -119,9 +119,10 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache
 	@python -m simlab.store.assets >/dev/null
 
-bench: $(STAMPS)/simcore $(STAMPS)/bench ## the benchmarks (minutes; quiet machine)
+bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minutes; quiet machine)
 	python -m pytest bench -q --benchmark-enable
 	python -m bench $(ARGS)
+	python -m bench.report
 
 clean: ## remove what was built; keeps the environment and runs
 	rm -rf build dist *.egg-info simcore/_C*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
