@@ -169,7 +169,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(path)
+    schema = pq.ParquetDataset(path).schema  # its errors are those of `read_table`
     texts = [field.name for field in schema if field.type == pa.string()]
     return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()
 
