@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 @contextmanager
-def _full_float32() -> Iterator[None]:
+def full_float32() -> Iterator[None]:
     """Compute float32 products in full float32, whatever precision the program has chosen."""
     chosen = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -26,7 +26,7 @@ def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
     @functools.wraps(function)
     def wrapped(*arguments: object) -> object:
-        with torch.no_grad(), _full_float32():
+        with torch.no_grad(), full_float32():
             return function(*arguments)
 
     return wrapped

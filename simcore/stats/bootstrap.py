@@ -13,6 +13,7 @@ from simcore._grid.inputs import LEAST_ROWS, Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
+from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
 from simcore.stats.draws import Groups, halves, read_groups
@@ -248,6 +249,7 @@ def _about(values: Tensor, confidence: float, units: int) -> tuple[Tensor, Tenso
 
 
 @torch.no_grad()
+@full_float32()
 def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> Tensor:
     """Return the CKA ``[draws, Lx, Ly]`` of every draw of rows."""
     n, draws = measure.n, len(rows)

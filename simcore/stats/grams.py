@@ -248,7 +248,8 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
         columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
         products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
         if measure.device.type != "cpu":  # reordered entries, weighted, and their products
-            products = 3 * SLAB_BYTES
+            row = (n + size_x) * size_y * item
+            products = 3 * max(row, min(SLAB_BYTES, n * row))
         return fixed + grams + products + extra(size)
 
     size = padded(max(count_x, count_y))

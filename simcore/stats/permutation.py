@@ -12,6 +12,7 @@ from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
+from simcore._ops.composed import full_float32
 from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
@@ -232,6 +233,7 @@ def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) 
 
 
 @torch.no_grad()
+@full_float32()
 def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor:
     """Return the CKA ``[draws, Lx, Ly]`` of every reordering of the rows of Y."""
     draws, (count_x, count_y) = len(rows), (len(measure.x), len(measure.columns))
@@ -280,6 +282,7 @@ def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @torch.no_grad()
+@full_float32()
 def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     n, count_x = measure.n, len(measure.x)
     form = _linear_terms if measure.kernel == "linear" else _rbf_terms

@@ -113,3 +113,24 @@ def test_pvalues_are_uniform_under_the_null(name):
 def test_related_layers_are_found():
     x = layers(Case(129, widths=(20, 30)))
     assert (stats.permutation_test(x, permutations=99).pvalue == 1 / 100).all()
+
+
+@pytest.mark.parametrize("method", ["permutation", "moments"])
+def test_products_are_in_full_float32_whatever_the_program_has_chosen(method, monkeypatch):
+    """On CUDA devices the program's choice would make them products of ten bits."""
+    seen = set()
+    product = torch.Tensor.__matmul__
+
+    def watched(a, b):
+        seen.add(torch.get_float32_matmul_precision())
+        return product(a, b)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", watched)
+    x = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        stats.permutation_test(x, method=method)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == {"highest"}
