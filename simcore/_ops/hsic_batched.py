@@ -35,7 +35,8 @@ def permuted_gram_products(
     n, item = len(x), x.element_size()
     entries = n * y.shape[2] + x.shape[2] * y.shape[2]
     out = x.new_zeros((len(rows), x.shape[2], y.shape[2]), dtype=torch.float64)
-    for draw, order in enumerate(rows.long()):
+    for draw, numbers in enumerate(rows):
+        order = numbers.long()  # of all draws they would take twice the memory of `rows`
         for slab in _slabs(n, entries * item):
             reordered = y[order[slab, None], order]  # [rows, n, Ly]
             if weights is not None:
