@@ -201,8 +201,13 @@ def test_a_link_shows_the_same_view(opened, studies):
     view.again()
     after = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
     assert after == before
-    again = view.colours("Grid A", points)
-    assert np.abs(np.array([again[at] for at in points]) - list(picture.values())).mean() < 2
+    for _ in range(40):  # a busy machine draws its next frame late
+        again = view.colours("Grid A", points)
+        difference = np.abs(np.array([again[at] for at in points]) - list(picture.values())).mean()
+        if difference < 2:
+            break
+        view.page.wait_for_timeout(100)
+    assert difference < 2
     assert view.page.locator("#notice").is_hidden()
 
 
