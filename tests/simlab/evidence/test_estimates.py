@@ -13,10 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 from simlab.errors import UserError
 from simlab.evidence import blocks
 from simlab.evidence.blocks import TASKS, adjusted_rand, count_tasks, rand_index
-from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.claim import Finding
 from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED, Interval
-from simlab.evidence.judge import judge
 from simlab.evidence.labels import PRETRAINED, TUNED, base_of
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
@@ -47,19 +45,7 @@ from support.lab.claimrows import (
     top_layers_change,
     tuning_delocalizes,
 )
-
-BY_NAME = {claim.name: claim for claim in CLAIMS}
-
-
-def judged(name, frame, options=OPTIONS):
-    ((_, found),) = judge(frame, [BY_NAME[name]], options)
-    return found
-
-
-def estimates(name, rows, **changes):
-    """Return the estimate of each quantity of a claim."""
-    options = dataclasses.replace(OPTIONS, **changes)
-    return [f.interval.estimate for f in judged(name, to_frame(rows), options)]
+from support.lab.judging import estimates, judged
 
 
 @pytest.mark.parametrize(("tolerance", "wanted"), [(0.0, 0), (0.01, 1), (0.05, 3)])

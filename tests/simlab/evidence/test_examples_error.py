@@ -1,40 +1,24 @@
 """Errors over examples in the intervals of claims."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import HOLDS, UNDECIDED
-from simlab.evidence.judge import judge
 from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import (
     to_frame,
 )
 from support.lab.claimrows import (
-    OPTIONS,
     block_diagonal,
     families_alike,
     freeze_bottom,
     grid,
     labels,
 )
-
-BY_NAME = {claim.name: claim for claim in CLAIMS}
-
-
-def judged(name, frame, options=OPTIONS):
-    ((_, found),) = judge(frame, [BY_NAME[name]], options)
-    return found
-
-
-def estimates(name, rows, **changes):
-    """Return the estimate of each quantity of a claim."""
-    options = dataclasses.replace(OPTIONS, **changes)
-    return [f.interval.estimate for f in judged(name, to_frame(rows), options)]
+from support.lab.judging import judged
 
 
 def with_intervals(rows, half):

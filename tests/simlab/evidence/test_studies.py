@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import FAILS, HOLDS
-from simlab.evidence.judge import judge
 from simlab.store.results import COMPONENT_RELATIVE, to_frame
-from support.lab.claimrows import BUILDERS, OPTIONS
-
-BY_NAME = {claim.name: claim for claim in CLAIMS}
+from support.lab.claimrows import BUILDERS
+from support.lab.judging import judged
 
 
 def findings(name, rows):
-    ((_, found),) = judge(to_frame(rows), [BY_NAME[name]], OPTIONS)
+    found = judged(name, to_frame(rows))
     return found
 
 

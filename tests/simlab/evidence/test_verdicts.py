@@ -6,19 +6,17 @@ from dataclasses import replace
 import pytest
 
 from simlab.evidence.blocks import TASKS
-from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import judge
 from simlab.store.results import to_frame
 from support.lab.claimrows import BUILDERS, OPTIONS
+from support.lab.judging import BY_NAME, judged
 
-BY_NAME = {claim.name: claim for claim in CLAIMS}
 FAMILIES = "families-alike"
 
 
 def findings(name, rows, options=OPTIONS):
     """Return the findings of one claim in single tasks."""
-    ((_, found),) = judge(to_frame(rows), [BY_NAME[name]], options)
+    found = judged(name, to_frame(rows), options)
     return [finding for finding in found if finding.task != TASKS]
 
 
