@@ -86,10 +86,6 @@ class LocalEngine:
                 worker.process.wait()
         self._slots = [None] * self.workers
 
-    def pids(self) -> list[int]:
-        """Return the numbers of the processes."""
-        return [worker.process.pid for worker in self._slots if worker]
-
     def _start(self, number: int) -> _Worker:
         ours, theirs = connection.Pipe()
         self.log.mkdir(parents=True, exist_ok=True)
