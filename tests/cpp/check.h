@@ -30,6 +30,14 @@ inline std::vector<Test>& tests() {
 
 inline int failures = 0;
 
+// Races do not depend on numbers, and ThreadSanitizer is slow: there, a test of many numbers runs
+// one case of each sequence of launches.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kOneCase = true;
+#else
+constexpr bool kOneCase = false;
+#endif
+
 // The case that is being tested right now ("n = 33, avx2"), printed with a failure.
 inline std::string context;
 

@@ -111,6 +111,7 @@ TEST(every_path_matches_the_definition) {
         for (const DType dtype : {DType::f32, DType::f64}) {
           options.estimator = estimator;
           if (n < simcore::min_examples(estimator)) continue;
+          if (check::kOneCase && n != 33) continue;
           const naive::Shape shape{dtype, 0, 1, naive::Order::rows};
           check::context = describe(n, shape, options);
           const auto x = naive::make_layers(n, kRagged, 1, shape);

@@ -98,9 +98,7 @@ TEST(best_partners_by_tensor_cores) {
     const Layers x = naive::make_layers(37, {1, 33, 130}, 1, shape);
     CHECK(compute(x, {}, kTensor).plan.pairs);
     check_partners(x, {}, kTensor);
-#if !defined(__SANITIZE_THREAD__)
-    check_partners(x, naive::make_layers(37, {65, 2}, 50, shape), kTensor);
-#endif
+    if (!check::kOneCase) check_partners(x, naive::make_layers(37, {65, 2}, 50, shape), kTensor);
     check_partners({x[1]}, {}, kTensor);  // no pair at all
   }
 }

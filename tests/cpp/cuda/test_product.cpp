@@ -142,11 +142,7 @@ double error_of_positive_rows(int64_t entries) {
 // What is added to an accumulator is cut towards zero: without a fresh one every kFresh entries,
 // the error of these 2,048 products of one sign is 8e-6.
 TEST(accumulators_that_cut_leave_no_bias) {
-#if defined(__SANITIZE_THREAD__)
-  constexpr int64_t entries = 128;  // its numbers are those of the other builds
-#else
-  constexpr int64_t entries = 2048;
-#endif
+  constexpr int64_t entries = check::kOneCase ? 128 : 2048;
   CHECK(error_of_positive_rows<TensorProduct<3>>(entries) < 6e-7);
   simcore::cuda::accumulators_truncate = false;
   CHECK(error_of_positive_rows<TensorProduct<3>>(entries) < 6e-7);
@@ -157,15 +153,18 @@ TEST(accumulators_that_cut_leave_no_bias) {
 TEST(three_bfloat16_parts_are_float32) { check_product<TensorProduct<3>>(0x1p-21); }
 TEST(narrow_products) {
   check_product<NarrowProduct<3>>(0x1p-21);
+  if (check::kOneCase) return;
   check_product<NarrowProduct<2>>(0x1p-15);
   check_product<NarrowProduct<1>>(0x1p-7);
   CHECK(worst_error<NarrowProduct<2>>(32, 32, 0, 128) > 0x1p-21);
 }
 TEST(two_bfloat16_parts) {
+  if (check::kOneCase) return;
   check_product<TensorProduct<2>>(0x1p-15);
   CHECK(worst_error<TensorProduct<2>>(128, 128, 0, 32) > 0x1p-21);
 }
 TEST(one_bfloat16_part) {
+  if (check::kOneCase) return;
   check_product<TensorProduct<1>>(0x1p-7);
   CHECK(worst_error<TensorProduct<1>>(128, 128, 0, 32) > 0x1p-13);
 }
