@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,14 @@ class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
             return known
         return Path(self.name).stem if Path(self.name).suffix else self.name.removeprefix("hub:")
 
+    @property
+    def heldout_rows(self) -> tuple[int | None, int]:
+        """Return what decides which rows are held out: their number and the seed of the split."""
+        options = self.options()
+        default = getattr(TASKS.get(self.called), "heldout_size", None)
+        size = default if options.heldout_size is None else options.heldout_size
+        return size, options.seed
+
     def options(self) -> TaskOptions:
         """Return how to read and split the task."""
         return TaskOptions(**{key: value for key, value in self.given().items() if key != "name"})
@@ -47,6 +56,25 @@ class PretrainSection(keys_of(Pretraining, without=("seed",))):  # type: ignore[
     def _is_possible(self) -> PretrainSection:
         checked(self.recipe, 0)
         return self
+
+    def require_unread(self, tasks: Sequence[TaskEntry]) -> None:
+        """Check that the held-out rows of tasks are held out from the pretraining too.
+
+        Raises
+        ------
+        PydanticCustomError
+            A text is a task of the sweep, and is split in another way.
+        """
+        for text in self.texts:
+            for task in tasks:
+                ours, theirs = text.heldout_rows, task.heldout_rows
+                if text.name == task.name and ours != theirs:
+                    raise wrong(
+                        f"heldout_size {theirs[0]} and split_seed {theirs[1]} for the text "
+                        f"{text.name}, as in 'tasks', so that held-out rows are not read",
+                        f"{ours[0]} and {ours[1]}",
+                        key="models",
+                    )
 
     def recipe(self, seed: int) -> Pretraining:
         """Return the recipe of the model with a seed."""

@@ -274,6 +274,9 @@ class Spec(Section):
         needing = [name for name in tuned if getattr(self, name)]
         if needing and self.finetune is None:
             raise wrong(f"a section [finetune], which [{needing[0]}] needs", "none")
+        for model in self.models:
+            if model.pretrain is not None:
+                model.pretrain.require_unread(self.tasks)
         return self
 
     def all_grids(self) -> tuple[GridSection, ...]:

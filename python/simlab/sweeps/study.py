@@ -18,7 +18,7 @@ from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec
-from simlab.tasks import ALL
+from simlab.tasks import ALL, TASKS
 from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
@@ -182,8 +182,25 @@ class TaskStudy:
                     made.check()
                 except UserError as error:
                     raise UserError(f"sweep, key extract: {error}") from None
+                self._require_rows(made, split)
                 found.append(View(kind, split, section.stages, made))
         return found
+
+    def _require_rows(self, options: ExtractOptions, split: str) -> None:
+        """Check that a split whose size is known has the rows that are to be extracted.
+
+        Raises
+        ------
+        UserError
+            It has fewer.
+        """
+        size = f"{split}_size"
+        rows = getattr(self.options, size, None) or getattr(TASKS.get(self.name), size, None)
+        if rows is not None and (options.limit or 0) > rows:
+            raise UserError(
+                f"sweep, key extract.limit: wanted at most the {rows} {split} rows of task "
+                f"{self.name}, found {options.limit}"
+            )
 
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)

@@ -92,6 +92,16 @@ def test_a_mistake_is_named_in_one_line(model, message):
         make_spec({**BASE, "models": [model]})
 
 
+def test_held_out_rows_of_a_task_are_not_read():
+    for heldout, found in (({}, "1000 and 0"), ({"heldout_size": 50, "split_seed": 1}, "50 and 1")):
+        model = {"pretrain": {"texts": [{"name": "rt", **heldout}]}}
+        task = {"name": "rt", "heldout_size": 50}
+        with pytest.raises(UserError, match=f"key models: wanted heldout_size 50 .*'{found}'"):
+            make_spec({"models": [model], "tasks": [task]})
+    model = {"pretrain": {"texts": [{"name": "rt", "train_size": 50, "heldout_size": 1000}]}}
+    make_spec({"models": [model], "tasks": ["rt", "stsb"]})
+
+
 def test_one_model_needs_no_seeds():
     model = {"pretrain": {"texts": ["rt"]}}
     plan = make_plan(make_spec({**BASE, "models": [model]}))
