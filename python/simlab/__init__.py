@@ -12,6 +12,7 @@ Every step of `simcore` has a function of the same name here; its options are ke
 
 Data flows one way, and every arrow is a file on disk::
 
+    texts --pretrain--> model
     model + task --finetune--> checkpoint folders
          |                           |
          +---------extract-----------+--> representations/<name>/   (safetensors + manifest)
@@ -31,7 +32,7 @@ The rooms; a room imports only from rooms listed before it:
 * `store`: files, jobs, the results table, the process and the terminal.
 * `tasks`: texts, labels, splits and metrics.
 * `models`: finding, loading, running and evaluating models, their layers and heads.
-* `training`: fine-tuning, freezing, and CKA recorded during training.
+* `training`: fine-tuning, freezing, CKA recorded during training, and pretraining.
 * `representations`: extracting the rows of every layer, and storing them on disk.
 * `similarity`: measures between stored representations, localization scores and blocks.
 * `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from simlab.tasks import load_task as load_task
     from simlab.training.callbacks import CKACallback as CKACallback
     from simlab.training.finetune import finetune as finetune
+    from simlab.training.pretrain import pretrain as pretrain
 
 # The module of each name. Type checkers do not run `__getattr__`; they read the imports above.
 _PLACES = {
@@ -91,6 +93,7 @@ _PLACES = {
     "localize": "similarity.localization",
     "paper_options": "papers.presets",
     "plot": "figures.draw",
+    "pretrain": "training.pretrain",
     "read_results": "store.results",
     "shorten": "experiments.shorten",
     "skip": "experiments.skip",

@@ -22,6 +22,7 @@ from simlab.commands import (
     listing,
     localize,
     plot,
+    pretrain,
     report,
     skip,
     status,
@@ -34,7 +35,7 @@ from simlab.errors import UserError
 USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
-    *(demo, finetune, freeze_study, extract, grid, localize),
+    *(demo, pretrain, finetune, freeze_study, extract, grid, localize),
     *(truncate, blocks, skip, plot, report, inject, align_study, claims, sweep, status, listing),
 )
 

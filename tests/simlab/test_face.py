@@ -19,6 +19,7 @@ from simlab.models.head_recipe import HeadRecipe
 from simlab.representations.extract import ExtractOptions
 from simlab.similarity.catalogue import OPTIONS
 from simlab.tasks import TaskOptions
+from simlab.training.pretraining import Pretraining
 from simlab.training.recipes import Recipe
 
 COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
@@ -27,6 +28,7 @@ COMMANDS_ALONE = {"demo", "models", "papers", "status", "sweep", "tasks"}
 STEPS = sorted(COMMANDS.keys() - COMMANDS_ALONE)
 # Classes whose fields a function takes as keywords, besides its own parameters.
 FIELDS = {
+    "pretrain": Pretraining,
     "finetune": Recipe,
     "freeze-study": Recipe,
     "extract": ExtractOptions,
@@ -51,7 +53,12 @@ RENAMED = {
 FUNCTIONS = {"report": "write_report"}
 # Options that are another call in Python: a loop, `shorten`, a table, `inject_pairs`.
 OTHER_CALLS = {
-    *(("finetune", "seeds"), ("truncate", "export"), ("claims", "list_rules")),
+    *(
+        ("finetune", "seeds"),
+        ("pretrain", "seeds"),
+        ("truncate", "export"),
+        ("claims", "list_rules"),
+    ),
     ("report", "watch"),
     *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "directions", "label")),
 }
@@ -99,8 +106,8 @@ def test_a_function_takes_a_command_s_defaults(command):
 
 @pytest.mark.parametrize("command", [c for c in STEPS if c not in ("blocks", "grid", "localize")])
 def test_tasks_may_come_with_options(command):
-    takes_task = "task" in inspect.signature(COMMANDS[command]).parameters
-    assert takes_task == ("task_options" in keywords(command))
+    takes_task = {"task", "texts"} & {*inspect.signature(COMMANDS[command]).parameters}
+    assert bool(takes_task) == ("task_options" in keywords(command))
 
 
 def test_type_checkers_see_what_is_found():

@@ -7,7 +7,8 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `head_options`: options of ``simcore truncate`` for the training of heads.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
-* `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
-  `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
+* `pretrain`, `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`,
+  `skip`, `plot`, `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the
+  command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

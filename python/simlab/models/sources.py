@@ -14,6 +14,7 @@ from simlab.store.runtime import hub_reachable
 
 OFFLINE_MODEL = "minilm"
 CONFIG = "config.json"
+PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 SEED = "{seed}"
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
@@ -33,7 +34,8 @@ class ModelSource:
         """Return the configuration, tokenizer and weight files, in order."""
         others = ("*.json", "vocab.txt", "*.model")
         found = [file for pattern in others for file in self.path.glob(pattern)]
-        ours = {"job.json", "evaluation.json"}  # written by simlab, not part of the model
+        # Written by simlab, and not part of the model.
+        ours = {"job.json", "evaluation.json", PRETRAINING}
         files = sorted({*weight_files(self.path), *found})
         return [file for file in files if file.name not in ours]
 

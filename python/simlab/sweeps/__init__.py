@@ -2,7 +2,8 @@
 
 The question becomes data, and data become jobs:
 
-* `spec`: the file, its sections and their keys; `sections`: what sections have in common.
+* `spec`: the file, its sections and their keys; `entries`: its models and tasks; `sections`: what
+  sections have in common.
 * `planner`: all jobs of a file; `study`: those that need one model; `comparisons`: those that
   compare models; `members`: who is compared; `fingerprints`: what keys contain of models and data.
 * `plan`: a job and its key; a plan, which is all jobs of a file.

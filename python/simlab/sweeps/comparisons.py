@@ -292,13 +292,15 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
         options = InjectOptions(layer=layer, **chosen)
         options.check()
         for a, b in pairs:
+            read, made = study.origin(b.model)
             params = {
                 "options": asdict(options),
                 "models": [a.label, b.label],
                 "seeds": [a.number, b.number],
-                "original": b.model.data,
+                **({"original": read["model"]} if read else {}),
                 "task": study.name,
             }
             needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
+            needs += made
             title = study.title(f"{a.label} into {b.label}")
             study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)

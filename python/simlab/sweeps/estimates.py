@@ -22,6 +22,7 @@ from simlab.store.files import read_json
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT
 from simlab.tasks import TASKS
+from simlab.training.pretraining import Pretraining
 
 _FLOAT32 = 4
 _ROWS = 5_000  # held-out rows of a task that says no number
@@ -57,12 +58,12 @@ class Estimate:
     unknown: Mapping[str, int]
 
 
-def checkpoint_bytes(model: str) -> int:
-    """Return a guess of the bytes of a fine-tuned model."""
+def checkpoint_bytes(model: str | Pretraining) -> int:
+    """Return a guess of the bytes of a model, known by its name or by the recipe that makes it."""
     return _size_of(model)[3] * _FLOAT32
 
 
-def rows_bytes(model: str, options: ExtractOptions, task: Mapping[str, Any]) -> int:
+def rows_bytes(model: str | Pretraining, options: ExtractOptions, task: Mapping[str, Any]) -> int:
     """Return a guess of the bytes of representations.
 
     Parameters
@@ -141,8 +142,10 @@ def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
 
 
 @cache
-def _size_of(model: str) -> tuple[int, int, int, int]:
+def _size_of(model: str | Pretraining) -> tuple[int, int, int, int]:
     """Return the layers, width, heads and parameters of a model, from its files or its name."""
+    if isinstance(model, Pretraining):
+        return model.layers + 1, model.hidden, model.heads, model.parameters()
     layers, width, heads, parameters = next(
         (size for word, size in _SIZES if word.search(model)), _BASE
     )

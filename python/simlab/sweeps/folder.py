@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.models.sources import PRETRAINING
 from simlab.store.files import hash_file, read_json, sync, sync_names, write_json, writing
 from simlab.sweeps.parts import DataSet, Made
 from simlab.sweeps.plan import FOLDERS
@@ -38,7 +39,7 @@ OBJECT = "object.json"
 _GONE = ".gone"
 _SAMPLE = 100
 # Files of objects that say how long something took: all others are the same when made again.
-_TIMED = ("job.json", "evaluation.json", "training_args.bin", OBJECT)
+_TIMED = ("job.json", "evaluation.json", PRETRAINING, "training_args.bin", OBJECT)
 
 
 class DamagedError(UserError):

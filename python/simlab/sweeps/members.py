@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
 from simlab.errors import UserError
 from simlab.experiments.options import drawn
 from simlab.models.sources import Restart
+from simlab.sweeps.entries import ModelEntry
+from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.spec import ORIG, RANDOM, Spec
+from simlab.training.pretraining import Pretraining
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,14 @@ class Model:
     restart
         Number of the restart; None if there is one model of this name.
     name
-        Where the model is, as every command takes it.
+        Where the model is, as every command takes it; of a model that is pretrained in the sweep,
+        a name for people.
     data
-        What keys contain of the model.
+        What keys contain of the model, or of the pretraining that makes it.
     tuned
         Whether the model is fine-tuned, if others are.
+    pretraining, texts
+        Of a model that is pretrained in the sweep: its recipe, and names and options of its texts.
     """
 
     family: str
@@ -36,6 +42,8 @@ class Model:
     name: str
     data: Any = field(compare=False)
     tuned: bool = True
+    pretraining: Pretraining | None = None
+    texts: Any = field(compare=False, default=())
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,13 @@ class Member:
     task: str = ""
 
 
-def find_models(spec: Spec, fingerprint: Any) -> list[Model]:
+def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     """Return all models of a sweep file.
+
+    Parameters
+    ----------
+    prints
+        What keys contain of models and data.
 
     Raises
     ------
@@ -89,9 +102,29 @@ def find_models(spec: Spec, fingerprint: Any) -> list[Model]:
                     f"sweep, key models: wanted another label for each model, found {family!r} for "
                     f"{found[family, one.number].name} and {one.name}"
                 )
-            data = fingerprint(one.name)
-            found[family, one.number] = Model(family, one.number, one.name, data, entry.finetune)
+            made = _pretrained(entry, one, prints) or {"data": prints.model(one.name)}
+            found[family, one.number] = Model(
+                family, one.number, one.name, tuned=entry.finetune, **made
+            )
     return list(found.values())
+
+
+def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any] | None:
+    """Return what a model has that is pretrained here; None of a model that exists."""
+    if entry.pretrain is None:
+        return None
+    recipe = entry.pretrain.recipe(one.number or 0)
+    keys, texts = [], []
+    for text in entry.pretrain.texts:
+        options = {k: v for k, v in asdict(text.options()).items() if v is not None}
+        keys.append({"name": text.called, "data": prints.task(text.name), **options})
+        texts.append([text.name, options])
+    data = {
+        "texts": keys,
+        "tokenizer": prints.model(recipe.tokenizer),
+        "recipe": recipe.without_tokenizer(),
+    }
+    return {"data": data, "pretraining": recipe, "texts": texts}
 
 
 def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from simlab.store.files import hash_json
 
-# The kinds of job, in the order of tables. The first two make what other jobs read.
-FINETUNE, EXTRACT = FOLDERS = ("finetune", "extract")
+# The kinds of job, in the order of tables. The first three make folders that other jobs read.
+PRETRAIN, FINETUNE, EXTRACT = FOLDERS = ("pretrain", "finetune", "extract")
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
 )

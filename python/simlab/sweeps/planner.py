@@ -35,7 +35,7 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
     """
     prints = fingerprints or Fingerprints()
     plan = Plan()
-    models = find_models(spec, prints.model)
+    models = find_models(spec, prints)
     studies = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)

@@ -26,7 +26,6 @@ from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import HEAD, MODES, TruncationOptions
 from simlab.models.head_recipe import HeadRecipe
-from simlab.models.sources import SEED, Restart, restarts
 from simlab.papers.presets import PAPERS
 from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import KINDS
@@ -34,6 +33,7 @@ from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, OPTIONS, settings
 from simlab.similarity.resampling import Resampling
+from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
 from simlab.sweeps.sections import (
     OWN_ERROR,
     Section,
@@ -45,7 +45,7 @@ from simlab.sweeps.sections import (
     one_of,
     wrong,
 )
-from simlab.tasks import ALL, SPLITS, TaskOptions
+from simlab.tasks import ALL, SPLITS
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
 
@@ -59,48 +59,6 @@ KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations"
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
 Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES, RANDOM)]]
 Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
-
-
-class ModelEntry(Section):
-    """A model, or all models of a pattern: ``google/multiberts-seed_{0..24}``.
-
-    Attributes
-    ----------
-    name
-        As for every command; ``{0..24}`` stands for restarts of one model.
-    seeds
-        The restarts that ``{seed}`` in `name` stands for.
-    label
-        The name in results and figures; by default made from `name`.
-    finetune
-        Whether the model is fine-tuned, if others are.
-    """
-
-    name: str
-    seeds: Seeds | None = None
-    label: str | None = None
-    finetune: bool = True
-
-    @model_validator(mode="after")
-    def _expands(self) -> ModelEntry:
-        if (SEED in self.name) != (self.seeds is not None):
-            raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
-        checked(self.restarts)
-        return self
-
-    def restarts(self) -> list[Restart]:
-        """Return every model of the pattern."""
-        return restarts(self.name, self.seeds or ())
-
-
-class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
-    """A task: its name as for every command, and how to read and split it (`TaskOptions`)."""
-
-    name: str
-
-
-def _entry(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
 
 
 class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ignore[misc]
@@ -130,7 +88,7 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
     kind: Several[Kind] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
     stages: Stages = STAGES
-    on: Annotated[TaskEntry, BeforeValidator(_entry)] | None = None
+    on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
 
     @model_validator(mode="after")
     def _reads_all(self) -> ExtractSection:
@@ -276,8 +234,8 @@ def _tables(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-M: TypeAlias = Annotated[ModelEntry, BeforeValidator(_entry)]
-N: TypeAlias = Annotated[TaskEntry, BeforeValidator(_entry)]
+M: TypeAlias = Annotated[ModelEntry, BeforeValidator(entry)]
+N: TypeAlias = Annotated[TaskEntry, BeforeValidator(entry)]
 
 
 class Spec(Section):
@@ -316,6 +274,9 @@ class Spec(Section):
         needing = [name for name in tuned if getattr(self, name)]
         if needing and self.finetune is None:
             raise wrong(f"a section [finetune], which [{needing[0]}] needs", "none")
+        for model in self.models:
+            if model.pretrain is not None:
+                model.pretrain.require_unread(self.tasks)
         return self
 
     def all_grids(self) -> tuple[GridSection, ...]:

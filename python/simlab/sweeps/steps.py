@@ -18,6 +18,7 @@ from simlab.store.results import BASELINE, ResultRow
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
+from simlab.tasks.texts import Texts, load_texts
 from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from simlab.representations.folder import Representations
 
 _COLUMNS = ("text_column", "pair_column")  # all that a corpus without labels takes
+
+
+def pretrain(work: Work) -> None:
+    """Make a model."""
+    from simlab.training.pretrain import pretrain as function
+    from simlab.training.pretraining import Pretraining
+
+    texts = [_texts(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
+    recipe = Pretraining(**work.params["recipe"], tokenizer=work.hints["tokenizer"])
+    function(texts, work.out, recipe)
 
 
 def finetune(work: Work) -> None:
@@ -80,7 +91,8 @@ def truncate(work: Work) -> Iterable[ResultRow]:
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
     options = TruncationOptions(**stored)
     if TUNED_ORIG in options.modes:
-        options = dataclasses.replace(options, original=work.hints["model"])
+        original = work.hints.get("model") or str(work.inputs[-1])
+        options = dataclasses.replace(options, original=original)
     source, task = _checkpoint(work), _task(work)
     named = {"label": work.params["label"], "seed": work.params["seed"]}
     rows = truncation_rows(source, task, length_of([source.path], None), options, **named)
@@ -199,6 +211,7 @@ def freeze(work: Work) -> Iterable[ResultRow]:
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
+    kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
     kinds.SCORES: scores,
@@ -213,7 +226,7 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
     kinds.LOCALIZE: localize,
 }
 # Steps that continue where they were interrupted, in the same folder.
-RESUMABLE = (kinds.FINETUNE,)
+RESUMABLE = (kinds.PRETRAIN, kinds.FINETUNE)
 
 
 def named(folder: Path, label: str, seed: int | None) -> Representations:
@@ -225,7 +238,9 @@ def named(folder: Path, label: str, seed: int | None) -> Representations:
 
 
 def _model(work: Work) -> ModelSource:
-    """Return the model before fine-tuning."""
+    """Return the model before fine-tuning; one that is pretrained here is the last input."""
+    if "pretrained" in work.hints:
+        return ModelSource(work.hints["pretrained"], work.inputs[-1])
     return resolve(work.hints["model"])
 
 
@@ -238,7 +253,9 @@ def _checkpoint(work: Work, number: int = 0) -> ModelSource:
 def _task(work: Work) -> Task:
     """Return the task, split as for the model before fine-tuning."""
     options = TaskOptions(**work.hints["task_options"])
-    return _load_task(_model(work).path, work.hints["task"], options)
+    # A model that is pretrained here was fine-tuned on nothing, so that its folder has no split.
+    earlier = None if "pretrained" in work.hints else _model(work).path
+    return _load_task(earlier, work.hints["task"], options)
 
 
 def _members(work: Work) -> list[Representations]:
@@ -248,8 +265,13 @@ def _members(work: Work) -> list[Representations]:
 
 
 @lru_cache(maxsize=4)
-def _load_task(model: Path, task: str, options: TaskOptions) -> Task:
-    return load_task_of([model], task, options)
+def _load_task(model: Path | None, task: str, options: TaskOptions) -> Task:
+    return load_task_of([] if model is None else [model], task, options)
+
+
+@lru_cache(maxsize=4)
+def _texts(name: str, options: TaskOptions) -> Texts:
+    return load_texts(name, options)
 
 
 def _joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
@@ -14,11 +13,12 @@ from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import ExtractOptions
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec, TaskEntry
-from simlab.tasks import ALL, TASKS, TaskOptions
+from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec
+from simlab.tasks import ALL, TASKS
 from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
@@ -60,10 +60,8 @@ class TaskStudy:
     ) -> None:
         self.spec, self.plan, self.entry, self.models = spec, plan, entry, models
         self.corpus = corpus
-        self.name = task_name(entry.name)
-        self.options = TaskOptions(
-            **{name: value for name, value in entry.given().items() if name != "name"}
-        )
+        self.name = entry.called
+        self.options = entry.options()
         chosen = {k: v for k, v in asdict(self.options).items() if v is not None}
         self.task = {"name": self.name, "data": data, **chosen}
         self.recipes = [] if corpus else self._recipes()
@@ -84,8 +82,23 @@ class TaskStudy:
         """Return what steps take besides: names of the task and of a model."""
         found: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
         if model is not None:
-            found["model"] = model.name
+            found["model" if model.pretraining is None else "pretrained"] = model.name
         return {**found, **more}
+
+    def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """Return what a job needs that reads a model before fine-tuning.
+
+        Returns
+        -------
+        params, needs
+            What the key contains of the model, and the job that makes it if it is pretrained here:
+            the last of what the job needs, whose key contains all.
+        """
+        if model.pretraining is None:
+            return {"model": model.data}, ()
+        size = checkpoint_bytes(model.pretraining)
+        hints = {"texts": model.texts, "tokenizer": model.pretraining.tokenizer, "bytes": size}
+        return {}, (self.plan.add(kinds.PRETRAIN, model.data, (), hints, model.name),)
 
     def title(self, *words: str) -> str:
         """Return the title of a job of this task."""
@@ -132,9 +145,11 @@ class TaskStudy:
 
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
-        params = {"model": model.data, "task": self.task, "recipe": asdict(recipe)}
-        hints = self.hints(model, label=label, bytes=checkpoint_bytes(model.name))
-        return self.plan.add(kinds.FINETUNE, params, (), hints, self.title(label))
+        read, needs = self.origin(model)
+        params = {**read, "task": self.task, "recipe": asdict(recipe)}
+        size = checkpoint_bytes(model.pretraining or model.name)
+        hints = self.hints(model, label=label, bytes=size)
+        return self.plan.add(kinds.FINETUNE, params, needs, hints, self.title(label))
 
     def of_stage(self, stages: Sequence[str]) -> list[Member]:
         """Return the members at some stages."""
@@ -167,8 +182,25 @@ class TaskStudy:
                     made.check()
                 except UserError as error:
                     raise UserError(f"sweep, key extract: {error}") from None
+                self._require_rows(made, split)
                 found.append(View(kind, split, section.stages, made))
         return found
+
+    def _require_rows(self, options: ExtractOptions, split: str) -> None:
+        """Check that a split whose size is known has the rows that are to be extracted.
+
+        Raises
+        ------
+        UserError
+            It has fewer.
+        """
+        size = f"{split}_size"
+        rows = getattr(self.options, size, None) or getattr(TASKS.get(self.name), size, None)
+        if rows is not None and (options.limit or 0) > rows:
+            raise UserError(
+                f"sweep, key extract.limit: wanted at most the {rows} {split} rows of task "
+                f"{self.name}, found {options.limit}"
+            )
 
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)
@@ -185,12 +217,14 @@ class TaskStudy:
         options = {k: v for k, v in asdict(view.options).items() if v is not None}
         if member.stage == RANDOM:
             options["random_init_seed"] = member.number
-        params = {"task": self.task, "options": options}
+        read: dict[str, Any] = {}
         if member.checkpoint is None:
-            params["model"] = member.model.data
-        needs = () if member.checkpoint is None else (member.checkpoint,)
-        name = member.model.name
-        size = rows_bytes(name, view.options, self.task)
+            read, needs = self.origin(member.model)
+        else:
+            needs = (member.checkpoint,)
+        params = {"task": self.task, "options": options, **read}
+        model = member.model.pretraining or member.model.name
+        size = rows_bytes(model, view.options, self.task)
         hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
@@ -203,10 +237,10 @@ class TaskStudy:
         self.plan.add(kinds.SCORES, named, (checkpoint,), hints, title)
         if self.spec.truncate is not None:
             options = self.truncation()
-            params: dict[str, Any] = {**named, "options": asdict(options)}
-            if TUNED_ORIG in options.modes:
-                params["model"] = member.model.data
-            self.plan.add(kinds.TRUNCATE, params, (checkpoint,), hints, title)
+            original = TUNED_ORIG in options.modes
+            read, needs = self.origin(member.model) if original else ({}, ())
+            params = {**named, "options": asdict(options), **read}
+            self.plan.add(kinds.TRUNCATE, params, (checkpoint, *needs), hints, title)
         if self.spec.skip is not None:
             self.plan.add(kinds.SKIP, named, (checkpoint,), hints, title)
 
@@ -242,11 +276,3 @@ class TaskStudy:
 
 
 _LISTS = ("kind", "split")
-
-
-def task_name(name: str) -> str:
-    """Return the name of a task in results: that of the table, or of the file."""
-    known = name.partition(":")[0]
-    if known in TASKS:
-        return known
-    return Path(name).stem if Path(name).suffix else name.removeprefix("hub:")

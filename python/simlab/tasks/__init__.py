@@ -14,6 +14,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `task`: the classes of a loaded task, its examples and its options.
 * `load`: loading a task by its name.
 * `corpus`: all texts of a file or data set, without labels and a split.
+* `texts`: texts without labels for pretraining; held-out rows stay held out.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
 * `frames`: checking tables, coding labels, and splitting rows.

@@ -18,7 +18,7 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import note, progress
 from simlab.store.files import write_json
-from simlab.store.jobs import RECORD, Outcome, run_job
+from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
 from simlab.tasks.trained_splits import EVALUATION, load_task_of, split_records
 from simlab.training.freezing import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from simlab.training.callbacks import CKACallback
 
 CKA_RESULTS = "cka.parquet"
-_TRAINER_FOLDER = "trainer"
+TRAINER_FOLDER = "trainer"
 _FEWEST_PROBES, _MOST_PROBES = 2, 512  # held-out rows on which CKA is recorded during training
 
 
@@ -113,10 +113,12 @@ def finetune(
     }
 
     def make(partial: Path) -> None:
+        from simlab.training.trainer import keep_complete
+
         try:
             _train(source, task, recipe, partial, cka_every)
         except BaseException:
-            _keep_complete(partial)
+            keep_complete(partial, TRAINER_FOLDER)
             raise
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
@@ -173,7 +175,7 @@ def _train(
     quiet_libraries()
     from simlab.training.trainer import checkpoint_step, last_checkpoint
 
-    scratch = folder / _TRAINER_FOLDER
+    scratch = folder / TRAINER_FOLDER
     steps = recipe.steps(len(task.train))
     _note_long_warmup(recipe, steps)
     checkpoint = last_checkpoint(scratch)
@@ -198,18 +200,6 @@ def _note_long_warmup(recipe: Recipe, steps: int) -> None:
             f"--warmup {warmup}: training ends after {steps} steps, before the warm-up does, at "
             f"{steps / warmup:.1%} of the learning rate"
         )
-
-
-def _keep_complete(folder: Path) -> None:
-    """Keep only the complete Trainer checkpoints of an interrupted run, and delete other files."""
-    from simlab.training.trainer import last_checkpoint, remove_incomplete_checkpoints
-
-    scratch = folder / _TRAINER_FOLDER
-    remove_incomplete_checkpoints(scratch)
-    for path in folder.iterdir():
-        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
-            continue
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
@@ -269,7 +259,7 @@ def _write_record(
     from simlab.training.trainer import last_checkpoint, read_state
 
     callback = _cka_callback(tokenizer, task, recipe, every)
-    callback.take_up(read_state(last_checkpoint(folder / _TRAINER_FOLDER))["log_history"])
+    callback.take_up(read_state(last_checkpoint(folder / TRAINER_FOLDER))["log_history"])
     label = f"FT[{recipe.seed}]"
     callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
 
@@ -285,7 +275,7 @@ def _write_checkpoint(
     from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
 
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
-    state = read_state(last_checkpoint(folder / _TRAINER_FOLDER))
+    state = read_state(last_checkpoint(folder / TRAINER_FOLDER))
     trained, every = parameter_counts(model)
     predictions = predictions_of(logits, task)
     scores = task.scores(predictions, task.heldout.labels)

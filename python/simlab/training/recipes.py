@@ -1,4 +1,4 @@
-"""Recipes for fine-tuning, by name, and lists of seeds."""
+"""How models are trained: schedules, recipes for fine-tuning by name, and lists of seeds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from simlab.errors import UserError
 from simlab.papers.presets import PAPERS, paper_options
@@ -19,8 +19,8 @@ _SHORTEST = 3  # two special tokens and one token of the text
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Settings of fine-tuning; the defaults suit a small encoder and a few thousand sentences.
+class Schedule:
+    """How a model is trained: for how long, how fast, on which batches.
 
     The optimiser is AdamW (with a `weight_decay` of 0, Adam). After `warmup`, the learning rate
     falls linearly to 0.
@@ -44,12 +44,8 @@ class Recipe:
         comes first. If neither is, it takes one epoch.
     group_by_length
         Make batches of rows of similar length, which saves padding; if False, of random rows.
-    freeze
-        ``none``, ``bottom:K`` or ``top:K`` (see `simlab.training.freezing`).
     seed
-        Seed of the head, the order of the rows and dropout.
-    random_init
-        Start from random weights.
+        Seed of new weights, the order of the rows and dropout.
     """
 
     epochs: float | None = None
@@ -61,9 +57,7 @@ class Recipe:
     adam_epsilon: float = 1e-8
     max_steps: int | None = None
     group_by_length: bool = True
-    freeze: str = "none"
     seed: int = 1
-    random_init: bool = False
 
     def __post_init__(self) -> None:
         """Train for one epoch if nothing else is given."""
@@ -80,7 +74,6 @@ class Recipe:
             raise UserError(f"--{field.replace('_', '-')}: wanted {wanted}, found {value}")
         if self.max_length < _SHORTEST:
             raise UserError(f"--max-length: wanted at least {_SHORTEST}, found {self.max_length}")
-        parse_freeze(self.freeze)
 
     def steps(self, rows: int) -> int:
         """Return the number of training steps for `rows` training rows."""
@@ -92,6 +85,41 @@ class Recipe:
     def warmup_steps(self, steps: int) -> int:
         """Return the number of warm-up steps of a training of `steps` steps."""
         return round(self.warmup if self.warmup >= 1 else self.warmup * steps)
+
+
+@dataclass(frozen=True)
+class Recipe(Schedule):
+    """Settings of fine-tuning; the defaults suit a small encoder and a few thousand sentences.
+
+    Attributes
+    ----------
+    freeze
+        ``none``, ``bottom:K`` or ``top:K`` (see `simlab.training.freezing`).
+    random_init
+        Start from random weights.
+    """
+
+    freeze: str = "none"
+    random_init: bool = False
+
+    def check(self) -> None:
+        """Raise UserError if a value is out of range."""
+        super().check()
+        parse_freeze(self.freeze)
+
+
+S = TypeVar("S", bound=Schedule)
+
+
+def changed(schedule: S, given: Mapping[str, Any]) -> S:
+    """Return a schedule with the fields in `given` that are not None replaced.
+
+    A new `epochs` or `max_steps` takes the place of both.
+    """
+    chosen = {field: value for field, value in given.items() if value is not None}
+    if chosen.keys() & {"epochs", "max_steps"}:
+        chosen = {"epochs": None, "max_steps": None} | chosen
+    return replace(schedule, **chosen)
 
 
 QUICK = "quick"
@@ -114,14 +142,10 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
     """
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
-    chosen = {field: value for field, value in given.items() if value is not None}
-    ends = chosen.keys() & {"epochs", "max_steps"}
-    if ends:  # one of them takes the place of the recipe's own end
-        chosen = {"epochs": None, "max_steps": None} | chosen
     if isinstance(recipe, str):
         own = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
         recipe = Recipe(**own)
-    recipe = replace(recipe, **chosen)
+    recipe = changed(recipe, given)
     recipe.check()
     return recipe
 

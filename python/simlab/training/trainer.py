@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState, PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
+from simlab.store.jobs import RECORD
+
 if TYPE_CHECKING:
     from transformers import DataCollator, PreTrainedModel, PreTrainedTokenizerBase
 
-    from simlab.training.recipes import Recipe
+    from simlab.training.recipes import Schedule
 
 SAVES_PER_RUN = 4
 _STATE = "trainer_state.json"  # the last file of a checkpoint that the Trainer writes
@@ -61,9 +64,18 @@ class RowOrder(Sampler[int]):
 
 
 class ResumableTrainer(Trainer):
-    """A Trainer that takes its rows in the order of `rows`."""
+    """A Trainer that takes its rows in the order of `rows`.
+
+    Attributes
+    ----------
+    rows
+        The order.
+    more_arguments
+        What a class wants of `TrainingArguments` besides the arguments of all.
+    """
 
     rows: RowOrder
+    more_arguments: Mapping[str, Any] = MappingProxyType({})
 
     def _get_train_sampler(self, train_dataset: Any = None) -> RowOrder:
         return self.rows
@@ -112,18 +124,22 @@ class StepTimes(TrainerCallback, ExportableState):
 def make_trainer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    rows: list[dict[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     collator: DataCollator,
-    recipe: Recipe,
+    recipe: Schedule,
     folder: Path,
     callbacks: Sequence[TrainerCallback],
+    kind: type[ResumableTrainer] = ResumableTrainer,
 ) -> Trainer:
     """Return a Trainer for `recipe`, which saves `SAVES_PER_RUN` checkpoints into `folder`.
 
     Parameters
     ----------
     rows
-        For each training row, the inputs of the model and ``labels``.
+        For each training row, what `collator` takes: the inputs of the model, and perhaps
+        ``labels``.
+    kind
+        The class of the Trainer.
     """
     steps = recipe.steps(len(rows))
     arguments = TrainingArguments(
@@ -141,8 +157,9 @@ def make_trainer(
         report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
+        **kind.more_arguments,
     )
-    trainer = ResumableTrainer(
+    trainer = kind(
         model=model,
         args=arguments,
         train_dataset=rows,
@@ -151,7 +168,7 @@ def make_trainer(
         callbacks=list(callbacks),
     )
     trainer.rows = RowOrder(
-        [_length(row["input_ids"]) for row in rows],
+        getattr(rows, "lengths", None) or [_length(row["input_ids"]) for row in rows],
         recipe.batch_size,
         recipe.seed,
         group_by_length=recipe.group_by_length,
@@ -173,6 +190,26 @@ def remove_incomplete_checkpoints(folder: Path) -> None:
     for path in folder.glob("checkpoint-*"):
         if not _is_json(path / _STATE):
             shutil.rmtree(path)
+
+
+def keep_complete(folder: Path, trainer_folder: str) -> None:
+    """Keep only the complete Trainer checkpoints of an interrupted run, and delete other files.
+
+    Parameters
+    ----------
+    folder
+        The partial folder of the job, with its record.
+    trainer_folder
+        Name of the folder of the Trainer in it.
+    """
+    import shutil
+
+    scratch = folder / trainer_folder
+    remove_incomplete_checkpoints(scratch)
+    for path in folder.iterdir():
+        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def checkpoint_step(checkpoint: Path) -> int:

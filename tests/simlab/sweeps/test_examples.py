@@ -14,7 +14,13 @@ COUNTS = {
     "wu2020": {"finetune": 40, "extract": 37, "grid": 49, "freeze": 40, "localize": 2},
     "wu2020-offline": {"finetune": 30, "extract": 15, "grid": 18, "freeze": 30, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 450, "align": 852, "inject": 24, "complexity": 300},
-    "ren2023-offline": {"finetune": 25, "extract": 150, "inject": 8, "complexity": 100},
+    "ren2023-offline": {
+        "pretrain": 25,
+        "finetune": 25,
+        "extract": 150,
+        "inject": 8,
+        "complexity": 100,
+    },
 }
 
 
@@ -33,12 +39,7 @@ def test_every_file_is_tested():
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
-def test_a_paper_is_planned_without_a_network(name, no_network, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for seed in range(25):  # the models that ren2023-offline.toml reads
-        folder = tmp_path / "runs" / "pretrained" / f"seed-{seed}"
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(f'{{"seed": {seed}}}')
+def test_a_paper_is_planned_without_a_network(name, no_network):
     counts = Sweep.from_file(FILES / f"{name}.toml").plan().counts()
     assert {kind: counts[kind] for kind in COUNTS[name]} == COUNTS[name]
 

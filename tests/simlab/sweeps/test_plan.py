@@ -222,6 +222,14 @@ def test_a_grid_needs_rows_that_its_measure_takes():
         plan_of(grids=[{"measure": "attention-js"}])
 
 
+def test_no_more_rows_than_a_task_has_are_extracted():
+    for tasks in (["rt"], [{"name": "stsb", "heldout_size": 1000}]):
+        with pytest.raises(UserError, match="limit: wanted at most the 1000 heldout rows"):
+            plan_of(tasks=tasks, extract={"limit": 1001})
+    plan_of(tasks=["stsb"], extract={"limit": 1001})  # nobody knows before it is read
+    plan_of(extract={"limit": 4000, "split": "train"})
+
+
 def test_models_of_all_tasks_read_one_corpus():
     plan = plan_of(
         models=["minilm", {"name": "gpt2", "finetune": False}],

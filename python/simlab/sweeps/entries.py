@@ -1,0 +1,125 @@
+"""The models and tasks of a sweep file, and models that are pretrained in the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from simlab.models.sources import SEED, Restart, restarts
+from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
+from simlab.tasks import TASKS, TaskOptions
+from simlab.training.pretraining import Pretraining, make_pretraining
+
+PRETRAINED = "pretrained"  # the name of models that are made here and have no label
+
+
+class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
+    """A task: its name as for every command, and how to read and split it (`TaskOptions`)."""
+
+    name: str
+
+    @property
+    def called(self) -> str:
+        """Return the name of the task in results: that of the table, or of the file."""
+        known = self.name.partition(":")[0]
+        if known in TASKS:
+            return known
+        return Path(self.name).stem if Path(self.name).suffix else self.name.removeprefix("hub:")
+
+    @property
+    def heldout_rows(self) -> tuple[int | None, int]:
+        """Return what decides which rows are held out: their number and the seed of the split."""
+        options = self.options()
+        default = getattr(TASKS.get(self.called), "heldout_size", None)
+        size = default if options.heldout_size is None else options.heldout_size
+        return size, options.seed
+
+    def options(self) -> TaskOptions:
+        """Return how to read and split the task."""
+        return TaskOptions(**{key: value for key, value in self.given().items() if key != "name"})
+
+
+def entry(value: Any) -> Any:
+    """Return the table that a name stands for."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class PretrainSection(keys_of(Pretraining, without=("seed",))):  # type: ignore[misc]
+    """How models are pretrained here: on which texts, of which size, for how long."""
+
+    texts: Annotated[Several[Annotated[TaskEntry, BeforeValidator(entry)]], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> PretrainSection:
+        checked(self.recipe, 0)
+        return self
+
+    def require_unread(self, tasks: Sequence[TaskEntry]) -> None:
+        """Check that the held-out rows of tasks are held out from the pretraining too.
+
+        Raises
+        ------
+        PydanticCustomError
+            A text is a task of the sweep, and is split in another way.
+        """
+        for text in self.texts:
+            for task in tasks:
+                ours, theirs = text.heldout_rows, task.heldout_rows
+                if text.name == task.name and ours != theirs:
+                    raise wrong(
+                        f"heldout_size {theirs[0]} and split_seed {theirs[1]} for the text "
+                        f"{text.name}, as in 'tasks', so that held-out rows are not read",
+                        f"{ours[0]} and {ours[1]}",
+                        key="models",
+                    )
+
+    def recipe(self, seed: int) -> Pretraining:
+        """Return the recipe of the model with a seed."""
+        given = {key: value for key, value in self.given().items() if key != "texts"}
+        return make_pretraining(None, {**given, "seed": seed})
+
+
+class ModelEntry(Section):
+    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or models made here.
+
+    Attributes
+    ----------
+    name
+        As for every command; ``{0..24}`` stands for restarts of one model.
+    pretrain
+        In place of a name: models are pretrained, one for each of `seeds`.
+    seeds
+        The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
+    label
+        The name in results and figures; by default made from `name`.
+    finetune
+        Whether the model is fine-tuned, if others are.
+    """
+
+    name: str | None = None
+    pretrain: PretrainSection | None = None
+    seeds: Seeds | None = None
+    label: str | None = None
+    finetune: bool = True
+
+    @model_validator(mode="after")
+    def _expands(self) -> ModelEntry:
+        if (self.name is None) == (self.pretrain is None):
+            found = "neither" if self.name is None else "both"
+            raise wrong("either the key 'name' or the key 'pretrain'", found)
+        if self.name is not None and (SEED in self.name) != (self.seeds is not None):
+            raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
+        checked(self.restarts)
+        return self
+
+    def restarts(self) -> list[Restart]:
+        """Return every model of the pattern, or every model that is pretrained."""
+        if self.name is not None:
+            return restarts(self.name, self.seeds or ())
+        family = self.label or PRETRAINED
+        if self.seeds is None:
+            return [Restart(family, family, None)]
+        return [Restart(f"{family}[{seed}]", family, seed) for seed in self.seeds]

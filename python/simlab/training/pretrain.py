@@ -1,0 +1,230 @@
+"""Pretrain a BERT from scratch by masked language modelling: seeded, resumable, atomic."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.models.load import load_tokenizer
+from simlab.models.sources import PRETRAINING, ModelSource, resolve
+from simlab.store.console import progress
+from simlab.store.files import read_json, write_json
+from simlab.store.jobs import Outcome, run_job
+from simlab.store.runtime import quiet_libraries
+from simlab.tasks import Task
+from simlab.tasks.texts import Texts, load_texts
+from simlab.training.pretraining import Pretraining, make_pretraining
+from simlab.training.vocabulary import common_words, token_counts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.tasks import TaskOptions
+    from simlab.training.masking import Windows
+
+TRAINER_FOLDER = "trainer"
+_MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
+_SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
+
+
+def pretrain(
+    texts: str | Path | Task | Texts | Sequence[str | Path | Task | Texts],
+    out: str | Path,
+    recipe: Pretraining | None = None,
+    *,
+    task_options: TaskOptions | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+    **changes: Any,
+) -> Outcome:
+    """Pretrain a BERT of any size, with weights drawn from a seed, on the texts of tasks.
+
+    Parameters
+    ----------
+    texts
+        A task, a file of sentences (``.txt``), or several. Of a task the training rows are read,
+        and the loss is measured on held-out rows; of a file, every 20th sentence is held out.
+    out
+        The model folder to make, with model, tokenizer (plain ``from_pretrained`` loads both) and
+        ``pretraining.json``: the loss on held-out rows, and the loss of the words' frequencies. An
+        interrupted run continues at its last Trainer checkpoint and ends with the weights of a run
+        without interruption.
+    recipe, **changes
+        Size and training (`simlab.training.pretraining.Pretraining`); keywords replace fields, such
+        as ``seed=2`` or ``hidden=256``.
+    task_options
+        Columns and split of the tasks.
+    threads
+        Threads of torch during the training; None leaves them as they are. On the CPU, equal bits
+        need an equal number of threads.
+    overwrite
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    Outcome
+        Path of the folder, whether it was there before, and the time that training took.
+
+    Raises
+    ------
+    UserError
+        A value of the recipe is out of range, a task or the tokenizer is bad, the disk is full, or
+        `out` has other content and `overwrite` is False.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, pretrain
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> size = {"layers": 2, "hidden": 16, "heads": 2, "vocabulary": 500}
+    >>> pretrain("rt", "runs/pretrained", seed=1, max_steps=2, task_options=few, **size).path
+    PosixPath('runs/pretrained')
+    """
+    recipe = make_pretraining(recipe, changes)
+    source = resolve(recipe.tokenizer)
+    several = [texts] if isinstance(texts, str | Path | Task | Texts) else texts
+    read = tuple(t if isinstance(t, Texts) else load_texts(t, task_options) for t in several)
+    inputs = {
+        "step": "pretrain",
+        "texts": [one.fingerprint for one in read],
+        "tokenizer": source.fingerprint,
+        "recipe": recipe.without_tokenizer(),
+    }
+
+    def make(partial: Path) -> None:
+        from simlab.training.trainer import keep_complete
+
+        try:
+            with _threads(threads):
+                _train(read, source, recipe, partial)
+        except BaseException:
+            keep_complete(partial, TRAINER_FOLDER)
+            raise
+
+    return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
+
+
+def read_pretraining(folder: Path) -> dict[str, Any]:
+    """Read what `pretrain` measured: ``loss``, ``unigram_loss``, ``accuracy`` and the rest."""
+    return read_json(folder / PRETRAINING)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What all seeds read: the tokenizer, rows of tokens, and how often each word comes."""
+
+    tokenizer: PreTrainedTokenizerBase
+    train: Windows
+    heldout: Windows
+    counts: np.ndarray
+
+
+@lru_cache(maxsize=1)  # models of other seeds read the same
+def _read(texts: tuple[Texts, ...], source: ModelSource, words: int, max_length: int) -> _Data:
+    from simlab.training.masking import Windows
+
+    train = [text for one in texts for text in one.train]
+    tokenizer = common_words(load_tokenizer(source), train, words)
+    tokenizer.model_max_length = max_length
+    heldout = [text for one in texts for text in one.heldout]
+    chosen = np.random.default_rng(0).permutation(len(heldout))[:_MOST_HELD_OUT]
+    return _Data(
+        tokenizer,
+        Windows(tokenizer, train, max_length),
+        Windows(tokenizer, [heldout[i] for i in sorted(chosen)], max_length),
+        token_counts(tokenizer, train),
+    )
+
+
+def _train(texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, out: Path) -> None:
+    quiet_libraries()
+    from transformers import BertForMaskedLM
+
+    from simlab.training.trainer import checkpoint_step, last_checkpoint
+
+    scratch = out / TRAINER_FOLDER
+    data = _read(texts, source, recipe.vocabulary, recipe.max_length)
+    steps = recipe.steps(len(data.train))
+    checkpoint = last_checkpoint(scratch)
+    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+        model = _initial_model(data.tokenizer, recipe)
+        _run_trainer(model, data, recipe, scratch)
+    else:  # interrupted after the last step
+        model = BertForMaskedLM.from_pretrained(checkpoint)
+    _write_model(model, data, recipe, out)
+    shutil.rmtree(scratch)
+
+
+def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> PreTrainedModel:
+    from transformers import BertConfig, BertForMaskedLM, set_seed
+
+    set_seed(recipe.seed)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        intermediate_size=recipe.width,
+        hidden_dropout_prob=recipe.dropout,
+        attention_probs_dropout_prob=recipe.dropout,
+        max_position_embeddings=recipe.max_length,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return BertForMaskedLM(config)
+
+
+def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folder: Path) -> None:
+    from transformers import set_seed
+
+    from simlab.training.masking import MaskedTrainer, Masking
+    from simlab.training.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+
+    set_seed(recipe.seed)
+    steps = recipe.steps(len(data.train))
+    collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=recipe.seed)
+    with progress(f"pretraining, seed {recipe.seed}", steps) as advance:
+        callbacks = [StepTimes(), ShowProgress(advance)]
+        trainer = make_trainer(
+            model, data.tokenizer, data.train, collator, recipe, folder, callbacks, MaskedTrainer
+        )
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, out: Path) -> None:
+    from simlab.training.masking import Masking, masked_scores
+    from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
+
+    collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=_SAME_MASKS)
+    scores = masked_scores(model, data.heldout, collator, recipe.batch_size, data.counts)
+    state = read_state(last_checkpoint(out / TRAINER_FOLDER))
+    record = {
+        **scores,
+        "steps": state["global_step"],
+        "train_tokens": int(data.counts.sum()),
+        "words": len(data.tokenizer),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "recipe": asdict(recipe),
+        "seconds_per_step": median_step_seconds(state),
+    }
+    model.save_pretrained(out)
+    data.tokenizer.save_pretrained(out)
+    write_json(out / PRETRAINING, record)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,99 @@
+"""The recipe of a pretraining: the size of a BERT, its words, and how it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.models.sources import OFFLINE_MODEL
+from simlab.training.recipes import Schedule, changed
+
+_COUNTS = ("layers", "hidden", "heads", "intermediate")
+_SHARES = ("masked", "dropout")
+
+
+@dataclass(frozen=True)
+class Pretraining(Schedule):
+    """Settings of a pretraining by masked language modelling; the defaults take minutes on a CPU.
+
+    Attributes
+    ----------
+    max_length
+        Tokens of a row, and positions of the model. Longer texts become several rows.
+    seed
+        Seed of the weights, the order of the rows, the masks and dropout.
+    layers, hidden, heads, intermediate
+        Number of layers, their width, attention heads, and width of the feed-forward network; an
+        `intermediate` of None is four times `hidden`.
+    tokenizer
+        The model whose tokenizer is used.
+    vocabulary
+        Number of words kept: the special tokens, the letters, and the most frequent words of the
+        texts. 0 keeps all words of the tokenizer.
+    masked
+        Share of the tokens that are to be predicted.
+    dropout
+        Probability of dropout, in training and in later fine-tuning.
+    """
+
+    learning_rate: float = 1e-3
+    max_length: int = 128
+    max_steps: int | None = 2000
+    seed: int = 0
+    layers: int = 4
+    hidden: int = 128
+    heads: int = 4
+    intermediate: int | None = None
+    tokenizer: str = OFFLINE_MODEL
+    vocabulary: int = 8192
+    masked: float = 0.15
+    dropout: float = 0.1
+
+    @property
+    def width(self) -> int:
+        """Return the width of the feed-forward network."""
+        return 4 * self.hidden if self.intermediate is None else self.intermediate
+
+    def check(self) -> None:
+        """Raise UserError if a value is out of range."""
+        super().check()
+        for field in _COUNTS:
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise UserError(f"--{field}: wanted 1 or more, found {value}")
+        if self.hidden % self.heads:
+            raise UserError(
+                f"--hidden {self.hidden}: wanted a multiple of --heads {self.heads}, found a rest "
+                f"of {self.hidden % self.heads}"
+            )
+        if self.vocabulary < 0:
+            raise UserError(f"--vocabulary: wanted 0 or more, found {self.vocabulary}")
+        for field in _SHARES:
+            value = getattr(self, field)
+            if not 0 <= value < 1 or (field == "masked" and value == 0):
+                least = "more than 0" if field == "masked" else "at least 0"
+                raise UserError(f"--{field}: wanted {least} and less than 1, found {value}")
+
+    def without_tokenizer(self) -> dict[str, Any]:
+        """Return the fields for a key, where the content of the tokenizer stands for its name."""
+        return {name: value for name, value in asdict(self).items() if name != "tokenizer"}
+
+    def parameters(self) -> int:
+        """Return the number of parameters, if the tokenizer has as many words as are kept."""
+        of_layer = 4 * self.hidden**2 + 2 * self.hidden * self.width + 9 * self.hidden + self.width
+        return self.layers * of_layer + self.hidden * (self.vocabulary + self.max_length + 4)
+
+
+def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pretraining:
+    """Return a recipe with the fields in `given` that are not None replaced.
+
+    Raises
+    ------
+    UserError
+        A value is out of range.
+    """
+    made = changed(recipe or Pretraining(), given)
+    made.check()
+    return made
