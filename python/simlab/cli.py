@@ -18,6 +18,7 @@ from simlab.commands import (
     finetune,
     freeze_study,
     grid,
+    importing,
     inject,
     listing,
     localize,
@@ -34,7 +35,7 @@ from simlab.errors import UserError
 USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
-    *(demo, finetune, freeze_study, extract, grid, localize),
+    *(demo, finetune, freeze_study, extract, importing, grid, localize),
     *(truncate, blocks, skip, plot, report, inject, align_study, claims, sweep, status, listing),
 )
 

@@ -9,5 +9,6 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`, `skip`, `plot`,
   `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
+* `importing`: ``simcore import``.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """
