@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from simlab.report.write import write_report as write_report
     from simlab.representations.extract import extract as extract
     from simlab.representations.folder import load_representations as load_representations
+    from simlab.representations.imported import import_representations as import_representations
     from simlab.similarity.blocks import blocks as blocks
     from simlab.similarity.grids import grid as grid
     from simlab.similarity.localization import localize as localize
@@ -86,6 +87,7 @@ _PLACES = {
     "finetune": "training.finetune",
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",
+    "import_representations": "representations.imported",
     "inject": "experiments.inject",
     "inject_pairs": "experiments.inject",
     "load_representations": "representations.folder",

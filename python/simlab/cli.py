@@ -18,6 +18,7 @@ from simlab.commands import (
     finetune,
     freeze_study,
     grid,
+    importing,
     inject,
     listing,
     localize,
@@ -35,7 +36,7 @@ from simlab.errors import UserError
 USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
-    *(demo, pretrain, finetune, freeze_study, extract, grid, localize),
+    *(demo, pretrain, finetune, freeze_study, extract, importing, grid, localize),
     *(truncate, blocks, skip, plot, report, inject, align_study, claims, sweep, status, listing),
 )
 

@@ -41,6 +41,7 @@ RENAMED = {
     ("finetune", "recipe_name"): "recipe",
     ("freeze-study", "recipe_name"): "recipe",
     ("extract", "random_init"): "random_init_seed",
+    ("import", "layer"): "layers",
     ("truncate", "mode"): "modes",
     ("truncate", "advise"): "tolerance",
     ("inject", "method"): "methods",
@@ -49,8 +50,8 @@ RENAMED = {
     ("plot", "comparison"): "comparisons",
     ("claims", "family"): "families",
 }
-# The function of a command with another name: `report` is a room.
-FUNCTIONS = {"report": "write_report"}
+# The function of a command with another name: `report` is a room, `import` a word of Python.
+FUNCTIONS = {"report": "write_report", "import": "import_representations"}
 # Options that are another call in Python: a loop, `shorten`, a table, `inject_pairs`.
 OTHER_CALLS = {
     *(

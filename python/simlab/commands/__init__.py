@@ -10,5 +10,6 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `pretrain`, `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`,
   `skip`, `plot`, `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the
   command of its name.
+* `importing`: ``simcore import``.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -14,6 +14,7 @@ from simlab.representations.folder import (
     MANIFEST,
     MORE_ROWS,
     Representations,
+    has_same_examples,
     load_representations,
     note_other_lengths,
     require_same_examples,
@@ -150,8 +151,7 @@ def _check_models(models: list[Representations], options: StudyOptions) -> None:
 def _check_judged(members: list[Member]) -> None:
     for member in members:
         _check_alike(member.fitted, member.judged)
-        same, hashes = "examples_sha256", [m.manifest for m in (member.fitted, member.judged)]
-        if hashes[0][same] == hashes[1][same]:
+        if has_same_examples(member.fitted, member.judged):
             raise UserError(
                 f"--judge {member.judged.folder}: wanted other examples than in "
                 f"{member.fitted.folder}, found the same"

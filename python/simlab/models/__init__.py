@@ -3,6 +3,7 @@
 * `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
+* `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
 * `batches`: padded batches of tokenised texts.
 * `states`: the hidden states of every layer, and the model's own head on the states of any layer.

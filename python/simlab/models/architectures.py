@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
-FIRST, LAST, FINAL = "first token", "last token", "last position"
+FIRST, LAST, FINAL, NONE = "first token", "last token", "last position", "none"
+ELMO = "elmo"
 EAGER, ALWAYS = "eager", "always"
 COUNT = "num_hidden_layers"
 
@@ -39,7 +40,7 @@ class Architecture:
         The same for a multiple-choice model; None if the modules are those of `head_modules`.
     token
         The position that the head reads: the `FIRST` token of the text, its `LAST` token, or the
-        `FINAL` position, which is the last token if padding is on the left.
+        `FINAL` position, which is the last token if padding is on the left; `NONE` without a head.
     count
         Name of the number of layers in the configuration; ``num_hidden_layers`` works too.
     shared
@@ -250,4 +251,5 @@ KNOWN_ARCHITECTURES = (
         ("head", "drop", "classifier"),
         examples=("answerdotai/ModernBERT-base",),
     ),
+    Architecture("ELMo", (ELMO,), "layers", (), token=NONE, count="n_layers", attention="none"),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.models.architectures import FIRST, LAST
+from simlab.models.architectures import FIRST, LAST, NONE
 
 if TYPE_CHECKING:
     import torch
@@ -159,6 +159,8 @@ def classifier_positions(
     UserError
         The tokenizer has no CLS token or puts it elsewhere, or an example has no token at all.
     """
+    if token == NONE:
+        raise UserError(f"--kind cls: wanted a model with a classifier token, found {model_name}")
     inputs = [example["input_ids"] for example in encoded]
     if not all(inputs):
         raise UserError(f"model {model_name}: wanted a token in every example, found an empty one")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
+from simlab.models.architectures import ELMO
 from simlab.models.recognise import padding_side, position_limit
-from simlab.models.sources import CONFIG, ModelSource, require_weights, weight_files
+from simlab.models.sources import CONFIG, ModelSource, find_elmo, require_weights, weight_files
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
@@ -35,6 +36,10 @@ def read_config(file: Path) -> dict[str, Any]:
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
     """Load the configuration of `source`."""
+    if (elmo := find_elmo(source.path)) is not None:
+        from simlab.models.elmo_files import read_options
+
+        return read_options(elmo[0])
     quiet_libraries()
     from transformers import AutoConfig
 
@@ -54,6 +59,10 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     config = load_config(source)
+    if config.model_type == ELMO:
+        from simlab.models.elmo_words import ElmoTokenizer
+
+        return ElmoTokenizer(config.word_characters)
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
     tokenizer.padding_side = padding_side(config)
@@ -88,6 +97,10 @@ def load_encoder(
     from transformers import AutoModel
 
     config = load_config(source)
+    if config.model_type == ELMO:
+        from simlab.models.elmo import load_elmo
+
+        return load_elmo(source, random_init_seed)
     how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
         if random_init_seed is not None:
@@ -131,6 +144,8 @@ def load_classifier(
     import transformers
 
     config = load_config(source)
+    if config.model_type == ELMO:
+        raise UserError(f"model {source.name}: wanted a model that can have a head, found an ELMo")
     if config.pad_token_id is None:  # heads of decoders read the last token before the padding
         config.pad_token_id = load_tokenizer(source).pad_token_id
     if task is not None:

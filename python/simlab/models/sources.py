@@ -15,6 +15,7 @@ from simlab.store.runtime import hub_reachable
 OFFLINE_MODEL = "minilm"
 CONFIG = "config.json"
 PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
+ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 SEED = "{seed}"
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
@@ -32,7 +33,7 @@ class ModelSource:
     @property
     def files(self) -> list[Path]:
         """Return the configuration, tokenizer and weight files, in order."""
-        others = ("*.json", "vocab.txt", "*.model")
+        others = ("*.json", "vocab.txt", "*.model", ELMO_WEIGHTS)
         found = [file for pattern in others for file in self.path.glob(pattern)]
         # Written by simlab, and not part of the model.
         ours = {"job.json", "evaluation.json", PRETRAINING}
@@ -127,8 +128,9 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     Parameters
     ----------
     model
-        ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model of
-        the hub, which is downloaded to the cache of the hub's client if it is not there. A
+        ``minilm`` (the offline default), a folder written by ``save_pretrained`` or with the
+        published files of an ELMo, or a model of the hub, which is downloaded to the cache of the
+        hub's client if it is not there. A
         `ModelSource` is returned unchanged.
 
     Raises
@@ -157,7 +159,30 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted({file for pattern in _WEIGHT_PATTERNS for file in folder.glob(pattern)})
 
 
+def find_elmo(folder: Path) -> tuple[Path, Path] | None:
+    """Return the options and the weights in a folder of ELMo; None if it is none.
+
+    Raises
+    ------
+    UserError
+        The folder has several files of options or weights.
+    """
+    if (folder / CONFIG).is_file():
+        return None
+    options, weights = (sorted(folder.glob(one)) for one in (ELMO_OPTIONS, ELMO_WEIGHTS))
+    if not (options and weights):
+        return None
+    if len(options) > 1 or len(weights) > 1:
+        raise UserError(
+            f"model {folder}: wanted one {ELMO_OPTIONS} and one {ELMO_WEIGHTS}, found "
+            f"{len(options)} and {len(weights)}"
+        )
+    return options[0], weights[0]
+
+
 def _require_model_files(name: str, folder: Path) -> None:
+    if find_elmo(folder) is not None:
+        return
     if not (folder / CONFIG).is_file():
         raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a folder without it")
     require_weights(name, folder)

@@ -3,5 +3,6 @@
 * `extract`: `simlab.extract`; one forward pass, written batch by batch.
 * `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
 * `words`: the words of a text, and the tokens of each word.
+* `imported`: `simlab.import_representations`; `layouts` and `array_files`: what files hold.
 * `folder`: reading and writing representation folders; `simlab.load_representations`.
 """

@@ -33,9 +33,8 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks import ALL, load_corpus
 from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_task_of
+from simlab.tasks.trained_splits import load_examples
 
 if TYPE_CHECKING:
     import torch
@@ -159,7 +158,7 @@ def extract(
     options = dataclasses.replace(options or ExtractOptions(), **changes)
     options.check()
     source = resolve(model)
-    name, examples = _examples(source, task, options.split, task_options)
+    name, examples = load_examples([source.path], task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
     options = dataclasses.replace(
@@ -189,17 +188,6 @@ def extract(
         _extract_to(partial, source, examples, options, identity)
 
     return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
-
-
-def _examples(
-    source: ModelSource, task: str | Path | Task, split: str, options: TaskOptions | None
-) -> tuple[str, Examples]:
-    """Return the name of the task or corpus, and the examples of the split."""
-    if split == ALL:
-        corpus = load_corpus(task, options)
-        return corpus.name, corpus.examples
-    loaded = load_task_of([source.path], task, options)
-    return loaded.name, loaded.split(split)
 
 
 def _word_source(options: ExtractOptions, examples: Examples) -> str:
@@ -290,4 +278,4 @@ def _extract_to(
     description = f"extracting {identity['label']}"
     for batch, pooled in forward_layers(model, tokenizer, rows, options, description):
         writer.put(batch, [layer.cpu().numpy() for layer in pooled])
-    writer.finish(rows, identity)
+    writer.finish([row for example in rows.ids for row in example], identity)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.representations.kinds import ATTENTION, KINDS, Rows
+from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
@@ -80,7 +80,7 @@ class Representations:
     @property
     def first_layer(self) -> int:
         """Return the number of the first stored layer."""
-        return KINDS[self.manifest["kind"]].first_layer
+        return _first_layer(self.manifest["kind"])
 
 
 class LayerWriter:
@@ -92,7 +92,7 @@ class LayerWriter:
         self.sizes: list[int] = []
         self._arrays: list[np.ndarray] = []
 
-    def put(self, examples: np.ndarray, pooled: list[np.ndarray]) -> None:
+    def put(self, examples: np.ndarray, pooled: Sequence[np.ndarray]) -> None:
         """Write the rows of `examples` to their places.
 
         Parameters
@@ -104,22 +104,29 @@ class LayerWriter:
             first.
         """
         if not self._arrays:
-            self._create(pooled)
+            heads = self.kind == ATTENTION
+            self.create([layer.shape[1 if heads else -1] for layer in pooled])
         for array, layer in zip(self._arrays, pooled, strict=True):
             self._put_layer(array, layer, examples)
 
-    def _create(self, pooled: list[np.ndarray]) -> None:
-        names = _layer_names(self.kind, len(pooled))
+    def create(self, sizes: list[int]) -> None:
+        """Create the data file for layers of these widths (for attention, numbers of heads)."""
+        self.sizes = sizes
+        names = _layer_names(self.kind, len(sizes))
         if self.kind == ATTENTION:
-            self.sizes = [layer.shape[1] for layer in pooled]
             pairs = int(np.sum(self.counts**2))
-            shapes: list[tuple[int, ...]] = [(heads * pairs,) for heads in self.sizes]
+            shapes: list[tuple[int, ...]] = [(heads * pairs,) for heads in sizes]
         else:
-            self.sizes = [layer.shape[-1] for layer in pooled]
-            shapes = [(int(self.counts.sum()), width) for width in self.sizes]
+            shapes = [(int(self.counts.sum()), width) for width in sizes]
         file = _data_file(self.folder, self.kind)
         arrays = create_safetensors(file, dict(zip(names, shapes, strict=True)), self.dtype)
         self._arrays = [arrays[name] for name in names]
+
+    def put_rows(self, layer: int, start: int, rows: np.ndarray) -> None:
+        """Write rows [r, p] of layer number `layer` from row `start` on; `create` comes first."""
+        if self.dtype != DTYPES[0]:
+            _require_range(rows, self.dtype)
+        self._arrays[layer][start : start + len(rows)] = rows
 
     def _put_layer(self, array: np.ndarray, layer: np.ndarray, examples: np.ndarray) -> None:
         attention = self.kind == ATTENTION
@@ -132,10 +139,9 @@ class LayerWriter:
             kept = values[:, :t, :t].ravel() if attention else values[:t]
             array[start : start + sizes[example]] = kept
 
-    def finish(self, rows: Rows, identity: dict[str, Any]) -> None:
+    def finish(self, ids: list[str], identity: dict[str, Any]) -> None:
         """Flush the data to the disk, and write the manifest, which begins with `identity`."""
         flush_arrays(self._arrays)
-        ids = [row for example in rows.ids for row in example]
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:
             lengths = [int(count) for count in self.counts if count]
@@ -207,7 +213,8 @@ def require_same_examples(x: Representations, y: Representations) -> None:
     """Check that `x` and `y` have the same rows: equal ids in equal order, and equal texts.
 
     The id of a token or word contains its text. So representations of models whose tokenizers
-    split a text into different words are not compared.
+    split a text into different words are not compared. Texts that neither file nor user named are
+    not known, and only the ids are compared.
 
     Raises
     ------
@@ -217,15 +224,22 @@ def require_same_examples(x: Representations, y: Representations) -> None:
     names = f"{x.folder} and {y.folder}"
     if x.ids != y.ids:
         raise UserError(f"{names}: wanted the same rows, found {_first_difference(x.ids, y.ids)}")
-    if x.manifest["examples_sha256"] != y.manifest["examples_sha256"]:
+    if not has_same_examples(x, y):
         raise UserError(f"{names}: wanted the same rows, found other texts under the same ids")
+
+
+def has_same_examples(x: Representations, y: Representations) -> bool:
+    """Return whether ids and texts are equal, or ids alone where the texts are not known."""
+    texts = {part.manifest["examples_sha256"] for part in (x, y)} - {None}
+    return len(texts) < 2 and x.ids == y.ids
 
 
 def note_other_lengths(several: Sequence[Representations]) -> None:
     """Print a note if the texts of representations were cut at different numbers of tokens."""
     folders: dict[int, list[str]] = {}
     for one in several:
-        folders.setdefault(one.manifest["max_length"], []).append(str(one.folder))
+        if one.manifest["max_length"] is not None:
+            folders.setdefault(one.manifest["max_length"], []).append(str(one.folder))
     if len(folders) > 1:
         found = ", ".join(f"{n} tokens in {' and '.join(names)}" for n, names in folders.items())
         note(f"the models may have read different inputs: texts were cut at {found}")
@@ -236,7 +250,9 @@ def describe(folder: Path) -> str:
     manifest = read_json(folder / MANIFEST)
     what = " heads" if manifest["kind"] == ATTENTION else ""
     size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
-    return f"{manifest['layers']} layers of {size}, texts cut at {manifest['max_length']} tokens"
+    cut = manifest["max_length"]
+    texts = "" if cut is None else f", texts cut at {cut} tokens"
+    return f"{manifest['layers']} layers of {size}{texts}"
 
 
 def _require_range(values: np.ndarray, dtype: str) -> None:
@@ -261,8 +277,12 @@ def _data_file(folder: Path, kind: str) -> Path:
     return folder / f"{kind}.safetensors"
 
 
+def _first_layer(kind: str) -> int:
+    return KINDS[kind].first_layer if kind in KINDS else 0
+
+
 def _layer_names(kind: str, count: int) -> list[str]:
-    first = KINDS[kind].first_layer
+    first = _first_layer(kind)
     return [f"layer.{layer}" for layer in range(first, first + count)]
 
 

@@ -17,7 +17,7 @@ from simlab.errors import UserError
 from simlab.store.console import note
 from simlab.store.files import read_json
 from simlab.store.jobs import RECORD
-from simlab.tasks import Task, TaskOptions, load_task
+from simlab.tasks import ALL, Examples, Task, TaskOptions, load_corpus, load_task
 
 EVALUATION = "evaluation.json"
 _SIZES = ("train_size", "heldout_size", "split_seed")
@@ -120,6 +120,28 @@ def load_task_of(
                 if not _is_known(record):
                     _note_unknown_split(folder, record, same)
     return same
+
+
+def load_examples(
+    checkpoints: Sequence[Path],
+    task: str | Path | Task,
+    split: str,
+    options: TaskOptions | None = None,
+) -> tuple[str, Examples]:
+    """Return the name of a task or corpus, and the examples of a split.
+
+    Parameters
+    ----------
+    checkpoints, task, options
+        As for `load_task_of`; of a corpus as for `load_corpus`.
+    split
+        ``heldout``, ``train``, or ``all``: every text in its order.
+    """
+    if split == ALL:
+        corpus = load_corpus(task, options)
+        return corpus.name, corpus.examples
+    loaded = load_task_of(checkpoints, task, options)
+    return loaded.name, loaded.split(split)
 
 
 def _is_known(record: dict[str, Any]) -> bool:

@@ -1,0 +1,249 @@
+"""The published files of ELMo (Peters et al. 2018): options in JSON, weights in HDF5.
+
+Names and shapes of the weights are those that bilm-tf writes and AllenNLP reads. An LSTM has one
+matrix for its input and its state. Its columns are those of the input gate, of the new values, of
+the forget gate and of the output gate, in this order; the 1 that is added to the forget gate is not
+in the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, ValidationError
+
+from simlab.errors import UserError
+from simlab.models.architectures import ELMO
+from simlab.store.files import read_json
+
+if TYPE_CHECKING:
+    import torch
+
+# Numbers of characters: 256 bytes, then marks that begin and end sentences and words, and one that
+# fills words up.
+BYTES = 256
+SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, FILLING = range(BYTES, BYTES + 5)
+CHARACTERS = BYTES + 5
+
+
+class _Embedding(BaseModel):
+    dim: PositiveInt
+
+
+class _CharCnn(BaseModel):
+    embedding: _Embedding
+    filters: list[tuple[PositiveInt, PositiveInt]] = Field(min_length=1)
+    activation: Literal["tanh", "relu"]
+    max_characters_per_token: int = Field(ge=3)
+    n_highway: int | None = None
+
+
+class _Lstm(BaseModel):
+    dim: PositiveInt
+    projection_dim: PositiveInt
+    use_skip_connections: bool
+    n_layers: PositiveInt = 1
+    cell_clip: PositiveFloat | None = None
+    proj_clip: PositiveFloat | None = None
+
+
+class _Options(BaseModel):
+    """What `read_options` wants of the JSON; other keys are about the training."""
+
+    char_cnn: _CharCnn
+    lstm: _Lstm
+
+
+@dataclass(frozen=True)
+class ElmoConfig:
+    """The options of an ELMo.
+
+    Attributes
+    ----------
+    character_width, word_characters
+        Width of a character's vector, and number of characters of a word, marks included.
+    filters
+        Width and number of the convolutions of each width.
+    activation
+        ``tanh`` or ``relu``, after the convolutions.
+    highways
+        Number of highway layers.
+    projection
+        Width p of a word's vector, and of each direction of a layer.
+    cell
+        Width of an LSTM's cell; if it is more than p, outputs are projected to p.
+    num_hidden_layers
+        Number of layers, each with an LSTM for each direction.
+    cell_clip, projection_clip
+        Largest magnitude of a cell, and of a projected output; None is no limit.
+    residual
+        Whether a layer above the first adds its input to its output.
+    """
+
+    character_width: int
+    word_characters: int
+    filters: tuple[tuple[int, int], ...]
+    activation: str
+    highways: int
+    projection: int
+    cell: int
+    num_hidden_layers: int
+    cell_clip: float | None
+    projection_clip: float | None
+    residual: bool
+
+    # What simlab asks of the configuration of any model.
+    model_type = ELMO
+    architectures = ("Elmo",)
+    is_encoder_decoder = False
+    pad_token_id = 0
+
+    @property
+    def hidden_size(self) -> int:
+        """Return the width of a layer: both directions."""
+        return 2 * self.projection
+
+    @property
+    def filter_count(self) -> int:
+        """Return the number of convolutions of all widths."""
+        return sum(number for _, number in self.filters)
+
+    @property
+    def projects_words(self) -> bool:
+        """Return whether the convolutions of a word are projected to `projection`."""
+        return self.filter_count != self.projection
+
+    @property
+    def projects_outputs(self) -> bool:
+        """Return whether the outputs of an LSTM are projected to `projection`."""
+        return self.projection < self.cell
+
+
+def read_options(path: Path) -> ElmoConfig:
+    """Read the options.
+
+    Raises
+    ------
+    UserError
+        The file is not JSON, or an option is missing or out of range.
+    """
+    try:
+        options = _Options.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "no object"
+        found = f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        raise UserError(f"{path}: wanted the options of an ELMo, found {found}") from error
+    cnn, lstm = options.char_cnn, options.lstm
+    if lstm.projection_dim > lstm.dim:
+        raise UserError(
+            f"{path}: wanted lstm.projection_dim of {lstm.dim} at most, which is lstm.dim, found "
+            f"{lstm.projection_dim}"
+        )
+    widest = max(width for width, _ in cnn.filters)
+    if widest > cnn.max_characters_per_token:
+        raise UserError(
+            f"{path}: wanted char_cnn.filters of {cnn.max_characters_per_token} characters at "
+            f"most, found {widest}"
+        )
+    return ElmoConfig(
+        character_width=cnn.embedding.dim,
+        word_characters=cnn.max_characters_per_token,
+        filters=tuple(cnn.filters),
+        activation=cnn.activation,
+        highways=cnn.n_highway or 0,
+        projection=lstm.projection_dim,
+        cell=lstm.dim,
+        num_hidden_layers=lstm.n_layers,
+        cell_clip=lstm.cell_clip,
+        projection_clip=lstm.proj_clip,
+        residual=lstm.use_skip_connections,
+    )
+
+
+def read_weights(path: Path, config: ElmoConfig) -> dict[str, torch.Tensor]:
+    """Read the weights, under the names that they have in `simlab.models.elmo.Elmo`.
+
+    Raises
+    ------
+    UserError
+        h5py is missing, the file is damaged, or a weight is missing, not finite or of another
+        shape than the options say.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise UserError(
+            f"{path}: wanted h5py, which reads HDF5, found none; `pip install h5py`"
+        ) from error
+    try:
+        with h5py.File(path, "r") as file:
+            weights = _Weights(file, path)
+            return {**_word_weights(weights, config), **_layer_weights(weights, config)}
+    except OSError as error:
+        raise UserError(f"{path}: wanted the weights of an ELMo, found: {error}") from error
+
+
+class _Weights:
+    """The data sets of a file, checked as they are read."""
+
+    def __init__(self, file: Any, path: Path) -> None:
+        self.file, self.path = file, path
+
+    def __call__(self, name: str, *shape: int) -> torch.Tensor:
+        import torch
+
+        item = self.file.get(name)
+        found = list(getattr(item, "shape", None) or [])
+        if found != list(shape):
+            found_text = f"shape {found}" if item is not None else "none"
+            raise UserError(f"{self.path}, {name}: wanted shape {list(shape)}, found {found_text}")
+        values = torch.from_numpy(item[()]).float()
+        if not values.isfinite().all():
+            raise UserError(f"{self.path}, {name}: wanted finite weights, found NaN or infinity")
+        return values
+
+
+def _word_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Tensor]:
+    """Return the weights of the vectors of words."""
+    import torch
+
+    width, count = config.character_width, config.filter_count
+    characters = weights("char_embed", CHARACTERS, width)
+    # Number 0 is that of characters in the padding of a batch.
+    found = {"words.characters.weight": torch.cat([torch.zeros(1, width), characters])}
+    for number, (size, filters) in enumerate(config.filters):
+        name = f"words.convolutions.{number}"
+        kernel = weights(f"CNN/W_cnn_{number}", 1, size, width, filters)
+        found[f"{name}.weight"] = kernel[0].permute(2, 1, 0)
+        found[f"{name}.bias"] = weights(f"CNN/b_cnn_{number}", filters)
+    for number in range(config.highways):
+        for gate in ("carry", "transform"):
+            name, place = f"words.highways.{number}.{gate}", f"CNN_high_{number}"
+            found[f"{name}.weight"] = weights(f"{place}/W_{gate}", count, count).T
+            found[f"{name}.bias"] = weights(f"{place}/b_{gate}", count)
+    if config.projects_words:
+        found["words.projection.weight"] = weights("CNN_proj/W_proj", count, config.projection).T
+        found["words.projection.bias"] = weights("CNN_proj/b_proj", config.projection)
+    return found
+
+
+def _layer_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Tensor]:
+    """Return the weights of the LSTMs of both directions."""
+    found = {}
+    width, gates = config.projection, 4 * config.cell
+    for layer in range(config.num_hidden_layers):
+        for number, direction in enumerate(("ahead", "back")):
+            place = f"RNN_{number}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            name = f"layers.{layer}.{direction}"
+            # Without a projection, cell and output have the width of the input.
+            both = weights(f"{place}/W_0", 2 * width, gates)
+            found[f"{name}.from_input.weight"] = both[:width].T
+            found[f"{name}.from_input.bias"] = weights(f"{place}/B", gates)
+            found[f"{name}.from_state.weight"] = both[width:].T
+            if config.projects_outputs:
+                projection = weights(f"{place}/W_P_0", config.cell, width)
+                found[f"{name}.projection.weight"] = projection.T
+    return found

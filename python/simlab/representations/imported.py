@@ -1,0 +1,235 @@
+"""Representations that other programs made: arrays in files become a representation folder.
+
+Files have one of these layouts (`layouts`), in the formats of `array_files`:
+
+* layers ``[n, p]``, or all layers in one array ``[L, n, p]``, in one file or several;
+* one array ``[layers, words, p]`` a sentence, named ``0``, ``1``, ... in one file, as AllenNLP
+  writes ELMo and as Wu et al. 2020 keep all their models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.representations.folder import DTYPES, LayerWriter
+from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.representations.layouts import Layers, Sentences, opened
+from simlab.store.console import progress
+from simlab.store.files import as_paths, hash_file, hash_json
+from simlab.store.jobs import Outcome, run_job
+from simlab.tasks.trained_splits import load_examples
+
+if TYPE_CHECKING:
+    from simlab.tasks import Examples, Task, TaskOptions
+
+IMPORTED = "imported"  # the kind of rows of which nothing else is known
+
+
+def import_representations(
+    files: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    label: str,
+    seed: int | None = None,
+    kind: str = IMPORTED,
+    layers: Sequence[str] = (),
+    ids: str | Path | None = None,
+    task: str | Path | Task | None = None,
+    split: str = "heldout",
+    limit: int | None = None,
+    dtype: str = DTYPES[0],
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Make a representation folder of arrays that another program wrote.
+
+    Parameters
+    ----------
+    files
+        Files of npy, npz, safetensors, HDF5 (``.h5``, ``.hdf5``) or torch (``.pt``, ``.pth``):
+        layers ``[n, p]`` or ``[L, n, p]``, several files one after the other; or one file with an
+        array ``[layers, words, p]`` for each sentence, named ``0``, ``1``, and so on.
+    out
+        The representation folder to make.
+    label, seed
+        Name of the model in results tables, and the seed of its training.
+    kind
+        What a row is: a name in `kinds.KINDS`, such as ``word-last``; by default unknown.
+    layers
+        Names of arrays to take, in this order; default: all, in the order of the file, or of the
+        numbers in their names.
+    ids
+        A text file with the id of a row on each line. Default: what the files name ``ids``; else
+        the words of ``sentence_to_index``; else ``row-0``, ``row-1``, and so on.
+    task, split, limit, task_options
+        The examples that the rows belong to, named as for `extract`: a row for each example, or for
+        each word between spaces. The ids are then those that `extract` gives, so that models that
+        `extract` has run can be compared.
+    dtype
+        Type of the stored values: ``float32``, or ``float16``, which takes half the room.
+    overwrite
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    Outcome
+        Path of the folder, and whether it was there before; `load_representations` reads it.
+
+    Raises
+    ------
+    UserError
+        A file is missing, damaged, pickled or of another layout, a value is not finite, the rows do
+        not fit `task` or `ids`, or `out` has other content and `overwrite` is False.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simlab import import_representations, load_representations
+    >>> np.save("layers.npy", np.random.default_rng(0).standard_normal((3, 50, 8)))
+    >>> step = import_representations("layers.npy", "runs/reps/mine", label="mine")
+    >>> [layer.shape for layer in load_representations(step.path).layers]
+    [(50, 8), (50, 8), (50, 8)]
+    """
+    _check(kind, dtype)
+    name, examples = IMPORTED, None
+    if task is not None:
+        name, examples = load_examples([], task, split, task_options)
+        examples = examples if limit is None else examples.head(limit)
+    paths = as_paths(files)
+    with opened(paths, layers) as content:
+        rows = _find_rows(content, examples, None if ids is None else Path(ids))
+        identity = {
+            "kind": kind,
+            "split": split if task is not None else None,
+            "task": name,
+            "model": label,
+            "files_sha256": [hash_file(path) for path in paths],
+            "names": content.names,
+            "ids_sha256": hash_json(rows.ids),
+            "max_length": None,
+            "examples_sha256": rows.fingerprint,
+            "label": label,
+            "seed": seed,
+        }
+        if dtype != DTYPES[0]:
+            identity["dtype"] = dtype
+
+        def make(partial: Path) -> None:
+            writer = LayerWriter(partial, kind, content.counts, dtype)
+            writer.create(content.widths)
+            with progress(f"importing {label}", content.pieces) as advance:
+                for _ in content.write(writer):
+                    advance(1)
+            writer.finish(rows.ids, identity)
+
+        return run_job(Path(out), {"step": "import", **identity}, make, replace=overwrite)
+
+
+def _check(kind: str, dtype: str) -> None:
+    known = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
+    if kind not in known:
+        raise UserError(f"--kind {kind}: wanted one of {', '.join(known)}")
+    if dtype not in DTYPES:
+        raise UserError(f"--dtype {dtype}: wanted {' or '.join(DTYPES)}")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Ids of the rows, and the fingerprint of the texts, None if they are not known."""
+
+    ids: list[str]
+    fingerprint: str | None = field(default=None)
+
+
+def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Path | None) -> _Rows:
+    """Find the ids of the rows, and check that they are as many as the rows."""
+    count = int(content.counts.sum())
+    own = content.ids
+    if file is not None:
+        try:
+            own = file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--ids {file}: wanted a text file of ids, found: {error}") from error
+    where = f"--ids {file}" if file is not None else f"{content.where}, ids"
+    if own is not None and (len(own) != count or len(set(own)) < count):
+        found = f"{len(own)} ids, {len(set(own))} of them different"
+        raise UserError(f"{where}: wanted a different id for each of {count} rows, found {found}")
+    if examples is not None:
+        rows = _Rows(_ids_of(content, examples), examples.text_fingerprint)
+        if own is not None and own != rows.ids:
+            raise UserError(f"{where}: wanted the ids of the task's rows, found other ids")
+        return rows
+    if own is not None:
+        return _Rows(own)
+    if isinstance(content, Sentences):
+        return _sentence_rows(content)
+    return _Rows([f"row-{row}" for row in range(count)])
+
+
+def _ids_of(content: Layers | Sentences, examples: Examples) -> list[str]:
+    """Return an id for each example or each word of a task, as there are rows."""
+    if examples.pairs is not None or examples.choices is not None:
+        raise UserError("--task: wanted a task of single texts, found pairs or choices")
+    count = int(content.counts.sum())
+    if isinstance(content, Layers):
+        if count == len(examples):
+            return list(examples.ids)
+        words = [len(text.split()) for text in examples.texts]
+        if count != sum(words):
+            raise UserError(
+                f"{content.where}: wanted {len(examples)} rows, one for each example of --task, or "
+                f"{sum(words)}, one for each word, found {count}"
+            )
+        return _word_ids(examples.ids, examples.texts)
+    if len(content.arrays) != len(examples):
+        raise UserError(
+            f"{content.where}: wanted {len(examples)} sentences, one for each example of --task, "
+            f"found {len(content.arrays)}"
+        )
+    _require_words(content, dict(enumerate(examples.texts)))
+    for number, text in (content.texts or {}).items():
+        if number < len(examples) and text.split() != examples.texts[number].split():
+            raise UserError(
+                f"{content.where}: wanted {examples.texts[number]!r} as sentence {number}, which "
+                f"is in --task, found {text!r}"
+            )
+    return _word_ids(examples.ids, examples.texts)
+
+
+def _sentence_rows(content: Sentences) -> _Rows:
+    """Return ids of words as `extract` gives them to a file with a sentence on each line."""
+    texts = content.texts or {}
+    _require_words(content, texts)
+    names = [f"row-{number}" for number in range(len(content.arrays))]
+    ids: list[str] = []
+    for number, (name, words) in enumerate(zip(names, content.counts.tolist(), strict=True)):
+        if number in texts:
+            ids += _word_ids([name], [texts[number]])
+        else:  # a sentence that comes twice has the number of one place
+            ids += [f"{name}:{word}" for word in range(words)]
+    if set(texts) != set(range(len(names))):
+        return _Rows(ids)
+    return _Rows(ids, hash_json([names, [texts[number] for number in range(len(names))], None]))
+
+
+def _require_words(content: Sentences, texts: dict[int, str]) -> None:
+    """Check that a sentence has as many rows as its text has words."""
+    for number, count in enumerate(content.counts.tolist()):
+        words = len(texts[number].split()) if number in texts else count
+        if words != count:
+            raise UserError(
+                f"{content.arrays[number].where}: wanted {words} words as in {texts[number]!r}, "
+                f"found {count}"
+            )
+
+
+def _word_ids(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    return [
+        f"{name}:{number}:{word}"
+        for name, text in zip(names, texts, strict=True)
+        for number, word in enumerate(text.split())
+    ]
