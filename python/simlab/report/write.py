@@ -42,6 +42,7 @@ def write_report(
     title: str | None = None,
     metric: str | None = None,
     exact: bool = False,
+    renewed: float | None = None,
 ) -> Path:
     """Write one page that shows every grid, curve and table of the results.
 
@@ -61,6 +62,9 @@ def write_report(
     exact
         Store values as float32 numbers instead of 16 bits with a stated step. The page is twice as
         large.
+    renewed
+        Seconds after which the page may have been written anew: a browser that shows it loads it
+        again that often. By default it stays as it is.
 
     Returns
     -------
@@ -106,6 +110,7 @@ def write_report(
         "statuses": statuses(folders),
         "manifests": manifests(folders),
         "versions": versions(),
+        "renewed": renewed,
     }
     write_bytes(path, page(data, {**found.text, **text}).encode())
     return path
