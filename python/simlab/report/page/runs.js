@@ -1,10 +1,8 @@
 /** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
 import { csv } from "./csv.js";
 import { lengthOf, page, textOf } from "./data.js";
-import { button, make, tableOf } from "./make.js";
+import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
-
-const FIRST_ROWS = 200;
 
 /** @param {HTMLElement} place */
 export async function showRuns(place) {
