@@ -97,7 +97,7 @@ def write_report(
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())
     data = {
-        "title": title or given[0].resolve().stem,
+        "title": title or _name_of(given[0].resolve()),
         "models": found.models,
         "axes": found.axes,
         "settings": found.settings,
@@ -112,8 +112,13 @@ def write_report(
         "versions": versions(),
         "renewed": renewed,
     }
-    write_bytes(path, page(data, {**found.text, **text}).encode())
+    # Names of files need not be text.
+    write_bytes(path, page(data, {**found.text, **text}).encode(errors="replace"))
     return path
+
+
+def _name_of(path: Path) -> str:
+    return path.name if path.is_dir() else path.stem
 
 
 def require_page(path: Path) -> None:
