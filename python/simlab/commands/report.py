@@ -32,7 +32,8 @@ def report(
         float | None,
         typer.Option(
             min=1,
-            help="Write the page anew when results change; look every so many seconds.",
+            help="Write the page anew when results change; look every so many seconds. A browser "
+            "that shows the page loads it again.",
         ),
     ] = None,
 ) -> None:
@@ -50,7 +51,9 @@ def report(
     require_page(out)
     for _ in watched(results, watch):
         try:
-            file = write_report(results, out, title=title, metric=metric, exact=exact)
+            file = write_report(
+                results, out, title=title, metric=metric, exact=exact, renewed=watch
+            )
         except UserError as error:
             if watch is None or isinstance(error, WriteError):
                 raise

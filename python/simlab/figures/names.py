@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SEED = "*"  # stands for the seed in a name that several seeds share
+_NUMBER = re.compile(
+    r"(?:(?<![A-Za-z0-9.])|(?<=seed))[0-9]+(?![A-Za-z0-9]|\.[0-9])", re.IGNORECASE
+)  # that stands alone
 # Columns that tell rows of one model and seed apart.
 DETAILS = ("kind", "options", "n", "source")
 
@@ -52,8 +55,7 @@ def without_seed(label: str, seed: int | None) -> str:
     """
     if seed is None:
         return label
-    number = rf"(?:(?<![A-Za-z0-9.])|(?<=seed)){seed}(?![A-Za-z0-9]|\.[0-9])"
-    found = list(re.finditer(number, label, re.IGNORECASE))
+    found = [number for number in _NUMBER.finditer(label) if number[0] == str(seed)]
     if not found:
         return label
     return label[: found[-1].start()] + _SEED + label[found[-1].end() :]

@@ -59,4 +59,4 @@ def _plain(value: Any) -> Any:
 
     if value is pd.NA or value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    return value
+    return str(value) if isinstance(value, float) and math.isinf(value) else value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.errors import UserError
 from simlab.figures.blocks import clusters_of
 from simlab.figures.names import in_order, with_seeds, without_seed
 from simlab.figures.style import lowest_colour, measure_name
@@ -65,6 +66,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     """
     needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
     inside = is_cell(frame)
+    _require_places(frame, inside)
     cells, frame = frame[needed], frame[~inside]
     if len(frame):
         cells = cells[inside].reset_index(drop=True)
@@ -88,9 +90,27 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     axes: dict[Axis, int] = {}
     for heads, grids in _settings(cells, codes):
         _add_setting(found, heads, grids, codes, columns, axes, blocks, exact)
+    _share_ranges(found.settings)
     found.axes = list(axes)
     found.facts = list(_facts(frame, numbers))
     return found
+
+
+def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
+    """Check that every cell names its models and the numbers of its layers."""
+    for name in ("model_y", "layer_x", "layer_y"):
+        column = frame[name][inside]
+        good = column.notna()
+        if name != "model_y":
+            good &= column.between(0, _MOST_LAYERS - 1).fillna(False)
+        if good.all():
+            continue
+        wanted = "a model" if name == "model_y" else f"a number from 0 to {_MOST_LAYERS - 1:,}"
+        place = good.idxmin()
+        raise UserError(
+            f"results {frame['file'][place]}: wanted {wanted} in column {name!r} of every cell of "
+            f"a grid, found {column[place]}"
+        )
 
 
 def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
@@ -177,6 +197,8 @@ def _add_setting(
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
     given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
+    made: list[dict[str, Any]] = []
+    values: list[np.ndarray] = []
     for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
         planes = {}
@@ -187,19 +209,23 @@ def _add_setting(
         symmetric = x == y and is_symmetric(list(planes.values()))
         for name in given:
             parts[name].append(entries(planes[name], symmetric))
-        grid = _describe(label, planes[VALUE])
+        grid = _describe(label)
         if x == y and len(blocks):
             grid["blocks"] = list(_blocks(heads.iloc[[place]], x, found.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
-        found.grids.append(grid)
+        made.append(grid)
+        values.append(planes[VALUE])
+    for grid, (down, across) in zip(made, clustered(values), strict=True):
+        grid["clustered"] = [down] if down == across else [down, across]
+    found.grids += made
     first = heads.iloc[0]
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
     texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
-    values = numbers[VALUE][np.isfinite(numbers[VALUE])]
+    finite = numbers[VALUE][np.isfinite(numbers[VALUE])]
     found.text |= texts
     found.settings.append(
         {
@@ -207,7 +233,7 @@ def _add_setting(
             "kind": _word(first["kind"]),
             "measure": str(first["measure"]),
             "name": measure_name(heads.head(1)),
-            "range": [lowest_colour(str(first["measure"]), values), 1.0],
+            "range": _range(str(first["measure"]), finite),
             "planes": packed.planes,
         }
     )
@@ -226,13 +252,27 @@ def _length(part: tuple[int, tuple[int, ...]]) -> int:
     return len(part[1])
 
 
-def _describe(label: dict[str, Any], values: np.ndarray) -> dict[str, Any]:
-    down, across = clustered(values)
+def _range(measure: str, values: np.ndarray) -> list[float]:
+    """Return the lowest and the highest value that colours show; a known measure is at most 1."""
+    highest = 1.0 if measure in MEASURES else float(values.max(initial=1.0))
+    return [lowest_colour(measure, values), highest]
+
+
+def _share_ranges(settings: list[dict[str, Any]]) -> None:
+    """Give all settings of a measure one range, so that colours compare tasks and estimators."""
+    shared: dict[str, list[float]] = {}
+    for setting in settings:
+        low, high = setting["range"]
+        known = shared.setdefault(setting["measure"], [low, high])
+        known[:] = [min(known[0], low), max(known[1], high)]
+        setting["range"] = known
+
+
+def _describe(label: dict[str, Any]) -> dict[str, Any]:
     grid: dict[str, Any] = {
         "comparison": str(label["comparison"]),
         "source": str(label["source"]),
         "n": int(label["n"]),
-        "clustered": [down] if down == across else [down, across],
     }
     if isinstance(label["resampling"], str):
         grid["resampling"] = json.loads(label["resampling"])
@@ -257,6 +297,7 @@ def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that say something of one layer."""
     skipped = (frame["comparison"] == SKIPPING) & (frame["layer_y"] - frame["layer_x"] == 1)
     alone = frame["comparison"].isin((LOCALIZATION, *TRUNCATIONS.values()))
+    alone &= frame["layer_x"].notna()
     return frame[alone | skipped.fillna(False).astype(bool)]
 
 
@@ -265,8 +306,6 @@ def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]
 
     The layer that is skipped is the upper one of its span.
     """
-    import pandas as pd
-
     names = ("task", "comparison", "measure", "model_x", "seed_x", "layer_x", "layer_y")
     rows = _with_facts(frame)[[*names, "value", "low", "high", "n"]]
     for task, work, measure, model, seed, layer, upper, *values, n in rows.itertuples(
@@ -274,7 +313,7 @@ def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]
     ):
         what = LOCALIZATION if work == LOCALIZATION else f"{measure}, {work}"
         number = int(upper if work == SKIPPING else layer)
-        known = [None if pd.isna(value) else float(value) for value in values]
+        known = [float(value) if np.isfinite(value) else None for value in values]
         yield [task, numbers[model, _seed(seed)], number, what, *known, int(n)]
 
 

@@ -1,19 +1,47 @@
-"""What was run: the records that jobs leave in their folders (`store.jobs.RECORD`)."""
+"""What was run: the records that jobs leave in their folders (`store.jobs.RECORD`).
+
+A file that is no record, because another program wrote it or because it is damaged, is left out:
+the page shows results, whatever lies beside them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from simlab.store.files import read_json
+from pydantic import BaseModel, FiniteFloat, RootModel, ValidationError
+
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
 _MANIFEST = "manifest.json"  # of a demo: configuration and versions
 # Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
 _STATUS = "status.json"
+
+
+class _Job(BaseModel):
+    inputs: dict[str, Any]
+    seconds: FiniteFloat
+
+
+class _Failure(BaseModel):
+    title: str
+    error: str
+
+
+class _Status(BaseModel):
+    kinds: dict[str, dict[str, int]]
+    last_error: str | None = None
+    failed: list[_Failure] = []
+
+
+class _Manifest(RootModel[dict[str, Any]]):
+    pass
+
+
+_Record = TypeVar("_Record", bound=BaseModel)
 
 
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -26,24 +54,25 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """
     found = []
     for folder in folders:
-        for record in sorted(_records(folder)):
-            content = read_json(record)
-            place = record.parent
-            inputs = {name: _words(value) for name, value in sorted(content["inputs"].items())}
+        for file in sorted(_records(folder)):
+            record = _read(file, _Job)
+            if record is None:
+                continue
+            place = file.parent
+            inputs = {name: _words(value) for name, value in sorted(record.inputs.items())}
             job = {"path": str(place.relative_to(folder.parent)), "inputs": inputs}
             done = not place.name.endswith(PARTIAL_SUFFIX)
-            found.append({**job, "seconds": round(content["seconds"], 1), "done": done})
+            found.append({**job, "seconds": round(record.seconds, 1), "done": done})
     return found
 
 
 def manifests(folders: Sequence[Path]) -> list[dict[str, str]]:
     """Return the manifests of the demos in the folders, with values as text."""
-    files = [folder / _MANIFEST for folder in folders]
-    found = [(file, read_json(file)) for file in files if file.is_file()]
+    found = [(folder, _read(folder / _MANIFEST, _Manifest)) for folder in folders]
     return [
-        {"folder": file.parent.name, **{name: _words(value) for name, value in content.items()}}
-        for file, content in found
-        if "command" in content
+        {**{name: _words(value) for name, value in manifest.root.items()}, "folder": folder.name}
+        for folder, manifest in found
+        if manifest is not None and "command" in manifest.root
     ]
 
 
@@ -56,38 +85,60 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
         ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one), and
         ``failed`` (jobs by ``title`` and ``error``).
     """
-    found = [(folder, read_json(folder / _STATUS)) for folder in folders if _has_status(folder)]
+    found = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
     return [
         {
-            "folder": folder.resolve().name,
-            "kinds": content["kinds"],
-            "error": content.get("last_error") or "",
-            "failed": content.get("failed") or [],
+            "folder": folder.name,
+            "kinds": status.kinds,
+            "error": status.last_error or "",
+            "failed": [job.model_dump() for job in status.failed],
         }
-        for folder, content in found
+        for folder, status in found
+        if status is not None
     ]
-
-
-def _has_status(folder: Path) -> bool:
-    return (folder / _STATUS).is_file()
 
 
 def folders_of(results: Sequence[Path]) -> list[Path]:
     """Return the folders whose records say how results were made.
 
-    A folder of results, or the folder above it where that is the folder of a demo or a sweep.
+    A folder of results, or the folder above it where that is the folder of a demo or a sweep. A
+    single file has a folder of records only in a demo or a sweep: its own folder may be any.
     """
-    found = [path if path.is_dir() else path.parent for path in results]
-    found = [f.parent if _is_run(f.parent) else f for f in found]
+    found = []
+    for path in results:
+        place = path.resolve()
+        folder = place if place.is_dir() else place.parent
+        if _is_run(folder.parent):
+            found.append(folder.parent)
+        elif place.is_dir() or _is_run(folder):
+            found.append(folder)
     return list(dict.fromkeys(found))
 
 
+def status_files(results: Sequence[Path]) -> list[Path]:
+    """Return the files that `statuses` reads."""
+    files = [folder / _STATUS for folder in folders_of(results)]
+    return [file for file in files if file.is_file()]
+
+
 def _is_run(folder: Path) -> bool:
-    return (folder / _MANIFEST).is_file() or _has_status(folder)
+    return bool(manifests([folder]) or statuses([folder]))
 
 
-def _records(folder: Path) -> list[Path]:
-    return [Path(place) / RECORD for place, _, files in os.walk(folder) if RECORD in files]
+def _records(folder: Path) -> Iterator[Path]:
+    """Yield the records below a folder; hidden folders are being replaced."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if RECORD in files:
+            yield Path(place) / RECORD
+
+
+def _read(file: Path, kind: type[_Record]) -> _Record | None:
+    """Return what a file holds; None if it is none of its kind, or has just been replaced."""
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def _words(value: Any) -> str:

@@ -2,41 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import numpy as np
 
 # Above this number of layers the best order of the leaves takes longer than the clustering.
 _MOST_LEAVES = 400
+# Small grids are branches of one tree: scipy's checks of a tree take longer than their few leaves.
+_MOST_TOGETHER = 104
+_FAR = 2.0  # the distance of layers of two grids in one tree; within a grid, 1 is the largest
+
+Orders = tuple[list[int], list[int]]
 
 
-def clustered(grid: np.ndarray) -> tuple[list[int], list[int]]:
-    """Return the orders of the rows and of the columns of a grid by hierarchical clustering.
+def clustered(grids: Sequence[np.ndarray]) -> list[Orders]:
+    """Return the orders of the rows and of the columns of each grid by hierarchical clustering.
 
     Average linkage. The distance of two layers of a symmetric grid is what their similarity is
     below the largest one; of other grids, the Euclidean distance of their rows (columns). An
-    undefined entry counts as the lowest one.
+    undefined entry counts as the lowest one. An order begins at the end whose layer comes first.
     """
-    finite = grid[np.isfinite(grid)]
-    filled = np.where(np.isfinite(grid), grid, finite.min() if len(finite) else 0.0)
-    if grid.shape[0] == grid.shape[1] and np.allclose(filled, filled.T):
-        order = _leaves(filled.max() - filled, square=True)
-        return order, order
-    return _leaves(filled, square=False), _leaves(filled.T, square=False)
+    filled = [_filled(grid) for grid in grids]
+    symmetric = [
+        grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled
+    ]
+    leaves = _leaves(
+        table
+        for grid, square in zip(filled, symmetric, strict=True)
+        for table in ([_below_largest(grid)] if square else [_between(grid), _between(grid.T)])
+    )
+    found: list[Orders] = []
+    for square in symmetric:
+        down = next(leaves)
+        found.append((down, down if square else next(leaves)))
+    return found
 
 
-def _leaves(table: np.ndarray, square: bool) -> list[int]:
-    from scipy.cluster.hierarchy import linkage
+def _filled(grid: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(grid)
+    if finite.all():
+        return grid
+    return np.where(finite, grid, grid[finite].min() if finite.any() else 0.0)
+
+
+def _below_largest(grid: np.ndarray) -> np.ndarray:
+    distances = grid.max(initial=0.0) - (grid + grid.T) / 2
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def _between(rows: np.ndarray) -> np.ndarray:
     from scipy.spatial.distance import pdist, squareform
 
-    count = len(table)
+    return squareform(pdist(rows), checks=False)
+
+
+def _leaves(tables: Iterable[np.ndarray]) -> Iterator[list[int]]:
+    """Yield the order of the leaves of the tree of each table of distances."""
+    together: list[np.ndarray] = []
+    for table in tables:
+        if together and sum(map(len, together)) + len(table) > _MOST_TOGETHER:
+            yield from _ordered(together)
+            together = []
+        together.append(table)
+    yield from _ordered(together)
+
+
+def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
+    """Yield the orders of the leaves of a few tables, from one tree of which each is a branch.
+
+    Every layer is as far from all layers of another table, so that the branches of a table, and the
+    best order of their leaves, are those of the table alone.
+    """
+    ends = np.cumsum([0, *map(len, tables)]).tolist()
+    distances = np.full((ends[-1], ends[-1]), _FAR)
+    for table, start, end in zip(tables, ends[:-1], ends[1:], strict=True):
+        distances[start:end, start:end] = table / (table.max(initial=0.0) or 1.0)
+    leaves = np.array(_tree_order(distances), dtype=np.int64)
+    for start, end in zip(ends[:-1], ends[1:], strict=True):
+        own = (leaves[(leaves >= start) & (leaves < end)] - start).tolist()
+        yield own[::-1] if own and own[0] > own[-1] else own
+
+
+def _tree_order(distances: np.ndarray) -> list[int]:
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
+
+    count = len(distances)
     if count < 3:
         return list(range(count))
-    if square:
-        symmetric = (table + table.T) / 2
-        np.fill_diagonal(symmetric, 0.0)
-        distances = squareform(symmetric, checks=False)
-    else:
-        distances = pdist(table)
-    tree = linkage(distances, "average", optimal_ordering=count <= _MOST_LEAVES)
+    flat = squareform(distances, checks=False)
+    tree = linkage(flat, "average", optimal_ordering=count <= _MOST_LEAVES)
     return _walk(tree[:, :2].astype(int).tolist(), count)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simlab.errors import UserError
+from simlab.report.history import status_files
 from simlab.store.results import results_files
 
 
 def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
-    """Yield at once, and with `seconds` after every change of the results files, without an end.
+    """Yield at once, and with `seconds` after every change of the results, without an end.
 
+    What is done and missing in a sweep counts as a result.
     Folders may be empty at first, and files may come and go.
     """
     before: object = None
@@ -28,7 +30,8 @@ def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
 
 def _state(results: Sequence[Path]) -> object:
     try:
-        found = [(file, file.stat()) for file in results_files(results)]
+        files = [*results_files(results), *status_files(results)]
+        found = [(file, file.stat()) for file in files]
     except (UserError, FileNotFoundError) as error:
         return str(error)
     return [(file, stat.st_mtime_ns, stat.st_size) for file, stat in found]

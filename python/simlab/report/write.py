@@ -42,6 +42,7 @@ def write_report(
     title: str | None = None,
     metric: str | None = None,
     exact: bool = False,
+    renewed: float | None = None,
 ) -> Path:
     """Write one page that shows every grid, curve and table of the results.
 
@@ -61,6 +62,9 @@ def write_report(
     exact
         Store values as float32 numbers instead of 16 bits with a stated step. The page is twice as
         large.
+    renewed
+        Seconds after which the page may have been written anew: a browser that shows it loads it
+        again that often. By default it stays as it is.
 
     Returns
     -------
@@ -93,7 +97,7 @@ def write_report(
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())
     data = {
-        "title": title or given[0].resolve().stem,
+        "title": title or _name_of(given[0].resolve()),
         "models": found.models,
         "axes": found.axes,
         "settings": found.settings,
@@ -106,9 +110,15 @@ def write_report(
         "statuses": statuses(folders),
         "manifests": manifests(folders),
         "versions": versions(),
+        "renewed": renewed,
     }
-    write_bytes(path, page(data, {**found.text, **text}).encode())
+    # Names of files need not be text.
+    write_bytes(path, page(data, {**found.text, **text}).encode(errors="replace"))
     return path
+
+
+def _name_of(path: Path) -> str:
+    return path.name if path.is_dir() else path.stem
 
 
 def require_page(path: Path) -> None:

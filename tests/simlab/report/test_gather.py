@@ -18,6 +18,10 @@ from support.lab.pages import CURVES, JOINT, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
 
 
+# Rows and columns of grids; the orders of the first three are found together.
+SIZES = (40, 7), (13, 13), (12, 4), (130, 5)
+
+
 def gathered(rows, **options):
     frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
     return gather(distinguish(read_table(frame)), **options)
@@ -138,26 +142,37 @@ def test_alike_layers_stand_beside_each_other():
     """Two kinds of layers take turns; clustering puts each kind together."""
     kinds = np.arange(8) % 2
     table = np.where(kinds[:, None] == kinds, 0.9, 0.1) + 0.1 * np.eye(8)
-    down, across = clustered(table)
+    ((down, across),) = clustered([table])
     assert down == across
     assert sorted(down) == list(range(8))
     assert np.abs(np.diff(kinds[down])).sum() == 1
     table[2, 4] = np.nan
-    down, across = clustered(table[:, :6])
+    ((down, across),) = clustered([table[:, :6]])
     assert (sorted(down), sorted(across)) == (list(range(8)), list(range(6)))
     assert np.abs(np.diff(kinds[down])).sum() == 1
 
 
 def test_leaves_stand_in_the_order_of_scipy():
-    table = np.random.default_rng(0).uniform(size=(40, 7))
-    down, across = clustered(table)
-    for order, rows in ((down, table), (across, table.T)):
-        tree = linkage(pdist(rows), "average", optimal_ordering=True)
-        assert order == leaves_list(tree).tolist()
+    """Of grids that share a tree, and of one that has its own."""
+    draw = np.random.default_rng(0)
+    tables = [draw.uniform(size=size) * 10.0**-scale for scale, size in enumerate(SIZES)]
+    for table, (down, across) in zip(tables, clustered(tables), strict=True):
+        for order, rows in ((down, table), (across, table.T)):
+            tree = linkage(pdist(rows), "average", optimal_ordering=True)
+            leaves = leaves_list(tree).tolist()
+            assert order == (leaves[::-1] if leaves[0] > leaves[-1] else leaves)
+
+
+def test_an_order_does_not_depend_on_the_grids_beside_it():
+    draw = np.random.default_rng(1)
+    tables = [table + table.T for table in draw.uniform(size=(30, 13, 13))]
+    tables.insert(7, draw.uniform(size=(5, 9)))
+    assert clustered(tables) == [clustered([table])[0] for table in tables]
 
 
 def test_grids_too_small_to_cluster_keep_their_order():
-    assert clustered(np.full((2, 1), np.nan)) == ([0, 1], [0])
+    assert clustered([np.full((2, 1), np.nan)]) == [([0, 1], [0])]
+    assert clustered([]) == []
 
 
 def test_real_results_come_back():

@@ -280,6 +280,21 @@ def test_pictures_are_saved(opened, studies, name, start):
         assert len(content) > 5000
 
 
+def test_the_profile_of_a_layer_is_saved(opened, studies):
+    """As SVG, and as PNG of twice its size."""
+    view = opened(studies, layer="a~ORIG~1")
+    layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
+    saved = {}
+    for name in ("SVG", "PNG"):
+        with view.page.expect_download() as started:
+            layer.get_by_role("button", name=f"Save as {name}").click()
+        assert started.value.suggested_filename == f"ORIG-layer-1.{name.lower()}"
+        saved[name] = Path(started.value.path()).read_bytes()
+    assert b"layer of the other model" in saved["SVG"]
+    width, height = (int.from_bytes(saved["PNG"][at : at + 4], "big") for at in (16, 20))
+    assert (width, height) == (920, 500)
+
+
 def test_curves_come_with_their_rows(opened, studies):
     view = opened(studies, view="curves")
     figures = view.page.locator("figure")
@@ -318,6 +333,31 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     assert "run/reps" in words
     assert "label: O" in words
     assert "torch" in words
+    view.page.get_by_role("button", name="Copy as CSV: Grids", exact=True).click()
+    view.page.get_by_text("Copied.", exact=True).wait_for()
+    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
+    assert [(line["measure"], line["cells"]) for line in table] == [("linear CKA (biased)", "16")]
+
+
+def test_a_page_that_is_renewed_is_loaded_again(opened, written):
+    """Where it was, while nobody touches it, and until the box is cleared."""
+    page = written(grid("A-B", "A", "B"), renewed=1)
+    view = opened(page, order="layer")
+    assert "A × B" in view.panel().inner_text()
+    box = view.page.get_by_role("checkbox", name="Reload every 1 s")
+    assert box.is_checked()
+    written(grid("A-B", "A", "C"), renewed=1)
+    view.page.get_by_text("A × C").first.wait_for(state="attached")
+    view.settle()
+    assert "order=layer" in view.page.url
+    box.uncheck()
+    assert "reload=off" in view.page.url
+    written(grid("A-B", "A", "D"))
+    view.page.wait_for_timeout(2500)
+    assert "A × C" in view.panel().inner_text()
+    view.again()
+    assert "A × D" in view.panel().inner_text()
+    assert view.page.get_by_role("checkbox", name="Reload").count() == 0
 
 
 def test_thousands_of_grids_are_found_by_a_search(opened, written):

@@ -176,7 +176,8 @@ def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
     assert code == 130
     assert printed.count("open it in a browser") == 1
     assert [line.startswith("note: waiting for results") for line in errors[:2]] == [True] * 2
-    assert Parts(out.read_text()).data["models"][0]["name"] == "A"
+    written = Parts(out.read_text()).data
+    assert (written["models"][0]["name"], written["renewed"]) == ("A", 1)
     code, _, errors = simcore("report", results, "--out", tmp_path / "page.txt", "--watch", "1")
     assert code == 2
 

@@ -1,10 +1,8 @@
 /** The view of curves: figures with the rows that they were drawn from. */
 import { csv } from "./csv.js";
 import { page, textOf } from "./data.js";
-import { button, make, tableOf } from "./make.js";
+import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy, save, toPng } from "./save.js";
-
-const FIRST_ROWS = 200;
 
 /** @param {string} name such as rt-truncation */
 function titleOfView(name) {

@@ -4,7 +4,7 @@ import { csv, short } from "./csv.js";
 import { page } from "./data.js";
 import { button, make, tableOf } from "./make.js";
 import { curvesOf, drawCurves, legendOf, profileOf } from "./profile.js";
-import { copy, save } from "./save.js";
+import { copy, save, toPng } from "./save.js";
 import { change } from "./state.js";
 
 /**
@@ -35,12 +35,24 @@ export async function showLayer(place, model, layer, setting) {
       make("div", {}, make("h3", {}, `${name} with every layer`), drawing, legendOf(curves),
         make("div", { class: "bar" },
           button("Copy as CSV", () => copy(csv(columns, rows), `${title}.csv`)),
-          button("Save as SVG", () => save(`${title}.svg`,
-            new Blob([new XMLSerializer().serializeToString(drawing)],
-              { type: "image/svg+xml" })))),
+          button("Save as PNG", async () =>
+            save(`${title}.png`, await toPng(pictureOf(drawing)))),
+          button("Save as SVG", () => save(`${title}.svg`, pictureOf(drawing)))),
         details),
       make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer)))));
   place.hidden = false;
+}
+
+/**
+ * A drawing as a file, in its own size.
+ * @param {SVGElement} drawing
+ */
+function pictureOf(drawing) {
+  const alone = /** @type {SVGSVGElement} */ (drawing.cloneNode(true));
+  const { width, height } = alone.viewBox.baseVal;
+  alone.setAttribute("width", String(width));
+  alone.setAttribute("height", String(height));
+  return new Blob([new XMLSerializer().serializeToString(alone)], { type: "image/svg+xml" });
 }
 
 /**

@@ -8,7 +8,7 @@ import { modelNamed, showLayer } from "./layer.js";
 import { choice, make } from "./make.js";
 import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
-import { addressOf, change, onChange, split, state } from "./state.js";
+import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
@@ -169,11 +169,33 @@ function showNext() {
   });
 }
 
+/**
+ * A box that says whether the page loads itself anew, as its file is written anew: only while
+ * nobody touches it, and nothing is open that a reload would close.
+ * @param {number} seconds
+ */
+function reloading(seconds) {
+  const box = make("input", { type: "checkbox" });
+  box.checked = state.reload !== "off";
+  box.addEventListener("change", () => keep({ reload: box.checked ? "on" : "off" }));
+  let touched = Date.now();
+  for (const event of ["pointermove", "pointerdown", "keydown", "wheel"]) {
+    addEventListener(event, () => { touched = Date.now(); }, { passive: true });
+  }
+  setInterval(() => {
+    const open = document.querySelector("main details[open]");
+    if (box.checked && !open && Date.now() - touched >= seconds * 1000) location.reload();
+  }, seconds * 1000);
+  return make("label", { class: "check" }, box,
+    `Reload every ${seconds} s, while results are awaited`);
+}
+
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
   `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 element("summary").textContent = [count(page.models.length, "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
   count(page.grids.length, "grid"), count(page.rows, "row")].join(" · ");
+if (page.renewed) element("reload").append(reloading(page.renewed));
 onChange(showNext);
 if (!page.grids.length && page.views.length && !location.hash) change({ view: "curves" });
 else showNext();

@@ -2,6 +2,8 @@
 import { element } from "./data.js";
 import { headCell } from "./heatmap.js";
 
+export const FIRST_ROWS = 200; // of a table that is shown
+
 /**
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} name

@@ -1,17 +1,22 @@
 /** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
 import { csv } from "./csv.js";
 import { lengthOf, page, textOf } from "./data.js";
-import { button, make, tableOf } from "./make.js";
+import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
-
-const FIRST_JOBS = 200;
 
 /** @param {HTMLElement} place */
 export async function showRuns(place) {
   if (place.childElementCount) return;
   const add = (/** @type {string} */ title, /** @type {string[]} */ columns,
     /** @type {unknown[][]} */ rows) => {
-    if (rows.length) place.append(make("h2", {}, title), tableOf(columns, rows, title));
+    if (!rows.length) return;
+    place.append(make("h2", {}, title), tableOf(columns, rows.slice(0, FIRST_ROWS), title));
+    if (rows.length > FIRST_ROWS) {
+      place.append(make("p", { class: "hint" },
+        `The first ${FIRST_ROWS} of ${rows.length} rows; “Copy as CSV” has all.`));
+    }
+    place.append(make("div", { class: "bar" }, button("Copy as CSV",
+      () => copy(csv(columns, rows), `${title}.csv`), `Copy as CSV: ${title}`)));
   };
   for (const { folder, kinds, error, failed } of page.statuses) {
     const states = [...new Set(Object.values(kinds).flatMap(Object.keys))];
@@ -33,7 +38,7 @@ export async function showRuns(place) {
   for (const { folder, steps: _, ...rest } of page.manifests) {
     add(`Run ${folder}`, ["what", "value"], Object.entries(rest));
   }
-  if (page.jobs) await addJobs(place, add);
+  if (page.jobs) await addJobs(add);
   else {
     place.append(make("p", { class: "hint" }, "The folder of the results holds no records of jobs: " +
       "recipes and inputs are not known."));
@@ -41,24 +46,13 @@ export async function showRuns(place) {
   add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
 }
 
-/**
- * @param {HTMLElement} place
- * @param {(title: string, columns: string[], rows: unknown[][]) => void} add
- */
-async function addJobs(place, add) {
+/** @param {(title: string, columns: string[], rows: unknown[][]) => void} add */
+async function addJobs(add) {
   /** @type {import("./data.js").Job[]} */
   const jobs = JSON.parse(await textOf("jobs"));
   const undone = jobs.filter(({ done }) => !done);
   add("Unfinished", ["job", "seconds"], undone.map(({ path, seconds }) => [path, seconds]));
-  const columns = ["job", "state", "seconds", "inputs"];
-  const rows = jobs.map(({ path, seconds, done, inputs }) =>
+  add("Jobs", ["job", "state", "seconds", "inputs"], jobs.map(({ path, seconds, done, inputs }) =>
     [path, done ? "done" : "unfinished", seconds,
-      Object.entries(inputs).map(([name, value]) => `${name}: ${value}`).join("; ")]);
-  add("Jobs", columns, rows.slice(0, FIRST_JOBS));
-  place.append(make("div", { class: "bar" },
-    button("Copy as CSV", () => copy(csv(columns, rows), "jobs.csv"))));
-  if (rows.length > FIRST_JOBS) {
-    place.append(make("p", { class: "hint" },
-      `The first ${FIRST_JOBS} of ${rows.length} jobs; “Copy as CSV” has all.`));
-  }
+      Object.entries(inputs).map(([name, value]) => `${name}: ${value}`).join("; ")]));
 }
