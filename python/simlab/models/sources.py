@@ -100,7 +100,8 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
         pattern = pattern.replace(own[0], SEED)
         seeds = numbers
     for template in _expand(pattern):
-        family = _SEED_WORD.sub("", Path(template).name) or template.replace(SEED, "")
+        named, _ = split_revision(template)
+        family = _SEED_WORD.sub("", Path(named).name) or named.replace(SEED, "")
         if SEED in template:
             found += [Restart(template.replace(SEED, str(s)), family, s) for s in seeds]
         else:
@@ -122,6 +123,35 @@ def _expand(name: str) -> list[str]:
     return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
 
 
+def split_revision(name: str) -> tuple[str, str | None]:
+    """Return the name of a model of the hub, and the revision in ``name@revision``, if any."""
+    named, _, revision = name.partition("@")
+    return named, revision or None
+
+
+def cached_revision(name: str) -> str | None:
+    """Return the commit of a model in the cache of the hub's client; None if it is not there.
+
+    No network is asked.
+    """
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(name, CONFIG)
+    except HFValidationError:  # no name of the hub: `resolve` says so
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None
+
+
+def is_hub_name(name: str) -> bool:
+    """Return whether a name is that of a model of the hub, and not of a folder or package."""
+    named, _ = split_revision(name)
+    folder = Path(name).expanduser()
+    local = folder.is_absolute() or name.startswith((".", "~")) or named.count("/") > 1
+    return name != OFFLINE_MODEL and not local and not folder.is_dir()
+
+
 def resolve(model: str | Path | ModelSource) -> ModelSource:
     """Find `model` and return the local folder that holds it.
 
@@ -129,9 +159,9 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     ----------
     model
         ``minilm`` (the offline default), a folder written by ``save_pretrained`` or with the
-        published files of an ELMo, or a model of the hub, which is downloaded to the cache of the
-        hub's client if it is not there. A
-        `ModelSource` is returned unchanged.
+        published files of an ELMo, or a model of the hub (``name`` or ``name@revision``), which is
+        downloaded to the cache of the hub's client if it is not there. A `ModelSource` is returned
+        unchanged.
 
     Raises
     ------
@@ -149,7 +179,7 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     if folder.is_dir():
         _require_model_files(name, folder)
         return ModelSource(name, folder)
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+    if not is_hub_name(name):
         raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
     return ModelSource(name, _from_hub(name))
 
@@ -210,8 +240,9 @@ def _from_hub(name: str) -> Path:
         RepositoryNotFoundError,
     )
 
+    named, revision = split_revision(name)
     try:
-        cached = Path(snapshot_download(name, local_files_only=True))
+        cached = Path(snapshot_download(named, revision=revision, local_files_only=True))
         if weight_files(cached):
             return cached
     except HFValidationError as error:
@@ -242,8 +273,11 @@ def _from_hub(name: str) -> Path:
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[0]]))
-    if not weight_files(path):  # an old model without a safetensors file
-        path = Path(snapshot_download(name, allow_patterns=[*_OTHER_PATTERNS, _WEIGHT_PATTERNS[1]]))
+    named, revision = split_revision(name)
+    for weights in _WEIGHT_PATTERNS:  # an old model has no safetensors file
+        wanted = [*_OTHER_PATTERNS, weights]
+        path = Path(snapshot_download(named, revision=revision, allow_patterns=wanted))
+        if weight_files(path):
+            break
     _require_model_files(name, path)
     return path

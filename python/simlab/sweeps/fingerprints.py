@@ -1,8 +1,14 @@
 """What a plan says about models and data: their content, or the name where only the hub has them.
 
-Planning downloads nothing. A model or task of the hub is known by its name, one of the offline
-packages by its pinned version, and local files by their content. The hash of a file is kept beside
-its size and time of change, so that a plan of 300 local models is read once.
+Planning downloads nothing. A task of the hub is known by its name, one of the offline packages by
+its pinned version, and local files by their content. The hash of a file is kept beside its size and
+time of change, so that a plan of 300 local models is read once.
+
+A model of the hub is known by its name and its revision: that of ``name@revision``, or the one that
+the cache of the hub's client held when the folder of the sweep first met the name. The folder
+remembers it, and its jobs load this revision and no later one. A model that was not in the cache
+then is known by its name alone, for as long as the folder is there: a key must not change because
+a model was downloaded.
 """
 
 from __future__ import annotations
@@ -12,11 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
-from simlab.models.sources import OFFLINE_MODEL, ModelSource
+from simlab.models.sources import (
+    OFFLINE_MODEL,
+    ModelSource,
+    cached_revision,
+    is_hub_name,
+    split_revision,
+)
 from simlab.store.assets import ASSETS
 from simlab.store.files import hash_file, hash_json, write_json
+from simlab.sweeps.survey import PLAN
 from simlab.tasks.specs import TASKS
 
+_REVISIONS = "revisions of the hub"  # a key of the memory, beside the names of files
 _PACKAGES = {"rotten_tomatoes": "rt", "imdb": "rt"}  # other readers are called as their package
 
 
@@ -32,26 +46,43 @@ class Fingerprints:
     def __init__(self, memory: Path | None = None) -> None:
         self.memory = memory
         self._files: dict[str, list[Any]] = {}
+        self._revisions: dict[str, str | None] | None = None
         self._found: dict[tuple[str, str], Any] = {}
         if memory is not None and memory.is_file():
             try:
                 self._files = json.loads(memory.read_text("utf-8"))
             except ValueError:  # cut short: every file is read again
                 self._files = {}
+            self._revisions = self._files.pop(_REVISIONS, None)  # type: ignore[assignment]
         self._known = len(self._files)
+        self._changed = False
+        # A folder from before revisions were remembered has keys without them.
+        if self._revisions is None and (memory is None or not _has_plan(memory.parent)):
+            self._revisions, self._changed = {}, True
 
     def model(self, name: str) -> Any:
         """Return what a key contains of model `name`."""
         return self._once("model", name, self._model)
+
+    def pinned(self, name: str) -> str:
+        """Return the name of a model; of one of the hub, with the revision that is taken."""
+        if self._revisions is None or not is_hub_name(name) or split_revision(name)[1]:
+            return name
+        if name not in self._revisions:
+            self._revisions[name] = cached_revision(name)
+            self._changed = True
+        revision = self._revisions[name]
+        return name if revision is None else f"{name}@{revision}"
 
     def task(self, name: str) -> Any:
         """Return what a key contains of the data of task `name`."""
         return self._once("task", name, self._task)
 
     def save(self) -> None:
-        """Write the memory, if files were read."""
-        if self.memory is not None and len(self._files) > self._known:
-            write_json(self.memory, self._files)
+        """Write the memory, if it has grown."""
+        if self.memory is not None and (self._changed or len(self._files) > self._known):
+            kept = {} if self._revisions is None else {_REVISIONS: self._revisions}
+            write_json(self.memory, {**self._files, **kept})
 
     def _once(self, what: str, name: str, find: Any) -> Any:
         if (what, name) not in self._found:
@@ -64,9 +95,10 @@ class Fingerprints:
         folder = Path(name).expanduser()
         if folder.is_dir():
             return {"files": self._folder(ModelSource(name, folder).files)}
-        if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        if not is_hub_name(name):
             raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
-        return {"hub": name}
+        named, revision = split_revision(name)
+        return {"hub": named} if revision is None else {"hub": named, "revision": revision}
 
     def _task(self, name: str) -> Any:
         known, _, folder = name.partition(":")
@@ -94,6 +126,10 @@ class Fingerprints:
             self._files[place] = [*now, hash_file(file)]
             self._known -= 1
         return self._files[place][3]
+
+
+def _has_plan(folder: Path) -> bool:
+    return (folder / PLAN).is_file()
 
 
 def _package(name: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -102,11 +102,15 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
                     f"sweep, key models: wanted another label for each model, found {family!r} for "
                     f"{found[family, one.number].name} and {one.name}"
                 )
-            made = _pretrained(entry, one, prints) or {"data": prints.model(one.name)}
-            found[family, one.number] = Model(
-                family, one.number, one.name, tuned=entry.finetune, **made
-            )
+            made = _pretrained(entry, one, prints) or _existing(one.name, prints)
+            found[family, one.number] = Model(family, one.number, tuned=entry.finetune, **made)
     return list(found.values())
+
+
+def _existing(name: str, prints: Fingerprints) -> dict[str, Any]:
+    """Return what a model has that is found by its name."""
+    pinned = prints.pinned(name)
+    return {"name": pinned, "data": prints.model(pinned)}
 
 
 def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any] | None:
@@ -114,6 +118,7 @@ def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[s
     if entry.pretrain is None:
         return None
     recipe = entry.pretrain.recipe(one.number or 0)
+    recipe = replace(recipe, tokenizer=prints.pinned(recipe.tokenizer))
     keys, texts = [], []
     for text in entry.pretrain.texts:
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
@@ -124,7 +129,7 @@ def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[s
         "tokenizer": prints.model(recipe.tokenizer),
         "recipe": recipe.without_tokenizer(),
     }
-    return {"data": data, "pretraining": recipe, "texts": texts}
+    return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}
 
 
 def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:

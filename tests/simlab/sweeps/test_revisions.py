@@ -1,0 +1,95 @@
+"""Which revision of a model of the hub a sweep takes: what the cache held when it began."""
+
+import json
+import shutil
+
+import pytest
+
+from simlab import Sweep
+from simlab.errors import UserError
+from simlab.models.sources import cached_revision, resolve, restarts
+from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.planner import make_plan
+from simlab.sweeps.spec import make_spec
+from support.lab.inline import InlineEngine
+
+NAME = "someone/tiny-bert"
+OLD, NEW = "1" * 40, "2" * 40
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, tiny_bert):
+    """A cache of the hub's client with two revisions; the newer one is `main`."""
+    from huggingface_hub import constants
+
+    root = tmp_path / "cache"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(root))
+    place = root / "models--someone--tiny-bert"
+    for revision in (OLD, NEW):
+        shutil.copytree(tiny_bert.path, place / "snapshots" / revision)
+        (place / "snapshots" / revision / "extra.json").write_text(json.dumps(revision))
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(NEW)
+    return place
+
+
+def model_key(name, memory=None):
+    """What keys contain of a model, and where its jobs look for it."""
+    prints = Fingerprints(memory)
+    plan = make_plan(make_spec({"models": [name], "tasks": ["rt"]}), prints)
+    prints.save()
+    job = next(job for job in plan.jobs if job.kind == "extract")
+    return job.params["model"], job.hints["model"]
+
+
+def test_a_named_revision_is_loaded(cache):
+    assert cached_revision(NAME) == NEW
+    assert resolve(f"{NAME}@{OLD}").path.name == OLD
+    assert resolve(NAME).path.name == NEW
+    with pytest.raises(UserError, match=f"model {NAME}@{'3' * 40}: wanted "):
+        resolve(f"{NAME}@{'3' * 40}")
+    assert [one.family for one in restarts("a/b-seed_{0..1}@main")] == ["b", "b"]
+    assert cached_revision("no name!") is None
+
+
+def test_the_revision_is_in_the_key(cache):
+    pinned = ({"hub": NAME, "revision": NEW}, f"{NAME}@{NEW}")
+    assert model_key(NAME) == pinned == model_key(f"{NAME}@{NEW}")
+    assert model_key(f"{NAME}@{OLD}") == ({"hub": NAME, "revision": OLD}, f"{NAME}@{OLD}")
+    assert model_key("someone/unknown") == ({"hub": "someone/unknown"}, "someone/unknown")
+
+
+def test_a_folder_keeps_the_revision_that_it_began_with(cache, tmp_path):
+    memory = tmp_path / "fingerprints.json"
+    first = model_key(NAME, memory)
+    (cache / "refs" / "main").write_text(OLD)
+    assert model_key(NAME, memory) == first
+    assert model_key(NAME) != first
+
+
+def test_a_download_changes_no_key(cache, tmp_path):
+    memory = tmp_path / "fingerprints.json"
+    (cache / "refs" / "main").rename(cache / "main")
+    before = model_key(NAME, memory)
+    (cache / "main").rename(cache / "refs" / "main")
+    assert model_key(NAME, memory) == before == ({"hub": NAME}, NAME)
+
+
+def test_a_folder_of_an_earlier_version_keeps_its_keys(cache, tmp_path):
+    (tmp_path / "plan.json").write_text("{}")
+    assert model_key(NAME, tmp_path / "fingerprints.json") == ({"hub": NAME}, NAME)
+    assert not (tmp_path / "fingerprints.json").exists()
+
+
+def test_jobs_load_the_revision(cache, tmp_path, reviews):
+    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+    sweep = Sweep({"models": [NAME], "tasks": [task], "grids": {"estimator": "biased"}})
+    sweep.plan(tmp_path)
+    out = tmp_path / "out"
+    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    assert report.failed == ()
+    (made,) = (out / "objects" / "extract").glob("*/*")
+    inputs = json.loads((made / "job.json").read_text())["inputs"]
+    assert inputs["model"] == f"{NAME}@{NEW}"
+    (cache / "refs" / "main").write_text(OLD)
+    assert not sweep.run(out, engine=InlineEngine(), durable=False, figures=False).done
