@@ -97,20 +97,20 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
 
 
 def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
-    """Check that every cell names its models and the numbers of its layers."""
-    for name in ("model_y", "layer_x", "layer_y"):
-        column = frame[name][inside]
+    """Check that every cell names its models and layers, and every row of a layer its layer."""
+    alone = frame["comparison"].isin((LOCALIZATION, SKIPPING, *TRUNCATIONS.values()))
+    for name, rows in (("model_y", inside), ("layer_y", inside), ("layer_x", inside | alone)):
+        column = frame.loc[rows, name]
         good = column.notna()
         if name != "model_y":
             good &= column.between(0, _MOST_LAYERS - 1).fillna(False)
-        if good.all():
-            continue
-        wanted = "a model" if name == "model_y" else f"a number from 0 to {_MOST_LAYERS - 1:,}"
-        place = good.idxmin()
-        raise UserError(
-            f"results {frame['file'][place]}: wanted {wanted} in column {name!r} of every cell of "
-            f"a grid, found {column[place]}"
-        )
+        if not good.all():
+            row = good.idxmin()
+            wanted = "a model" if name == "model_y" else f"a number from 0 to {_MOST_LAYERS - 1:,}"
+            raise UserError(
+                f"results {frame['file'][row]}: wanted {wanted} in column {name!r} of "
+                f"{frame['comparison'][row]}, found {column[row]}"
+            )
 
 
 def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
@@ -297,7 +297,6 @@ def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that say something of one layer."""
     skipped = (frame["comparison"] == SKIPPING) & (frame["layer_y"] - frame["layer_x"] == 1)
     alone = frame["comparison"].isin((LOCALIZATION, *TRUNCATIONS.values()))
-    alone &= frame["layer_x"].notna()
     return frame[alone | skipped.fillna(False).astype(bool)]
 
 

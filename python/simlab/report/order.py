@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,9 +24,7 @@ def clustered(grids: Sequence[np.ndarray]) -> list[Orders]:
     undefined entry counts as the lowest one. An order begins at the end whose layer comes first.
     """
     filled = [_filled(grid) for grid in grids]
-    symmetric = [
-        grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled
-    ]
+    symmetric = [grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled]
     leaves = _leaves(
         table
         for grid, square in zip(filled, symmetric, strict=True)
@@ -76,10 +75,10 @@ def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
     """
     ends = np.cumsum([0, *map(len, tables)]).tolist()
     distances = np.full((ends[-1], ends[-1]), _FAR)
-    for table, start, end in zip(tables, ends[:-1], ends[1:], strict=True):
+    for table, (start, end) in zip(tables, pairwise(ends), strict=True):
         distances[start:end, start:end] = table / (table.max(initial=0.0) or 1.0)
     leaves = np.array(_tree_order(distances), dtype=np.int64)
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in pairwise(ends):
         own = (leaves[(leaves >= start) & (leaves < end)] - start).tolist()
         yield own[::-1] if own and own[0] > own[-1] else own
 

@@ -145,6 +145,7 @@ _ADDED = (*STATISTICS, "resampling")  # files of earlier versions lack these col
 # The columns that a key contains: files of earlier versions stay done.
 _KEY_COLUMNS = tuple(name for name in COLUMNS if name not in _ADDED)
 _REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
+_FILLED = tuple(name for name in _REQUIRED if name != "value")  # in every row
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
 TYPES = {
@@ -324,25 +325,60 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
 
 
 def _files_of(path: Path) -> list[Path]:
+    _require_utf8(path)
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise UserError(f"results {path}: wanted a results file or a folder, found neither")
     # Hidden files are being written, or were left by a killed process.
     found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
+    for file in found:
+        _require_utf8(file)
     files = [file for file in found if contents_of(file) == RESULTS]
     if not files:
         raise UserError(f"results {path}: wanted a folder with results files, found none in it")
     return files
 
 
+def _require_utf8(path: Path) -> None:
+    """Check that the name of a file is text: the libraries that read tables take no other."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
+
+
 def _read_file(path: Path) -> pd.DataFrame:
     # A csv file that a study publishes has no columns without values.
     frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else _KEY_COLUMNS)
     try:
-        return typed(frame)
+        frame = typed(frame)
     except (ValueError, TypeError) as error:
         raise UserError(f"results {path}: wanted numbers where they belong: {error}") from error
+    for name in _FILLED:
+        missing = frame[name].isna().to_numpy()
+        if missing.any():
+            row = int(missing.argmax()) + 1
+            raise UserError(
+                f"results {path}: wanted column {name!r} in every row, found nothing in row {row:,}"
+            )
+    if is_csv(path):
+        _require_json(frame, path)
+    return frame
+
+
+def _require_json(frame: pd.DataFrame, path: Path) -> None:
+    """Check the columns of JSON of a file that this program need not have written."""
+    for name in ("options", "resampling"):
+        for text in frame[name].dropna().unique():
+            try:
+                good = isinstance(json.loads(text), dict)
+            except ValueError:
+                good = False
+            if not good:
+                raise UserError(
+                    f"results {path}: wanted a JSON object in column {name!r}, found {text}"
+                )
 
 
 def typed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from simlab.sweeps import claims
 from simlab.sweeps.driver import Driver, require_sweep
 from simlab.sweeps.engine import Engine
 from simlab.sweeps.estimates import Estimate, estimate
+from simlab.sweeps.execute import has_failed
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.local import LocalEngine
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 SWEEP, DRAWN = "sweep.json", "figures.json"
 STATUS = "status.json"  # `simlab.report` reads it
+STATUS_SECONDS = 30.0  # after which it is written anew while a sweep runs
 FIGURES = 1  # raised when figures of the same rows look different
 ENGINES = ("local",)
 
@@ -189,7 +192,7 @@ class Sweep:
         prints.save()
         write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
         write_plan(folder, plan, self.spec.keep)
-        self._note_status(folder)
+        self._note_status(folder, plan)
         chosen = self._engine(engine, workers, threads, folder)
         try:
             driver = Driver(
@@ -201,11 +204,12 @@ class Sweep:
                 retry_failed=retry_failed,
                 stale=stale,
             )
-            with progress("sweep", driver.to_do()) as driver.tell:
+            with progress("sweep", driver.to_do()) as tell:
+                driver.tell = self._noting(folder, plan, tell)
                 outcome = driver.run()
         finally:
             chosen.close()
-        self._note_status(folder, outcome.failed)
+        self._note_status(folder, plan)
         drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
@@ -221,11 +225,30 @@ class Sweep:
         """Return what is done, running, failed and waiting in folder `out`."""
         return read_status(out)
 
-    def _note_status(self, folder: SweepFolder, failed: Sequence[tuple[str, str]] = ()) -> None:
+    def _note_status(self, folder: SweepFolder, plan: Plan) -> None:
         """Write the status as it is now, for the page that shows the results."""
-        listed = [{"title": title, "error": error} for title, error in failed]
+        failed = [
+            {"title": f"{record['kind']} {record['title']}", "error": record["error"]}
+            for key, record in folder.failed().items()
+            if plan.number(key) is not None and has_failed(record)
+        ]
         found = read_status(folder.root).as_dict()
-        write_json(folder.root / STATUS, {**found, "failed": listed})
+        write_json(folder.root / STATUS, {**found, "failed": failed})
+
+    def _noting(
+        self, folder: SweepFolder, plan: Plan, tell: Callable[[int], None]
+    ) -> Callable[[int], None]:
+        """Return `tell` that now and then writes the status, too."""
+        noted = time.monotonic()
+
+        def tell_and_note(count: int) -> None:
+            nonlocal noted
+            tell(count)
+            if time.monotonic() - noted > STATUS_SECONDS:
+                self._note_status(folder, plan)
+                noted = time.monotonic()
+
+        return tell_and_note
 
     def _engine(
         self, engine: str | Engine, workers: int, threads: int | None, folder: SweepFolder

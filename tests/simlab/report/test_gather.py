@@ -17,7 +17,6 @@ from simlab.store.results import BLOCKS, LOCALIZATION, SKIPPING, to_frame
 from support.lab.pages import CURVES, JOINT, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
 
-
 # Rows and columns of grids; the orders of the first three are found together.
 SIZES = (40, 7), (13, 13), (12, 4), (130, 5)
 
@@ -65,6 +64,22 @@ def test_tasks_and_estimators_are_settings_of_their_own():
         ("rt", "linear CKA (biased)"),
         ("rt", "linear CKA (unbiased)"),
         ("stsb", "linear CKA (biased)"),
+    ]
+
+
+def test_a_measure_has_one_range_of_colours_over_tasks_and_estimators():
+    rows = [*grid("A-B", "A", "B"), *grid("A-B", "A", "B", task="stsb", estimator="unbiased")]
+    rows[-1] = replace(rows[-1], value=-0.25)
+    rows += grid("A-B", "A", "B", measure="svcca")
+    far = [replace(row, value=9 * row.value) for row in grid("A-B", "A", "B", measure="distance")]
+    found = gathered([*rows, *far])
+    ranges = [(setting["measure"], setting["range"]) for setting in found.settings]
+    highest = max(row.value for row in far)
+    assert ranges == [
+        ("cka", [-0.25, 1.0]),
+        ("cka", [-0.25, 1.0]),
+        ("svcca", [0.0, 1.0]),
+        ("distance", [0.0, highest]),
     ]
 
 

@@ -7,13 +7,16 @@ import re
 import shutil
 import subprocess
 from importlib import resources
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from simlab.report import watch
+from simlab.report.history import folders_of, jobs, manifests, statuses
 from simlab.report.watch import watched
 from simlab.report.write import SCRIPTS, in_script, join, write_report
-from simlab.store.results import TRUNCATION, to_frame, write_results
+from simlab.store.results import LOCALIZATION, TRUNCATION, to_frame, write_results
 from simlab.tasks import TaskOptions
 from support.lab.browsers import NO_TOOLS, tool
 from support.lab.pages import HOSTILE, Parts, unpack_text
@@ -119,6 +122,51 @@ def test_results_that_cannot_be_shown(simcore, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "column", "words"),
+    [
+        (
+            0,
+            "layer_x",
+            "wanted a number from 0 to 1,048,575 in column 'layer_x' of A-B, found <NA>",
+        ),
+        (3, "model_y", "wanted a model in column 'model_y' of A-B, found <NA>"),
+        (-1, "layer_x", "in column 'layer_x' of truncation-untuned, found <NA>"),
+    ],
+)
+def test_a_cell_without_a_place_is_refused(simcore, tmp_path, place, column, words):
+    frame = to_frame([*grid("A-B", "A", "B"), *curve("A")])
+    frame.loc[frame.index[place], column] = None
+    write_results(frame, tmp_path / "r.parquet")
+    code, _, errors = simcore("report", tmp_path / "r.parquet", "--out", tmp_path / "p.html")
+    assert code == 2
+    assert words in " ".join(errors)
+
+
+def test_infinite_values_stand_in_a_page(written):
+    """As undefined facts of layers, and as words in the rows of curves."""
+    rows = [*curve("A", start=np.inf, mode=LOCALIZATION), *curve("A", start=-np.inf)]
+    parts = Parts(written(rows).read_text())
+    assert {fact[4] for fact in parts.data["facts"]} == {None}
+    (view,) = parts.data["views"]
+    table = json.loads(unpack_text(parts.text(view["rows"])))
+    values = [row[table["columns"].index("value")] for row in table["rows"]]
+    assert values == ["-inf"] * len(values)
+
+
+def test_a_title_that_is_no_text(written):
+    assert Parts(written(grid("A-B", "A", "B"), title="\udce9t").read_text()).titles == ["?t"]
+
+
+def test_the_title_is_the_name_of_the_folder_or_of_the_file(tmp_path, monkeypatch):
+    folder = tmp_path / "v1.5"
+    write_results(to_frame(grid("A-B", "A", "B")), folder / "first.parquet")
+    monkeypatch.chdir(folder)
+    for given, title in ((folder, "v1.5"), (".", "v1.5"), ("first.parquet", "first")):
+        parts = Parts(write_report(given, tmp_path / "page.html").read_text())
+        assert parts.data["title"] == title
+
+
 def test_an_unknown_metric_is_refused(simcore, tmp_path):
     write_results(to_frame(curve("A")), tmp_path / "r.parquet")
     code, _, errors = simcore("report", tmp_path / "r.parquet", "--metric", "f2")
@@ -127,7 +175,7 @@ def test_an_unknown_metric_is_refused(simcore, tmp_path):
 
 
 def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
-    """Between two looks, results appear, nothing happens, or a file grows."""
+    """Between two looks, results appear, nothing happens, a file grows, or a status changes."""
     results = tmp_path / "results"
     results.mkdir()
     changes = iter(
@@ -136,10 +184,13 @@ def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
             lambda: write_results(to_frame(curve("A")), results / "b.parquet"),
             lambda: None,
             lambda: write_results(to_frame(grid("A-B", "A", "C")), results / "a.parquet"),
+            lambda: None,
+            lambda: (tmp_path / "status.json").write_text(status),
         ]
     )
     write_results(to_frame(grid("A-B", "A", "B")), results / "a.parquet")
     waited = []
+    status = '{"kinds": {"grid": {"done": 1}}}'
 
     def sleep(seconds):
         waited.append(seconds)
@@ -147,12 +198,13 @@ def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
     looks, models = watched([results], 5), []
-    for _ in range(3):
+    for _ in range(4):
         next(looks)
         parts = Parts(write_report(results, tmp_path / "page.html").read_text())
         models.append([model["name"] for model in parts.data["models"]])
-    assert waited == [5, 5, 5, 5]
-    assert models == [["A", "B"], ["A", "B"], ["A", "C"]]
+    assert waited == [5] * 6
+    assert models == [["A", "B"], ["A", "B"], ["A", "C"], ["A", "C"]]
+    assert parts.data["statuses"][0]["kinds"] == {"grid": {"done": 1}}
     assert len(list(watched([results], None))) == 1
 
 
@@ -241,6 +293,51 @@ def test_what_was_run_stands_in_the_page(tmp_path, tiny_bert, reviews):
     assert job["inputs"]["label"] == "ORIG"
     assert parts.data["versions"]["simcore"]
     assert parts.data["jobs"] == 1
+
+
+def record(file, content):
+    """Write a file that may be a record."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+
+
+def test_files_that_are_no_records_are_left_out(tmp_path):
+    """Of other programs, damaged, or of folders that are being replaced."""
+    good = '{"inputs": {"label": "A"}, "seconds": 1.25}'
+    for name, content in (
+        ("good", good),
+        ("new.partial", good),
+        (".old", good),
+        ("empty", ""),
+        ("damaged", good[:-3]),
+        ("list", "[1]"),
+        ("other", '{"name": "a job of another program"}'),
+        ("endless", '{"inputs": {}, "seconds": Infinity}'),
+    ):
+        record(tmp_path / name / "job.json", content)
+    found = [(job["path"], job["done"], job["inputs"]) for job in jobs([tmp_path])]
+    assert found == [
+        (f"{tmp_path.name}/{name}", done, {"label": "A"})
+        for name, done in (("good", True), ("new.partial", False))
+    ]
+    record(tmp_path / "status.json", '{"kinds": 3}')
+    record(tmp_path / "manifest.json", "[]")
+    assert (statuses([tmp_path]), manifests([tmp_path])) == ([], [])
+
+
+def test_a_file_alone_does_not_have_its_folder_searched(tmp_path, monkeypatch):
+    """Records are searched for in given folders, and in the folder of a demo or a sweep."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    record(run / "manifest.json", '{"command": "simcore demo"}')
+    record(other / "manifest.json", '{"kind": "cls"}')  # of representations
+    for folder in (run, other):
+        (folder / "results").mkdir()
+        (folder / "results" / "a.parquet").touch()
+    assert folders_of([other / "results" / "a.parquet"]) == []
+    assert folders_of([other / "results"]) == [other / "results"]
+    assert folders_of([run / "results" / "a.parquet", run / "results", run]) == [run]
+    monkeypatch.chdir(run / "results")
+    assert folders_of([Path(".")]) == [run]
 
 
 def test_joint_grids_of_many_models_are_one_grid(written):

@@ -1,6 +1,9 @@
 """The results table survives its file, and its labelled view holds every value."""
 
 import dataclasses
+import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -211,6 +214,32 @@ def test_a_folder_may_hold_tables_of_other_contents(tmp_path):
     write_results(to_frame(rows()), tmp_path / "a.parquet")
     write_table(to_frame([])[["task"]], tmp_path / "b.parquet", {"task": "string"}, contents="b")
     assert results_files(tmp_path) == [tmp_path / "a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "words"),
+    [
+        ("task", "", "wanted column 'task' in every row, found nothing in row 2"),
+        ("n", "", "wanted column 'n' in every row, found nothing in row 2"),
+        ("options", "{bad", "wanted a JSON object in column 'options', found {bad"),
+        ("resampling", "[1]", "wanted a JSON object in column 'resampling', found [1]"),
+    ],
+)
+def test_a_csv_file_with_a_wrong_cell_is_refused(tmp_path, column, text, words):
+    frame = to_frame(rows()).astype({column: object})
+    frame.loc[1, column] = text
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(UserError, match=re.escape(words)):
+        read_results(tmp_path / "a.csv")
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.parquet"))
+    write_results(to_frame(rows()), tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").rename(file)
+    for given in (file, tmp_path):
+        with pytest.raises(UserError, match="wanted a name in UTF-8"):
+            read_results(given)
 
 
 NO_RESULTS = ("missing", "empty folder", "not parquet", "other columns", "other csv", "empty csv")

@@ -8,11 +8,14 @@ import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.report.history import folders_of, statuses
+from simlab.store.files import write_json
 from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
 from simlab.sweeps import comparisons
+from simlab.sweeps import sweep as sweep_module
 from simlab.tasks import TaskOptions
 from support.lab.inline import InlineEngine
 
+WORDS = ("done", "waiting", "failed")
 JOINT = ["neuronsim", "svcca"]
 LABEL = {"label_column": "verdict"}
 
@@ -226,8 +229,27 @@ def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore
         "extract = {split = 'all', limit = 3}\n"
     )
     monkeypatch.setattr(Sweep, "_engine", lambda *_: InlineEngine())
+    monkeypatch.setattr(sweep_module, "STATUS_SECONDS", -1.0)
+    noted = []
+
+    def write(path, value):
+        write_json(path, value)
+        if path.name == sweep_module.STATUS:
+            noted.extend(statuses([path.parent]))
+
+    monkeypatch.setattr(sweep_module, "write_json", write)
     code, printed, _ = simcore("sweep", file, "--out", tmp_path / "out", "--no-figures")
     assert code == 1
+    # The status that the page shows is written while the sweep runs, with what has failed by then.
+    counts = [{k: sum(n[k] for n in found["kinds"].values()) for k in WORDS} for found in noted]
+    assert [count["done"] for count in counts] == [0, 1, 2, 2]
+    assert [(count["waiting"], count["failed"]) for count in (counts[0], counts[-1])] == [
+        (3, 0),
+        (0, 1),
+    ]
+    (failure,) = noted[-1]["failed"]
+    assert failure["title"] == "grid ORIG-ORIG cka cls reviews"
+    assert "wanted at least 4 rows" in failure["error"]
     assert "1 jobs failed" in printed
     assert "grid ORIG-ORIG cka cls reviews: " in printed
     assert "wanted at least 4 rows" in printed
