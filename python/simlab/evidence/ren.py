@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ ERRORS = {MSE: "squared error", RELATIVE: "relative error"}
 
 def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the errors of invertible networks and of linear maps of hidden states."""
-    for who, errors in _by_role(rows):
+    for who, errors in _by_role(rows, methods=(INN, LINEAR)):
         states = _first_kind(errors[errors["kind"] != ATTENTION])
         for (measure, name), (part, where) in _errors_by_rows():
             some = states[(states["measure"] == measure) & (states["rows"] == part)]
@@ -94,9 +94,11 @@ def _both(sides: list[pd.DataFrame]) -> str:
     return "; last layer: ".join(words)
 
 
-def _by_role(rows: TaskRows, *, attention_too: bool = False) -> Iterator[tuple[str, pd.DataFrame]]:
+def _by_role(
+    rows: TaskRows, *, attention_too: bool = False, methods: Collection[str] = ()
+) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield errors between models of one role, and words for the role."""
-    errors = rows.alignment(attention_too=attention_too)
+    errors = rows.alignment(attention_too=attention_too, methods=methods)
     same = errors[errors["role_x"] == errors["role_y"]]
     for role, some in same.groupby("role_x", sort=False):
         yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], some

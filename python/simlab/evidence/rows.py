@@ -126,7 +126,9 @@ class TaskRows:
         rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
         return self._mark(rows.drop_duplicates(["x", "layer_x"]))
 
-    def alignment(self, *, attention_too: bool = False) -> pd.DataFrame:
+    def alignment(
+        self, *, attention_too: bool = False, methods: Collection[str] = ()
+    ) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
         They are those of one study for each kind and roles (`simlab.evidence.studies`).
@@ -135,11 +137,13 @@ class TaskRows:
         ----------
         attention_too
             Whether the protocol must be one in which attention and hidden states were studied.
+        methods
+            The methods that are to be compared.
         """
         frame = self.frame
         work = frame["comparison"].str.split(":").str[0]
         rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
-        rows = of_one_study(alike_in_protocol(rows) if attention_too else rows)
+        rows = of_one_study(alike_in_protocol(rows) if attention_too else rows, methods)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
         return self._mark(rows)
 

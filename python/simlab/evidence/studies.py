@@ -1,8 +1,9 @@
 """Which errors of alignment a claim reads: those of one study, fitted and judged in one way.
 
-Kinds of rows, and roles of the two models, may stem from different studies. For each, the study
-whose protocol has the fewest choices that are not the default is read; of several, that with the
-most methods, then with the most pairs of models, then the first. The training is no part of that
+Kinds of rows, and roles of the two models, may stem from different studies. For each, a study with
+the methods that the claim compares is read, if there is one: that whose protocol has the fewest
+choices that are not the default; of several, that with the most methods, then with the most pairs
+of models, then the first. The training is no part of that
 choice, because only maps that learn by gradient descent name it: each method is read with the
 default training if it has it, or else with its first. Of several numbers of rows, the one that most
 values have is read.
@@ -11,6 +12,7 @@ values have is read.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from simlab.representations.kinds import ATTENTION
@@ -23,11 +25,19 @@ _OF_METHOD = _TRAINING, _KEEPS = ("training", "truncation")
 _STUDY = "study"
 
 
-def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
+def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFrame:
     """Return the rows of alignment of one study for each kind and for each pair of roles.
 
-    Columns ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words), ``training`` and
-    ``left_out`` (in words: what was not read) are added.
+    Parameters
+    ----------
+    methods
+        The methods that are to be compared.
+
+    Returns
+    -------
+    DataFrame
+        The rows, with columns ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words),
+        ``training`` and ``left_out`` (in words: what was not read).
     """
     import pandas as pd
 
@@ -45,7 +55,9 @@ def of_one_study(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(**{_STUDY: [f"{study}|{protocol}" for study, protocol in names]})
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
     roles = pd.Series([",".join(sorted(pair)) for pair in sides], rows.index, dtype=object)
-    parts = [_largest_study(some) for _, some in rows.groupby(["kind", roles], dropna=False)]
+    parts = [
+        _largest_study(some, methods) for _, some in rows.groupby(["kind", roles], dropna=False)
+    ]
     return pd.concat(parts).sort_index() if parts else rows
 
 
@@ -97,15 +109,17 @@ def _in_words(options: dict[str, Any]) -> str:
     return ", ".join(f"{name} {options[name]}" for name in chosen)
 
 
-def _largest_study(rows: pd.DataFrame) -> pd.DataFrame:
+def _largest_study(rows: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame:
     """Return the rows of one study, protocol, training of each method, and number of rows."""
     studies = {str(name): some for name, some in rows.groupby(_STUDY, sort=False)}
 
-    def rank(name: str) -> tuple[int, int, int]:
+    def rank(name: str) -> tuple[int, int, int, int]:
         some = studies[name]
+        missing = len(set(methods) - set(some["method"]))
         words = some["protocol"].iloc[0]
         choices = len(words.split(", ")) if words else 0
-        return choices, -some["method"].nunique(), -len(some[["x", "y"]].drop_duplicates())
+        pairs = len(some[["x", "y"]].drop_duplicates())
+        return missing, choices, -some["method"].nunique(), -pairs
 
     found = studies[min(studies, key=rank)]
     for column, value in (("method", _TRAINING), ("rows", "n")):

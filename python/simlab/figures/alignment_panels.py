@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from simlab.figures.panels import flow
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (3.6, 2.9)
+MOST_APART = 6  # models with a line or panel of their own; of more, seeds are drawn together
+_LINE = 46  # letters of a panel's title
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "0.55"
 
 
@@ -42,9 +45,14 @@ def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[Figure, list[
     return figure, list(axes)
 
 
+def wrapped(title: str) -> str:
+    """Return the title of a panel in lines that are no wider than the panel."""
+    return "\n".join(part for line in title.split("\n") for part in wrap(line, _LINE) or [""])
+
+
 def finish(axis: Axes, title: str, below: str, side: str) -> None:
     """Set the title and the labels of a panel, and take away its upper and right spine."""
-    axis.set_title(title)
+    axis.set_title(wrapped(title))
     axis.set_xlabel(below)
     axis.set_ylabel(side)
     axis.spines[["top", "right"]].set_visible(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simlab.figures.alignment_panels import finish, panels, titled
+from simlab.figures.alignment_panels import MOST_APART, finish, panels, titled
 from simlab.figures.names import DETAILS
 from simlab.figures.style import draw_curves
 from simlab.figures.table import complete
@@ -25,13 +25,16 @@ _MODEL = ["model_x", "seed_x", *DETAILS, "layer_x"]
 
 
 def plot_complexity(rows: pd.DataFrame) -> Figure:
-    """Draw the nuclear norms of each layer: a panel per measure, a line per model."""
+    """Draw the nuclear norms of each layer: a panel per measure, a line per model.
+
+    Of more than `MOST_APART` models, the mean over seeds is drawn, with a thin line for each seed.
+    """
     measures = [measure for measure in _LABELS if measure in set(rows["measure"])]
     figure, axes = panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
         # A model may be in two studies.
         some = complete(rows[rows["measure"] == measure]).drop_duplicates(_MODEL)
-        draw_curves(axis, some)
+        draw_curves(axis, some, len(some[_MODEL[:2]].drop_duplicates()) > MOST_APART)
         finish(axis, "", "layer", _LABELS[measure])
     axes[0].legend(frameon=False, fontsize=7)
     return titled(figure, rows, "Complexity of layers")

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.figures.alignment_panels import BLUE, GREY, finish, map_name, panels, titled
+from simlab.figures.alignment_panels import (
+    BLUE,
+    GREY,
+    MOST_APART,
+    finish,
+    map_name,
+    panels,
+    titled,
+    wrapped,
+)
+from simlab.figures.names import models_of
 from simlab.figures.style import heat_colours, layer_names, short
+from simlab.figures.table import complete
 from simlab.store.results import HELDOUT, MSE, TRAIN
 
 if TYPE_CHECKING:
@@ -78,11 +89,11 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
 
 
 def plot_within(rows: pd.DataFrame) -> Figure:
-    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
-    groups = [
-        (f"{model}{_suffix(some)}", some)
-        for (_, model, _), some in rows.groupby(["study", "model_x", "protocol"], sort=False)
-    ]
+    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model.
+
+    Of more than `MOST_APART` models, a panel is the mean over the seeds of a model.
+    """
+    groups = list(_by_model(rows))
     figure, axes = panels(len(groups))
     for axis, (name, some) in zip(axes, groups, strict=True):
         _draw_layers(figure, axis, some, name, _label(rows))
@@ -122,7 +133,7 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
         image = axis.imshow(errors, origin="lower", cmap=colours, vmin=0.0, vmax=top)
         layers = [values.index.get_level_values(0), values.columns.get_level_values(0)]
         _mark_layers(axis, layers[0].to_numpy(int), layers[1].to_numpy(int))
-        axis.set_title(f"{name} ({_count(some)})", fontweight="bold")
+        axis.set_title(wrapped(f"{name} ({_count(some)})"), fontweight="bold")
         bar = figure.colorbar(image, ax=axis, shrink=0.75, label=_label(rows), extend="max")
         bar.outline.set_visible(False)
     method = map_name(rows.iloc[0]["method"])
@@ -154,7 +165,7 @@ def _draw_layers(figure: Figure, axis: Axes, rows: pd.DataFrame, name: str, labe
     axis.set_yticks(range(len(table.index)), layer_names(table.index))
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    axis.set_title(name, fontweight="bold")
+    axis.set_title(wrapped(name), fontweight="bold")
     axis.set_xlabel("to layer")
     axis.set_ylabel("from layer")
     for (row, column), value in np.ndenumerate(values):
@@ -176,6 +187,15 @@ def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every study and protocol, with a name for the panel."""
     for (study, _), some in rows.groupby(["study", "protocol"], sort=False):
         yield f"{study}{_suffix(some)}", some
+
+
+def _by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the rows of every model, or of all its seeds where there are many, with a name."""
+    for _, some in rows.groupby(["study", "protocol"], sort=False):
+        apart = some["model_x"].nunique() <= MOST_APART
+        for model in models_of(complete(some), together=not apart):
+            several = f", mean over {len(model.seeds)} models" if len(model.seeds) > 1 else ""
+            yield f"{model.label}{several}{_suffix(model.rows)}", model.rows
 
 
 def _suffix(rows: pd.DataFrame) -> str:

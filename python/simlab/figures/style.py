@@ -61,9 +61,9 @@ def look(index: int) -> Look:
     return Look(_COLOURS[column], marker, _DASHES[row // len(_MARKERS) % len(_DASHES)])
 
 
-def draw_curves(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw a line for each model and seed: value against layer."""
-    models = models_of(complete(rows), together=False)
+def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
+    """Draw a line for each model and seed, or for the mean over seeds: value against layer."""
+    models = models_of(complete(rows), together=together)
     lines = dict(zip(name_models(models), (model.rows for model in models), strict=True))
     for index, name in enumerate(in_order(lines)):
         draw_mean(axis, lines[name], look(index), name)

@@ -267,7 +267,7 @@ def _maps(
             params = {
                 "part": part,
                 "method": method,
-                "name": options.name if options.name != "models" else stage.upper(),
+                "name": _study_name(options.name, stage),
                 "options": fixed,
                 "members": _sides(members),
                 "pairs": [[members.index(x), members.index(y)] for x, y in batch],
@@ -276,6 +276,11 @@ def _maps(
             }
             title = study.title(f"{part}: {method}", stage.upper(), view.kind)
             study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
+
+
+def _study_name(name: str, stage: str) -> str:
+    """Return the name of a study of one stage: figures draw the rows of a name together."""
+    return stage.upper() if name == StudyOptions.name else f"{name}, {stage.upper()}"
 
 
 def _inject(study: TaskStudy, section: InjectSection) -> None:

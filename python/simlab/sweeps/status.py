@@ -73,7 +73,11 @@ def read_status(out: str | Path) -> Status:
     folder = SweepFolder(Path(out))
     plan, keep = read_plan(folder)
     found = survey(folder, plan, keep)
-    failures = {key: record for key, record in folder.failed().items() if has_failed(record)}
+    failures = {
+        key: record
+        for key, record in folder.failed().items()
+        if has_failed(record) and plan.number(key) is not None  # the file may have changed
+    }
     running = {key for key in folder.claimed() if not is_dead(folder.claims / key)}
     counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
     waiting: dict[str, int] = defaultdict(int)

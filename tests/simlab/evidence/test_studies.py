@@ -67,6 +67,17 @@ def test_the_study_with_all_methods_is_read():
     assert {f.verdict for f in findings(name, [*linear, *both])} == {HOLDS}
 
 
+def test_methods_are_compared_in_a_study_that_has_both():
+    """A study of linear maps has fewer choices that are not the default, and all pairs."""
+    name = "inn-beats-linear"
+    rows = BUILDERS[name](HOLDS)
+    both = with_options(rows, pairs=8, pair_seed=0)
+    linear = [replace(r, comparison="alignment: all") for r in rows if "linear" in r.options]
+    found = findings(name, [*linear, *both])
+    assert {f.verdict for f in found} == {HOLDS}
+    assert all("left out alignment: all" in f.note for f in found)
+
+
 def test_a_protocol_that_is_left_out_is_named():
     name = "inn-beats-linear"
     shared = with_options(BUILDERS[name](FAILS), map="shared")

@@ -1,11 +1,13 @@
 """Figures of alignment: what is averaged over what, and what is never averaged together."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from simlab.figures.alignment import alignment_figures
+from simlab.figures.alignment_panels import MOST_APART
 from simlab.store.results import ResultRow, to_frame
 from support.tolerance import FLOAT64_RELATIVE
 
@@ -152,3 +154,40 @@ def test_heads_are_ordered_by_layer():
     assert shown[:, 3].tolist() == [1022.0, 1122.0, 2022.0, 2122.0]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2"]
     assert list(axis.get_xticks()) == [0.5, 2.5]
+
+
+def within(models, study="ft"):
+    """Return the errors from layer 1 to layer 2 within models, each 0.1 times its seed."""
+    return [
+        replace(
+            row(0.1 * seed, pair=(f"M[{seed}]",) * 2, layers=layers, work="alignment within"),
+            comparison=f"alignment within: {study}",
+            seed_x=seed,
+            seed_y=seed,
+        )
+        for seed in range(models)
+        for layers in ((1, 2), (2, 1))
+    ]
+
+
+def test_many_models_are_one_panel_of_their_mean():
+    few, many = (
+        panels_of(figures_of(within(count))["rt-alignment-mean-within-linear"])
+        for count in (MOST_APART, MOST_APART + 1)
+    )
+    heat = [[axis for axis in axes if axis.get_xlabel() == "to layer"] for axes in (few, many)]
+    assert [axis.get_title() for axis in heat[0]] == [f"M[{seed}]" for seed in range(MOST_APART)]
+    assert [axis.get_title() for axis in heat[1]] == ["M[0–6], mean over 7 models"]
+    values = heat[1][0].images[0].get_array()
+    np.testing.assert_allclose(values[0, 1], 0.3, rtol=FLOAT64_RELATIVE)
+
+
+def test_titles_of_panels_do_not_run_into_each_other():
+    choices = {"judge": "folders", "pairs": 8, "pair_seed": 0, "directions": "one"}
+    rows = [row(0.1, pair=pair, **choices) for pair in PAIRS]
+    rows += [row(0.2, pair=pair) for pair in PAIRS]
+    figure = figures_of(rows)["rt-alignment-mean-layers-linear"]
+    figure.canvas.draw()
+    titles = [axis.title.get_window_extent() for axis in panels_of(figure)]
+    assert len(titles) == 2
+    assert titles[0].x1 < titles[1].x0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.status import read_status
+from simlab.sweeps.survey import write_plan
 from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
 
 
@@ -44,6 +45,8 @@ def test_a_failure_stays_local(tmp_path):
     # Another run does not try an exception again, unless it is told to.
     assert run_toy(tmp_path, plan).failed == outcome.failed
     assert runs(tmp_path, "begin")["rows1"] == 1
+    write_plan(SweepFolder(tmp_path), toy_plan(tmp_path, seeds=1), "all")
+    assert read_status(tmp_path).last_error is None  # this plan has no such job
     healed = run_toy(tmp_path, toy_plan(tmp_path, seeds=3), retry_failed=True)
     assert (healed.failed, healed.waiting) == ([], 0)
 

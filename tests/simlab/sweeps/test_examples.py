@@ -17,7 +17,7 @@ COUNTS = {
     "ren2023-offline": {
         "pretrain": 25,
         "finetune": 25,
-        "extract": 150,
+        "extract": 200,
         "inject": 8,
         "complexity": 100,
     },

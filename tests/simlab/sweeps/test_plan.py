@@ -212,6 +212,15 @@ def test_experiments_are_planned():
     assert all(max(job.needs, default=-1) < number for number, job in enumerate(plan.jobs))
 
 
+def test_a_study_of_maps_has_one_stage():
+    align = [{"methods": "linear"}, {"methods": "linear", "name": "mine"}]
+    jobs = [job for job in plan_of(align=align).jobs if job.kind == "align"]
+    assert [job.params["name"] for job in jobs] == ["FT", "mine, FT"]
+    models = ["google/multiberts-seed_{0..1}"]
+    both = [j for j in plan_of(models=models, align=align).jobs if j.kind == "align"]
+    assert {job.params["name"] for job in both} == {"ORIG", "FT", "mine, ORIG", "mine, FT"}
+
+
 def test_localization_needs_joint_grids():
     with pytest.raises(UserError, match="key localize: wanted joint grids of neuronsim and svcca"):
         plan_of(localize=True)
