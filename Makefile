@@ -39,7 +39,7 @@ test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitize
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
 # most tests use one core, and a file's tests share what they build.
 PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
-test-python: assets $(STAMPS)/page ## the Python suite (ARGS="-k name" narrows it)
+test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST)
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
@@ -51,7 +51,7 @@ LEVEL_generic := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 LEVEL_avx2 := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
   ONEDNN_MAX_CPU_ISA=AVX2 SIMCORE_CPU_ISA=avx2 \
   TORCHINDUCTOR_CACHE_DIR=$(abspath build/inductor-avx2)
-test-cpus: assets $(STAMPS)/page ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
+test-cpus: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite as on other processors: 2 instruction sets x 1, 2 threads
 	failed=""; \
 	run() { echo "== $$*"; env "$$@" $(PYTEST) || failed+=$$'\n'"  $$*"; }; \
 	for threads in 1 2; do \
@@ -153,6 +153,12 @@ $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
 $(STAMPS)/page: requirements/page.sh tools/page/package-lock.json $(STAMPS)/venv
 	bash requirements/page.sh
 	[ ! -x $(PAGE_TOOLS)/tsc ] || touch $@
+
+# Models of images, for the tests that compare with them; a machine that has none goes on.
+$(STAMPS)/vision: requirements/vision.txt $(STAMPS)/deps
+	pip install --quiet --no-deps --target $(VENV)/vision -r requirements/vision.txt || \
+	  echo "simcore: timm and torchvision were not installed; their tests are SKIPPED"
+	touch $@
 
 # The peers that the benchmarks compare with; never needed by tests.
 $(STAMPS)/bench: bench/requirements.txt $(STAMPS)/deps

@@ -7,11 +7,10 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from simcore import compare, record
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
-from support.lab.tinymodels import ARCHITECTURES, LAYERS, tiny_config
+from support.lab.tinymodels import ARCHITECTURES, LAYERS, LLAMAS, tiny_config
 from support.nets import taped
 from support.tolerance import assert_same_forward
 
-LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 SEVERAL = [f"#{layer}" for layer in range(LAYERS)]
 
 
@@ -36,17 +35,9 @@ MODULES = {
 
 
 def tiny(architecture, kind=AutoModel):
-    if architecture in LLAMAS:
-        size = {"hidden_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
-        size |= {"num_key_value_heads": 1, "intermediate_size": 32, "head_dim": 12}
-        config = AutoConfig.for_model(
-            architecture, vocab_size=27, pad_token_id=0, bos_token_id=1, eos_token_id=2, **size
-        )
-    else:
-        config = tiny_config(architecture)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return kind.from_config(config).eval()
+        return kind.from_config(tiny_config(architecture)).eval()
 
 
 def batches(count=2, size=4, tokens=7):
@@ -58,7 +49,7 @@ def batches(count=2, size=4, tokens=7):
         yield {"input_ids": ids * mask, "attention_mask": mask}
 
 
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, *LLAMAS])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_hidden_states(architecture):
     model = tiny(architecture)
     modules = MODULES.get(architecture, MODULES["bert"])

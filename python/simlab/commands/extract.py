@@ -11,7 +11,6 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     MaxLength,
-    ModelArgument,
     Overwrite,
     Paper,
     SplitSeed,
@@ -34,7 +33,13 @@ def register(app: typer.Typer) -> None:
 
 
 def extract(
-    model: ModelArgument,
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Model: `minilm` (offline), a local folder, or a model of the hub; with --modules "
+            "also `timm:NAME`, `torchvision:NAME`, or `module:function` that returns a module."
+        ),
+    ],
     task: TaskArgument,
     out: Annotated[Path, typer.Option(help="Representation folder to write.")],
     split: Annotated[
@@ -44,6 +49,20 @@ def extract(
             ".txt file or a table without labels."
         ),
     ] = "heldout",
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Record the outputs of these modules in place of hidden states: a name or a glob "
+            "over names (`*` stops at a dot, `**` does not); repeatable."
+        ),
+    ] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of --modules: `first`, `last`, `mean`, `tokens`, `flatten` of tokens; "
+            "`spatial-mean`, `positions`, `flatten` of images."
+        ),
+    ] = None,
     kind: Annotated[str, typer.Option(help=f"Kind of rows: {KINDS_HELP}.")] = "cls",
     words: Annotated[
         str | None,
@@ -97,6 +116,9 @@ def extract(
 
     Example: `simcore extract minilm sentences.txt --split all --kind attention --words spaces
     --no-special-tokens --out runs/reps/attention`
+
+    Example: `simcore extract timm:resnet18 digits --modules "layer?" --pool spatial-mean
+    --out runs/reps/resnet`
     """
     from simlab import tasks
     from simlab.representations import extract as step
@@ -111,6 +133,8 @@ def extract(
             model,
             task,
             out,
+            modules=modules or (),
+            pool=pool,
             kind=kind,
             split=split,
             words=words,

@@ -21,7 +21,7 @@ TaskArgument = Annotated[
     typer.Argument(
         help="Task: a name from `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), "
         "NAME:FOLDER for a folder with its files, a csv/tsv/json/jsonl/parquet file, or "
-        "`hub:NAME[:CONFIG]`."
+        "`hub:NAME[:CONFIG]`; of images `digits` or `images:FOLDER`."
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]

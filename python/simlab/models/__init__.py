@@ -5,6 +5,8 @@
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
+* `built`: models that timm, torchvision or a function of the user builds.
+* `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.
 * `states`: the hidden states of every layer, and the model's own head on the states of any layer.
 * `chain`: running single layers on any hidden states.

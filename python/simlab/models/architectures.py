@@ -235,6 +235,14 @@ KNOWN_ARCHITECTURES = (
         examples=("openai-gpt",),
     ),
     Architecture(
+        "Llama, Mistral, Qwen",
+        ("llama", "mistral", "qwen2", "qwen3"),
+        "layers",
+        ("score",),
+        token=LAST,
+        examples=("meta-llama/Llama-3.2-1B", "mistralai/Mistral-7B-v0.1", "Qwen/Qwen3-0.6B"),
+    ),
+    Architecture(
         "DeBERTa-v2",
         ("deberta-v2",),
         _ENCODER,

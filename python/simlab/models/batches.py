@@ -33,6 +33,7 @@ def encode(
     UserError
         `max_length` and a text are longer than the model allows.
     """
+    examples.require_texts()
     flat = examples.each_choice()
     second = list(flat.pairs) if flat.pairs is not None else None
     limit = token_limit(tokenizer, max_length)

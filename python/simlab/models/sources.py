@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simlab.errors import UserError
+from simlab.models.built import is_built
 from simlab.store import assets
 from simlab.store.files import hash_file, hash_json
 from simlab.store.runtime import hub_reachable
@@ -171,6 +172,11 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     if isinstance(model, ModelSource):
         return model
     name = str(model)
+    if is_built(name):
+        raise UserError(
+            f"model {name}: wanted a model of transformers, found a name that `simcore extract "
+            "--modules` alone takes"
+        )
     if name == OFFLINE_MODEL:
         return ModelSource(name, assets.fetch("minilm"))
     folder = Path(name).expanduser()

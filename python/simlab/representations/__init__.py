@@ -1,6 +1,7 @@
 """Representations: from a model and a task to the rows of every layer on disk.
 
 * `extract`: `simlab.extract`; one forward pass, written batch by batch.
+* `recorded`: the rows of any modules, by `simcore.record`.
 * `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
 * `words`: the words of a text, and the tokens of each word.
 * `imported`: `simlab.import_representations`; `layouts` and `array_files`: what files hold.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import batches
+from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource, resolve
@@ -29,6 +30,7 @@ from simlab.representations.kinds import (
     pool_attention,
     pool_states,
 )
+from simlab.representations.recorded import POOLS, Recording, as_modules, record_to
 from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
@@ -106,6 +108,8 @@ def extract(
     out: str | Path,
     options: ExtractOptions | None = None,
     *,
+    modules: str | Sequence[str] = (),
+    pool: str | None = None,
     label: str | None = None,
     seed: int | None = None,
     task_options: TaskOptions | None = None,
@@ -117,16 +121,21 @@ def extract(
     Parameters
     ----------
     model
-        ``minilm`` (offline), a local folder, or a model of the hub.
+        ``minilm`` (offline), a local folder, or a model of the hub; with `modules` also
+        ``timm:NAME``, ``torchvision:NAME`` or ``module:function`` (`simlab.models.built`).
     task
         A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
         With ``split="all"`` also a ``.txt`` file with a sentence on each line, and tables without
-        labels.
+        labels. With `modules` also a task of images.
     out
         The representation folder to make.
     options, **changes
         Which representations to extract; keywords replace fields of `ExtractOptions`, such as
         ``kind="word-last"``.
+    modules, pool
+        Record these modules in place of the model's hidden states: names and globs over names, and
+        the pool that makes rows of their outputs, as `simcore.record` has them. `kind`, `words` and
+        `special_tokens` are then those of other extractions.
     label, seed
         Name of the model in results tables, and the seed of its fine-tuning.
     task_options
@@ -143,9 +152,10 @@ def extract(
     Raises
     ------
     UserError
-        The model, task, kind or split is unknown, the CLS token is missing or elsewhere (kind
-        `cls`), the tokenizer is a slow one (the other kinds), the model gives no attention weights
-        or is an encoder-decoder, or `out` has other content and `overwrite` is False.
+        The model, task, kind, split or module is unknown, the CLS token is missing or elsewhere
+        (kind `cls`), the tokenizer is a slow one (the other kinds), the model gives no attention
+        weights or is an encoder-decoder, a pool does not fit the modules, or `out` has other
+        content and `overwrite` is False.
 
     Examples
     --------
@@ -157,24 +167,28 @@ def extract(
     """
     options = dataclasses.replace(options or ExtractOptions(), **changes)
     options.check()
-    source = resolve(model)
-    name, examples = load_examples([source.path], task, options.split, task_options)
+    modules = as_modules(modules)
+    _check_modules(options, modules, pool)
+    source = _source(model, modules, options.random_init_seed)
+    folders = [] if isinstance(source, BuiltModel) else [source.path]
+    name, examples = load_examples(folders, task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
     options = dataclasses.replace(
         options,
-        max_length=length_of([source.path], options.max_length),
+        max_length=length_of(folders, options.max_length),
         words=_word_source(options, examples),
     )
+    recording = Recording(modules, pool, options.max_length, options.batch_size, options.dtype)
     identity = {
-        "kind": options.kind,
-        "words": options.words,
+        "kind": recording.kind if modules else options.kind,
+        "words": None if modules else options.words,
         "split": options.split,
         "task": name,
         "model": source.name,
         "model_sha256": source.fingerprint,
         "random_init_seed": options.random_init_seed,
-        "max_length": options.max_length,
+        "max_length": options.max_length if examples.images is None else None,
         "examples_sha256": examples.text_fingerprint,
         "label": label or source.name,
         "seed": seed,
@@ -183,11 +197,44 @@ def extract(
         identity["special_tokens"] = False
     if options.dtype != DTYPES[0]:
         identity["dtype"] = options.dtype
+    if modules:
+        identity |= {"modules": list(modules), "pool": pool}
 
     def make(partial: Path) -> None:
-        _extract_to(partial, source, examples, options, identity)
+        if modules:
+            record_to(partial, source, examples, recording, identity)
+        else:
+            _extract_to(partial, source, examples, options, identity)
 
     return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
+
+
+def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str | None) -> None:
+    """Raise UserError if options of hidden states come with modules, or a pool without modules."""
+    if not modules:
+        if pool is not None:
+            raise UserError(f"--pool {pool}: wanted --modules, found none")
+        return
+    if pool not in (None, *POOLS):
+        raise UserError(f"--pool {pool}: wanted one of {', '.join(POOLS)}")
+    default = ExtractOptions()
+    for name in ("kind", "words", "special_tokens"):
+        if (given := getattr(options, name)) != getattr(default, name):
+            flag = "--no-special-tokens" if given is False else f"--{name} {given}"
+            raise UserError(f"{flag}: wanted none with --modules, whose --pool says what a row is")
+
+
+def _source(
+    model: str | Path | ModelSource, modules: tuple[str, ...], seed: int | None
+) -> ModelSource | BuiltModel:
+    if isinstance(model, ModelSource) or not is_built(model):
+        return resolve(model)
+    if not modules:
+        raise UserError(
+            f"model {model}: wanted --modules, because only models of transformers have a list of "
+            "layers, found none"
+        )
+    return build_model(str(model), seed)
 
 
 def _word_source(options: ExtractOptions, examples: Examples) -> str:

@@ -74,6 +74,7 @@ def encode_words(
         The tokenizer is a slow one, which does not know the places of its tokens in the text, or a
         text is longer than the model allows.
     """
+    examples.require_texts()
     if not tokenizer.is_fast:
         raise UserError(
             f"tokenizer {type(tokenizer).__name__}: wanted a fast tokenizer, which knows the words "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.tasks import frames, hub
+from simlab.tasks import frames, hub, images
 from simlab.tasks.files import (
     CORPUS_SUFFIXES,
     FILE_SUFFIXES,
@@ -19,7 +19,7 @@ from simlab.tasks.files import (
     read_table,
     require_rows,
 )
-from simlab.tasks.load import refuse_columns, split_reader
+from simlab.tasks.load import read_image_tables, refuse_columns, split_reader
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import ALL, Examples, Task, TaskOptions
@@ -69,12 +69,21 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     known, _, folder = name.partition(":")
     if known in TASKS:
         frame, title = _named_frame(TASKS[known], folder, options), known
+    elif images.is_images(name):
+        frame, title = _image_frame(name, options), Path(name.removeprefix(images.FOLDER)).name
     elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
         frame, title = _file_frame(Path(name).expanduser(), options), Path(name).stem
     else:
         title = Path(name).name if Path(name).expanduser().is_dir() else name
         frame, title = hub.corpus_frame(name, options), title.removeprefix(hub.HUB_PREFIX)
     return Corpus(title, frames.examples_of(frame))
+
+
+def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:
+    import pandas as pd
+
+    tables = read_image_tables(name, options)
+    return pd.concat(list(tables.values()), ignore_index=True).assign(label=0)
 
 
 def _file_frame(path: Path, options: TaskOptions) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.tasks.images import IMAGE, picture_columns
 from simlab.tasks.metrics import CORRELATIONS
 from simlab.tasks.task import Examples, Task, TaskOptions
 
@@ -113,7 +114,8 @@ def standard_frame(
 ) -> pd.DataFrame:
     """Pick and check the text, pair and label columns of `frame`; add ids ``<prefix>-<number>``.
 
-    A text may be a list of words. If `labelled` is False, no label is read, and all labels are 0.
+    A text may be a list of words, or a picture. If `labelled` is False, no label is read, and all
+    labels are 0.
     """
     import pandas as pd
 
@@ -122,7 +124,11 @@ def standard_frame(
         texts["pair"] = ("--text-pair-column ", options.pair_column)
     columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
     found = {role: _column(frame, name, where, option) for role, (option, name) in texts.items()}
+    pictures = picture_columns(found["text"])
+    columns |= pictures or {}
     for role, values in found.items():
+        if pictures is not None and role == "text":
+            continue
         columns[role] = [_as_text(value, where, texts[role][1]) for value in values]
     label = options.label_column or "label"
     columns["label"] = _column(frame, label, where, "--label-column ") if labelled else 0
@@ -301,4 +307,6 @@ def examples_of(frame: pd.DataFrame) -> Examples:
     choices = tuple(frame["choices"]) if "choices" in frame.columns else None
     labels = frame["label"].to_numpy().copy()
     in_words = IN_WORDS in frame.columns and bool(frame[IN_WORDS].all())
-    return Examples(tuple(frame["id"]), tuple(frame["text"]), pairs, labels, choices, in_words)
+    images = tuple(frame[IMAGE]) if IMAGE in frame.columns else None
+    texts = tuple(frame["text"])
+    return Examples(tuple(frame["id"]), texts, pairs, labels, choices, in_words, images)

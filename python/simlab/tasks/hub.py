@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Usual names of columns in data sets; an option of the user takes precedence.
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "question", "question1", "content")
 PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
+IMAGE_NAMES = ("image", "img")  # where a data set has no text
 LABEL_NAMES = ("label", "labels", "score", "stars")
 HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
 HUB_PREFIX = "hub:"
@@ -82,7 +83,8 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
 
 def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
     """Set each column that `options` leave open to the first usual name among `found`."""
-    text = options.text_column or next((name for name in TEXT_NAMES if name in found), None)
+    usual = (*TEXT_NAMES, *IMAGE_NAMES)
+    text = options.text_column or next((name for name in usual if name in found), None)
     pair = options.pair_column
     if pair is None and options.text_column is None and PAIR_NAMES.get(text) in found:
         pair = PAIR_NAMES[text]

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from simlab.errors import UserError
-from simlab.tasks import frames, hub
+from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
@@ -25,6 +27,7 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     ----------
     name
         A name that `simcore tasks` prints (``rt``, ``imdb``, ``stsb`` and ``quartz`` are offline),
+        ``digits`` (scikit-learn's images), ``images:FOLDER`` for a folder of images for each class,
         ``NAME:FOLDER`` for a folder with the files of that task, a csv, tsv, json, jsonl or parquet
         file, or ``hub:NAME[:CONFIG]``.
     options
@@ -52,6 +55,8 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     known, _, folder = name.partition(":")
     if known in TASKS:
         return _load_named(TASKS[known], folder, options)
+    if images.is_images(name):
+        return _load_images(name, options)
     if name.lower().endswith(CORPUS_SUFFIXES):
         raise UserError(
             f"task {name}: wanted labels, found a file of sentences, which has none; `simcore "
@@ -80,16 +85,28 @@ def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
 
 def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
     """Raise UserError if `options` name columns of a task that has its own."""
-    for option, given in (
-        ("--text-column", options.text_column),
-        ("--text-pair-column", options.pair_column),
-        ("--label-column", options.label_column),
-    ):
-        if given is not None:
-            raise UserError(
-                f"{option} {given}: wanted a file or data set without a name of its own, found "
-                f"task {spec.name}, whose columns are {', '.join(spec.columns)}"
-            )
+    for option, given in _columns(options):
+        raise UserError(
+            f"{option} {given}: wanted a file or data set without a name of its own, found task "
+            f"{spec.name}, whose columns are {', '.join(spec.columns)}"
+        )
+
+
+def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame]:
+    """Read a task of images, or raise UserError if `options` name columns."""
+    for option, given in _columns(options):
+        raise UserError(f"{option} {given}: wanted a table, found images ({name})")
+    return images.read_images(name)
+
+
+def _columns(options: TaskOptions) -> list[tuple[str, str]]:
+    """Return the columns that `options` name, after their options."""
+    named = {
+        "--text-column": options.text_column,
+        "--text-pair-column": options.pair_column,
+        "--label-column": options.label_column,
+    }
+    return [(option, given) for option, given in named.items() if given is not None]
 
 
 def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
@@ -123,6 +140,30 @@ def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
     frame = frames.spec_frame(table, spec, f"task {spec.name}", spec.name)
     train, heldout = frames.split_frame(frame, options, f"task {spec.name}")
     return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
+
+
+def _load_images(name: str, options: TaskOptions) -> Task:
+    """Make a task of images with or without splits."""
+    import pandas as pd
+
+    tables = read_image_tables(name, options)
+    labels, names = frames.encode_labels(
+        pd.concat([table["label"] for table in tables.values()]), f"task {name}"
+    )
+    cuts = [len(table) for table in tables.values()]
+    parts = np.split(labels, np.cumsum(cuts)[:-1])
+    coded = {s: t.assign(label=part) for (s, t), part in zip(tables.items(), parts, strict=True)}
+    heldout_split = next((split for split in hub.HELDOUT_SPLITS if split in coded), None)
+    if heldout_split is not None:
+        train, heldout = (
+            frames.shuffled(coded[split], options.seed) for split in (images.TRAIN, heldout_split)
+        )
+    else:
+        train, heldout = frames.split_frame(
+            coded.get("all", coded.get(images.TRAIN)), options, f"task {name}"
+        )
+    title = Path(name.removeprefix(images.FOLDER)).name
+    return frames.build_task(title, train, heldout, names, options)
 
 
 def _load_file(name: str, options: TaskOptions) -> Task:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
 from simlab.tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    from simlab.tasks.images import Picture
 
 SPLITS = ("heldout", "train")
 ALL = "all"  # the rows of both, as they stand in the data (`simlab.tasks.corpus`)
@@ -56,7 +60,7 @@ class Examples:
     Attributes
     ----------
     ids, texts
-        Unique ids, and texts.
+        Unique ids, and texts; of images the hashes of their content.
     pairs
         Second texts; None if the task has no pairs of texts.
     labels
@@ -66,6 +70,8 @@ class Examples:
         Answers of a multiple-choice task, equally many for every example; None for other tasks.
     in_words
         Whether the texts were given as lists of words; they are joined by spaces here.
+    images
+        The pictures of a task of images; None for other tasks.
     """
 
     ids: tuple[str, ...]
@@ -74,6 +80,7 @@ class Examples:
     labels: np.ndarray
     choices: tuple[tuple[str, ...], ...] | None = None
     in_words: bool = False
+    images: tuple[Picture, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -110,7 +117,22 @@ class Examples:
             pairs=None if self.pairs is None else self.pairs[:count],
             labels=self.labels[:count],
             choices=None if self.choices is None else self.choices[:count],
+            images=None if self.images is None else self.images[:count],
         )
+
+    def require_texts(self) -> None:
+        """Check that the examples are texts.
+
+        Raises
+        ------
+        UserError
+            They are images.
+        """
+        if self.images is not None:
+            raise UserError(
+                f"task: wanted texts, found images ({self.ids[0]}, ...); `simcore extract "
+                "--modules` takes images"
+            )
 
     def each_choice(self) -> Examples:
         """Return an example for each choice: the text, paired with the choice.

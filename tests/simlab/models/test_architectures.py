@@ -23,10 +23,17 @@ from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import Examples, Task
-from support.lab.tinymodels import ARCHITECTURES, DECODERS, LAYERS, save_tiny_model, tiny_config
+from support.lab.tinymodels import (
+    ARCHITECTURES,
+    DECODERS,
+    LAYERS,
+    LLAMAS,
+    save_tiny_model,
+    tiny_config,
+)
 from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
-NORM_FOLLOWS = ("gpt2", "modernbert")
+NORM_FOLLOWS = ("gpt2", "modernbert", *LLAMAS)
 # Real architectures without a statement.
 UNSTATED = ("xlm-roberta", "ernie", "convbert")
 

@@ -23,9 +23,11 @@ ENCODERS = (
     "deberta-v2",
     "modernbert",
 )
-DECODERS = ("gpt2", "openai-gpt")
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
+DECODERS = ("gpt2", "openai-gpt", *LLAMAS)
 ARCHITECTURES = (*ENCODERS, "xlnet", *DECODERS)
 LAYERS = 3
+END = "<|endoftext|>"  # as in GPT-2 and Qwen, whose tokenizers would add it otherwise
 
 
 def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + FILLER)):
@@ -40,6 +42,9 @@ def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + 
         size |= {"max_position_embeddings": 70}
     elif architecture == "xlnet":
         size = {"d_model": 24, "n_layer": LAYERS, "n_head": 2, "d_inner": 32}
+    elif architecture in LLAMAS:
+        size |= {"num_key_value_heads": 1, "head_dim": 12}
+        special = {}  # real configurations name no padding
     elif architecture in DECODERS:
         size = {"n_embd": 24, "n_layer": LAYERS, "n_head": 2, "n_positions": 70}
         special = {}  # real configurations name no padding either
@@ -121,12 +126,13 @@ def byte_level_tokenizer(texts: list[str]):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
+        vocab_size=300,
+        special_tokens=[END],
+        initial_alphabet=alphabet,
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", model_max_length=64
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, model_max_length=64)
 
 
 def save_tiny_decoder(folder: Path, texts: list[str]) -> Path:

@@ -1,0 +1,211 @@
+"""Models that Python builds: ``timm:NAME``, ``torchvision:NAME``, or ``module:function``.
+
+Such a model is a torch module without a folder. Its fingerprint is that of its weights and of its
+description, because a name may stand for other weights tomorrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.store.files import hash_file, hash_json
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+TIMM, TORCHVISION = "timm:", "torchvision:"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_MISSING_OPERATOR = re.compile(r"operator torchvision::\w+ does not exist")
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model, and what prepares its inputs.
+
+    Attributes
+    ----------
+    name
+        The name that the user gave.
+    model
+        The module, in evaluation mode.
+    prepare
+        A function from an image of PIL to a tensor, or a tokenizer of transformers; None if the
+        model takes the values of images as they are.
+    source
+        The file of the function that built the model, if there is one.
+    """
+
+    name: str
+    model: nn.Module
+    prepare: Any = None
+    source: Path | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a hash of the weights, the description and the source."""
+        digest = hashlib.sha256()
+        for name, value in sorted(self.model.state_dict(keep_vars=False).items()):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(_bytes(value))
+        described = [_ADDRESS.sub("", repr(one)) for one in (self.model, self.prepare)]
+        code = None if self.source is None else hash_file(self.source)
+        return hash_json([digest.hexdigest(), *described, code])
+
+
+def is_built(name: object) -> bool:
+    """Return whether a model's name is one of this module's.
+
+    >>> is_built("timm:resnet18"), is_built("my.nets:small"), is_built("runs/ft-1")
+    (True, True, False)
+    """
+    text = str(name)
+    return text.startswith((TIMM, TORCHVISION)) or _FUNCTION.fullmatch(text) is not None
+
+
+def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:
+    """Build a model.
+
+    Parameters
+    ----------
+    name
+        ``timm:NAME``, ``torchvision:NAME``, or ``module:function``: a function without arguments
+        that returns a module, or a module and what prepares its inputs (`BuiltModel.prepare`). The
+        module of the function is searched in the working directory too.
+    random_init_seed
+        Draw random weights with this seed; a function is called with torch seeded by it, or by 0.
+
+    Raises
+    ------
+    UserError
+        The library, the model or the function does not exist, or its weights cannot be loaded.
+    """
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(random_init_seed or 0)
+        pretrained = random_init_seed is None
+        if name.startswith(TIMM):
+            built = _from_timm(name, pretrained)
+        elif name.startswith(TORCHVISION):
+            built = _from_torchvision(name, pretrained)
+        else:
+            built = _from_function(name)
+    built.model.eval()
+    return built
+
+
+def _from_timm(name: str, pretrained: bool) -> BuiltModel:
+    timm = _library(name, "timm")
+    _library(name, "torchvision")  # timm's transforms are made of those of torchvision
+    known = name.removeprefix(TIMM)
+    if not (timm.is_model(known) or known.startswith("hf")):
+        near = ", ".join(timm.list_models(f"*{known}*")[:5]) or "none like it"
+        raise UserError(f"model {name}: wanted a name of timm.list_models(), found {near}")
+    with _no_weights(name):
+        model = timm.create_model(known, pretrained=pretrained)
+    config = timm.data.resolve_model_data_config(model)
+    return BuiltModel(name, model, timm.data.create_transform(**config, is_training=False))
+
+
+def _from_torchvision(name: str, pretrained: bool) -> BuiltModel:
+    models = _library(name, "torchvision").models
+    known = name.removeprefix(TORCHVISION)
+    if known not in models.list_models():
+        near = ", ".join(models.list_models(include=f"*{known}*")[:5]) or "none like it"
+        raise UserError(f"model {name}: wanted a name of torchvision.models, found {near}")
+    weights = models.get_model_weights(known).DEFAULT
+    with _no_weights(name):
+        model = models.get_model(known, weights=weights if pretrained else None)
+    return BuiltModel(name, model, weights.transforms())
+
+
+def _library(name: str, library: str) -> Any:
+    """Import timm or torchvision."""
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"model {name}: wanted {library}, found none; `pip install simcore[vision]`"
+        ) from error
+    except RuntimeError as error:
+        if not _MISSING_OPERATOR.search(str(error)):
+            raise
+        import torch
+
+        raise UserError(
+            f"model {name}: wanted a build of torchvision for torch {torch.__version__}, found one "
+            "for another; both have to come from the same index of packages"
+        ) from error
+
+
+@contextmanager
+def _no_weights(name: str) -> Iterator[None]:
+    """Turn errors of a download into a UserError of one line."""
+    try:
+        yield
+    except Exception as error:  # clients raise errors of any type without a connection
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UserError(
+            f"model {name}: wanted its pretrained weights, found: {reason}; --random-init draws "
+            "random ones"
+        ) from error
+
+
+def _from_function(name: str) -> BuiltModel:
+    from torch import nn
+
+    function = _function(name)
+    found = function()
+    model, prepare = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"model {name}: wanted a function that returns a torch module, or a module and what "
+            f"prepares its inputs, found one that returns {type(model).__name__}"
+        )
+    file = inspect.getsourcefile(inspect.unwrap(function))
+    return BuiltModel(name, model, prepare, None if file is None else Path(file))
+
+
+def _function(name: str) -> Callable[[], Any]:
+    """Import a function by name."""
+    place, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise  # the module exists, and lacks another one
+        raise UserError(
+            f"model {name}: wanted a module {place} in the working directory or installed, found "
+            "none"
+        ) from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        names = [one for one, value in vars(module).items() if inspect.isfunction(value)]
+        raise UserError(
+            f"model {name}: wanted a function {attribute} in {place}, found "
+            f"{', '.join(names) or 'none'}"
+        )
+    return function
+
+
+def _bytes(value: torch.Tensor) -> memoryview:
+    import torch
+
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy())

@@ -1,0 +1,245 @@
+"""Rows of the modules of any model: `simcore.record` around one pass over the examples.
+
+The kind of such a folder is ``modules-<pool>``, and its layers are the modules in the order in
+which they run; the manifest has their names (`names`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.models.batches import batches, encode
+from simlab.models.built import BuiltModel
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.pictures import image_batches, processor_of
+from simlab.models.sources import ModelSource
+from simlab.representations.folder import LayerWriter
+from simlab.store.console import progress
+from simlab.store.runtime import best_device
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from simlab.tasks import Examples
+
+KIND = "modules"
+TOKENS, POSITIONS, FLATTEN = "tokens", "positions", "flatten"  # pools of `simcore.record`
+POOLS = ("first", "last", "mean", TOKENS, FLATTEN, "spatial-mean", POSITIONS)
+_OPTIONS = ("modules", "pool", "mask", "max_memory")  # that messages of `record` begin with
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record.
+
+    Attributes
+    ----------
+    modules
+        Names of modules, and globs over names: ``*`` stops at a dot, ``**`` does not.
+    pool
+        A name in `POOLS`; None if every module gives a row for each example.
+    max_length, batch_size, dtype
+        As in `extract.ExtractOptions`.
+    """
+
+    modules: tuple[str, ...]
+    pool: str | None
+    max_length: int
+    batch_size: int
+    dtype: str
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the folder."""
+        return KIND if self.pool is None else f"{KIND}-{self.pool}"
+
+
+@dataclass(frozen=True)
+class _Feed:
+    """A model and the examples that it reads.
+
+    Attributes
+    ----------
+    ids
+        Ids of the examples.
+    tokens
+        Texts of the tokens of every example; None for images.
+    fed
+        Row numbers and inputs of every batch.
+    call
+        Function that runs the model on the inputs of a batch.
+    """
+
+    model: nn.Module
+    ids: tuple[str, ...]
+    tokens: list[list[str]] | None
+    fed: Iterator[tuple[np.ndarray, Any]]
+    call: Callable[[Any], Any]
+
+
+def record_to(
+    folder: Path,
+    source: ModelSource | BuiltModel,
+    examples: Examples,
+    recording: Recording,
+    identity: dict[str, Any],
+) -> None:
+    """Run a model on all examples, and write the rows of its modules into a representation folder.
+
+    Raises
+    ------
+    UserError
+        A module does not exist or is never called, the pool does not fit an output, modules have
+        different numbers of rows, or the model does not take the examples.
+    """
+    import torch
+
+    from simcore import record
+
+    if examples.images is None:
+        feed = _texts(source, examples.each_choice(), recording, identity["random_init_seed"])
+    else:
+        feed = _images(source, examples, recording, identity["random_init_seed"])
+    rows: _RowWriter | None = None
+    options: dict[str, Any] = {"pool": recording.pool}
+    if feed.tokens is None:
+        options["mask"] = False  # nothing of an image is padding
+    title = f"recording {identity['label']}"
+    with _user_errors(source.name):
+        tape = record(feed.model, list(recording.modules), **options)
+    with torch.inference_mode(), progress(title, len(feed.ids)) as advance, tape:
+        for numbers, inputs in feed.fed:
+            with _user_errors(source.name):
+                feed.call(inputs)
+                layers = {name: layer.float() for name, layer in tape.layers().items()}
+            if rows is None:
+                rows = _RowWriter(folder, feed, recording, len(numbers), layers)
+            rows.put(numbers, layers)
+            tape.clear()
+            advance(len(numbers))
+    assert rows is not None
+    names = list(tape.names)
+    rows.writer.finish(rows.ids(), {**identity, "names": names})
+
+
+class _RowWriter:
+    """Writes the rows of examples, of which a pool may make several, to their places."""
+
+    def __init__(
+        self,
+        folder: Path,
+        feed: _Feed,
+        recording: Recording,
+        batch: int,
+        layers: dict[str, Tensor],
+    ) -> None:
+        self.feed, self.recording = feed, recording
+        if recording.pool == TOKENS and feed.tokens is not None:
+            counts = [len(tokens) for tokens in feed.tokens]
+        else:
+            several, uneven = divmod(len(next(iter(layers.values()))), batch)
+            counts = [1 if uneven else several] * len(feed.ids)
+        self.counts = np.array(counts, np.int64)
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.writer = LayerWriter(folder, recording.kind, self.counts, recording.dtype)
+        self.widths = [layer.shape[1] for layer in layers.values()]
+        self._created = False
+
+    def put(self, examples: np.ndarray, layers: dict[str, Tensor]) -> None:
+        """Write the rows of a batch."""
+        counts = self.counts[examples]
+        for name, layer in layers.items():
+            if len(layer) != counts.sum():
+                raise UserError(
+                    f"--pool {self.recording.pool}: wanted modules that all give {counts.sum()} "
+                    f"rows for {len(examples)} examples, found {len(layer)} rows of {name!r}"
+                )
+        if not self._created:
+            self.writer.create(self.widths)
+            self._created = True
+        for number, layer in enumerate(layers.values()):
+            parts = np.split(layer.numpy(), np.cumsum(counts)[:-1])
+            for example, part in zip(examples, parts, strict=True):
+                self.writer.put_rows(number, int(self.starts[example]), part)
+
+    def ids(self) -> list[str]:
+        """Return an id for each row: of the example, and the number of the row in it."""
+        if self.recording.pool not in (TOKENS, POSITIONS):
+            return list(self.feed.ids)
+        found = []
+        for number, (example, count) in enumerate(zip(self.feed.ids, self.counts, strict=True)):
+            tokens = self.feed.tokens[number] if self.feed.tokens is not None else [""] * count
+            ends = [f":{token}" if token else "" for token in tokens]
+            found += [f"{example}:{row}{end}" for row, end in enumerate(ends)]
+        return found
+
+
+def _texts(
+    source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
+) -> _Feed:
+    device = best_device()
+    if isinstance(source, BuiltModel):
+        tokenizer, model = source.prepare, source.model
+        if not hasattr(tokenizer, "pad"):
+            raise UserError(
+                f"model {source.name}: wanted a tokenizer beside the model for a task of texts, "
+                f"found {'none' if tokenizer is None else type(tokenizer).__name__}"
+            )
+    else:
+        tokenizer, model = load_tokenizer(source), load_encoder(source, seed)
+        if model.config.is_encoder_decoder:
+            model = model.get_encoder()
+    model.to(device)
+    encoded = encode(tokenizer, examples, recording.max_length)
+    # All rows of `flatten` are as wide as the longest text.
+    length = recording.max_length if recording.pool == FLATTEN else None
+    tokens = [tokenizer.convert_ids_to_tokens(one["input_ids"]) for one in encoded]
+    fed = batches(tokenizer, encoded, recording.batch_size, device, length)
+    return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
+
+
+def _images(
+    source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
+) -> _Feed:
+    assert examples.images is not None
+    device = best_device()
+    if isinstance(source, BuiltModel):
+        model, prepare = source.model, source.prepare
+
+        def call(batch: Tensor) -> Any:
+            return model(batch)
+    else:
+        model, prepare = load_encoder(source, seed), processor_of(source)
+
+        def call(batch: Tensor) -> Any:
+            return model(pixel_values=batch)
+
+    model.to(device)
+    fed = image_batches(examples.images, prepare, recording.batch_size, device)
+    return _Feed(model, examples.ids, None, fed, call)
+
+
+@contextmanager
+def _user_errors(name: str) -> Iterator[None]:
+    """Turn errors of `record`, and of a model that does not take its inputs, into a UserError."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        if reason.partition(":")[0] in _OPTIONS:
+            raise UserError(f"--{reason}") from error
+        raise UserError(
+            f"model {name}: wanted a model that takes these examples, found: {reason}"
+        ) from error
+
+
+def as_modules(modules: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names and globs of modules as a tuple."""
+    return (modules,) if isinstance(modules, str) else tuple(modules)

@@ -1,0 +1,247 @@
+"""Extraction by modules: any model, texts or images, one file of rows for all modules."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from simlab.errors import UserError
+from simlab.models.batches import encode, pad
+from simlab.models.built import build_model
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.sources import resolve
+from simlab.representations.extract import extract
+from simlab.representations.folder import load_representations
+from simlab.similarity.grids import grid
+from simlab.store.results import read_results
+from simlab.tasks import TaskOptions, load_task
+from support.lab.tinymodels import LAYERS, save_tiny_model
+from support.tolerance import assert_same_forward
+
+# Every module that gives a hidden state of a decoder, from the embeddings on; the last is the norm.
+DECODERS = {
+    "gpt2": ("drop", "h.[01]", "ln_f"),
+    **dict.fromkeys(("llama", "mistral", "qwen3"), ("embed_tokens", "layers.[01]", "norm")),
+}
+
+NETS = """
+import torch
+from torch import nn
+
+def net():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3, 2), nn.Flatten())
+
+def prepared():
+    return nn.Sequential(nn.Conv2d(3, 4, 3)), lambda image: torch.ones(3, 5, 5) * image.size[0]
+
+def words():
+    from transformers import AutoModel, AutoTokenizer
+
+    return AutoModel.from_pretrained("bert"), AutoTokenizer.from_pretrained("bert")
+
+def no_net():
+    return 7
+"""
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory):
+    """A folder with functions that build models, and a tiny BERT."""
+    folder = tmp_path_factory.mktemp("nets")
+    (folder / "nets.py").write_text(NETS)
+    save_tiny_model(folder / "bert")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(nets, monkeypatch):
+    monkeypatch.chdir(nets)
+
+
+def states_of(source, examples):
+    """Return the hidden states of the model itself, [b, t, p], and the mask."""
+    tokenizer, model = load_tokenizer(source), load_encoder(source)
+    batch = pad(tokenizer, encode(tokenizer, examples, 64))
+    with torch.inference_mode():
+        return model(**batch, output_hidden_states=True).hidden_states, batch["attention_mask"]
+
+
+@pytest.mark.parametrize("architecture", DECODERS)
+def test_a_decoder_s_modules_are_its_hidden_states(tmp_path, review_task, architecture):
+    source = resolve(str(save_tiny_model(tmp_path / "model", architecture)))
+    examples, modules = review_task.heldout.head(9), DECODERS[architecture]
+    common = {"modules": modules, "limit": 9, "batch_size": 4}
+    last = extract(source, review_task, tmp_path / "last", pool="last", **common).path
+    every = extract(source, review_task, tmp_path / "tokens", pool="tokens", **common).path
+    states, mask = states_of(source, examples)
+    assert len(states) == LAYERS + 1
+    ends = mask.sum(1) - 1
+    for layer, wanted in zip(load_representations(last).layers, states, strict=True):
+        assert_same_forward(layer, wanted[torch.arange(9), ends])
+    found = load_representations(every)
+    for layer, wanted in zip(found.layers, states, strict=True):
+        assert_same_forward(layer, wanted[mask.bool()])
+    assert len(found.ids) == int(mask.sum())
+    tokens = load_tokenizer(source).tokenize(examples.texts[0])
+    first = examples.ids[0]
+    assert found.ids[: len(tokens)] == [f"{first}:{i}:{token}" for i, token in enumerate(tokens)]
+
+
+@pytest.mark.assets
+def test_the_means_of_a_real_model_are_those_of_the_kind(tmp_path, minilm):
+    task = load_task("rt", TaskOptions(train_size=1, heldout_size=8))
+    step = extract(minilm, task, tmp_path / "x", modules="encoder.layer.*", pool="mean")
+    x, y = (
+        load_representations(step.path),
+        load_representations(extract(minilm, task, tmp_path / "y", kind="mean-all").path),
+    )
+    for layer, wanted in zip(x.layers, y.layers[1:], strict=True):
+        assert_same_forward(layer, wanted)
+    assert x.manifest["names"] == [f"encoder.layer.{layer}" for layer in range(6)]
+    assert (x.manifest["kind"], x.ids) == ("modules-mean", y.ids)
+    frame = read_results(grid([step.path, tmp_path / "y"], tmp_path / "grid.parquet").path)
+    same = frame[(frame["layer_x"] + 1 == frame["layer_y"]) & (frame["estimator"] == "biased")]
+    np.testing.assert_allclose(same["value"], 1, atol=1e-4)
+
+
+def test_a_text_model_of_a_function_brings_its_tokenizer(tmp_path, nets, review_task):
+    how = {"modules": ["encoder.layer.*"], "pool": "first", "limit": 5}
+    x, y = (
+        load_representations(extract(model, review_task, tmp_path / name, **how).path)
+        for name, model in (("x", "nets:words"), ("y", nets / "bert"))
+    )
+    for layer, wanted in zip(x.layers, y.layers, strict=True):
+        np.testing.assert_array_equal(layer, wanted)
+
+
+def naive_outputs(model, images):
+    """Return the output of every module of a Sequential."""
+    outputs, states = [], images
+    with torch.inference_mode():
+        for module in model:
+            states = module(states)
+            outputs.append(states)
+    return outputs
+
+
+POOLS = {
+    "spatial-mean": lambda states: states.mean((2, 3)) if states.ndim == 4 else states,
+    "flatten": lambda states: states.flatten(1),
+    "positions": lambda states: states.permute(0, 2, 3, 1).flatten(0, 2),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_images_of_the_digits_through_a_net_of_a_function(tmp_path, pool):
+    task = load_task("digits")
+    modules = "[01]" if pool == "positions" else "*"
+    step = extract(
+        "nets:net", task, tmp_path / "reps", modules=modules, pool=pool, limit=11, batch_size=4
+    )
+    found = load_representations(step.path)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3, 2), nn.Flatten())
+    images = torch.from_numpy(np.stack([one.array() for one in task.heldout.images[:11]]))
+    outputs = naive_outputs(model, images)[: 2 if pool == "positions" else 4]
+    for layer, states in zip(found.layers, outputs, strict=True):
+        assert_same_forward(layer, POOLS[pool](states))
+    ids = task.heldout.ids[:11]
+    wanted = [f"{one}:{place}" for one in ids for place in range(36)]
+    assert found.ids == (wanted if pool == "positions" else list(ids))
+    again = extract("nets:net", task, tmp_path / "reps", modules=modules, pool=pool, limit=11)
+    assert again.skipped
+
+
+def test_other_weights_or_another_file_are_another_model(tmp_path, nets, monkeypatch):
+    first, again, other = (build_model("nets:net", seed).fingerprint for seed in (0, None, 1))
+    assert first == again != other
+    (tmp_path / "other_nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    how = {"modules": "*", "pool": "flatten", "limit": 3}
+    keys = [extract("other_nets:net", "digits", tmp_path / "a", **how).key]
+    keys.append(extract("other_nets:net", "digits", tmp_path / "b", **how, random_init_seed=1).key)
+    (tmp_path / "other_nets.py").write_text(NETS + "\n# the same net\n")
+    keys.append(extract("other_nets:net", "digits", tmp_path / "c", **how).key)
+    assert len(set(keys)) == 3
+
+
+def test_what_a_function_says_prepares_the_images(tmp_path):
+    how = {"modules": "0", "pool": "spatial-mean", "limit": 2}
+    step = extract("nets:prepared", "digits", tmp_path / "reps", **how)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        convolution = nn.Conv2d(3, 4, 3)
+    wanted = convolution(torch.full((2, 3, 5, 5), 8.0)).mean((2, 3)).detach()
+    assert_same_forward(load_representations(step.path).layers[0], wanted)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_vision_transformer_of_transformers(tmp_path, prepared):
+    from transformers import AutoConfig, AutoModel, ViTImageProcessorPil
+
+    size = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    size |= {"intermediate_size": 32, "patch_size": 4, "num_channels": 3 if prepared else 1}
+    size |= {"image_size": 16 if prepared else 8}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModel.from_config(AutoConfig.for_model("vit", **size)).eval()
+    model.save_pretrained(tmp_path / "vit")
+    task = load_task("digits")
+    pictures = task.heldout.images[:3]
+    batch = torch.from_numpy(np.stack([one.array() for one in pictures]))
+    if prepared:
+        processor = ViTImageProcessorPil(size={"height": 16, "width": 16})
+        processor.save_pretrained(tmp_path / "vit")
+        images = [one.image() for one in pictures]
+        batch = processor(images, return_tensors="pt")["pixel_values"]
+    how = {"modules": "layers.*", "pool": "first", "limit": 3}
+    step = extract(str(tmp_path / "vit"), task, tmp_path / "reps", **how)
+    with torch.inference_mode():
+        states = model(pixel_values=batch, output_hidden_states=True).hidden_states
+    layers = load_representations(step.path).layers
+    for layer, wanted in zip(layers, states[1:], strict=True):
+        assert_same_forward(layer, wanted[:, 0])
+
+
+def test_what_does_not_fit_is_refused(tmp_path, nets):
+    net, bert = "nets:net", str(nets / "bert")
+    text = tmp_path / "texts.txt"
+    text.write_text("a film\nthe plot\n")
+    for model, task, options, message in (
+        (net, "digits", {}, "model nets:net: wanted --modules, because only"),
+        (net, "digits", {"modules": "9"}, "--modules: wanted '9' to match a module .* no match"),
+        (net, "digits", {"modules": "0"}, r"--pool: wanted 'spatial-mean', .* \(2, 4, 6, 6\)"),
+        (net, "digits", {"modules": "0", "pool": "sum"}, "--pool sum: wanted one of first, last"),
+        (net, "digits", {"pool": "mean"}, "--pool mean: wanted --modules, found none"),
+        (net, "digits", {"modules": "0", "kind": "mean"}, "--kind mean: wanted none with --mod"),
+        (
+            net, "digits", {"modules": "*", "pool": "positions"},
+            "--pool positions: wanted modules that all give 72 rows for 2 examples, found 8 rows",
+        ),
+        ("nets:no", "digits", {"modules": "0"}, "wanted a function no in nets, found net, pr"),
+        ("no_nets:net", "digits", {"modules": "0"}, "wanted a module no_nets in the working dir"),
+        ("nets:no_net", "digits", {"modules": "0"}, "found one that returns int"),
+        (net, text, {"modules": "0", "split": "all"}, "a tokenizer beside .* found none"),
+        (bert, "digits", {"modules": "encoder.layer.*", "pool": "mean"}, "a model that takes"),
+        (bert, "digits", {"kind": "mean"}, r"wanted texts, found images \(digits-360, ...\)"),
+        (bert, "digits", {}, r"wanted texts, found images"),
+        (
+            bert, text, {"modules": "no", "split": "all"},
+            "--modules: wanted 'no' to match a module",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message) as caught:
+            extract(model, task, tmp_path / "reps", limit=2, **options)
+        assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+    with pytest.raises(UserError, match="nets:net: wanted a model of transformers, found a name"):
+        resolve("nets:net")
+
+
+def test_the_command(tmp_path, simcore):
+    arguments = ("nets:net", "digits", "--modules", "0", "--modules", "2", "--pool", "spatial-mean")
+    code, out, _ = simcore("extract", *arguments, "--limit", 5, "--out", tmp_path / "reps")
+    assert (code, out.partition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 5 x 6")
+    code, _, errors = simcore("extract", *arguments, "--kind", "mean", "--out", tmp_path / "no")
+    assert (code, len(errors)) == (2, 1)
