@@ -34,6 +34,7 @@ demo: assets ## the main job on an embedded default (ARGS= are passed on)
 test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitized), then Python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 	@PYTHONPATH=tests python -m support.lab.browsers
+	@PYTHONPATH=tests python -m support.lab.rayclusters
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:

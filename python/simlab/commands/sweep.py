@@ -35,7 +35,11 @@ def sweep(
     ] = False,
     workers: Annotated[
         int,
-        typer.Option(min=0, help="Processes at once; default (0): one for each GPU, else one."),
+        typer.Option(
+            min=0,
+            help="Processes at once; default (0): one for each GPU, else one; with `ray`: as many "
+            "as the nodes have room for.",
+        ),
     ] = 0,
     threads: Annotated[
         int | None,
@@ -48,7 +52,24 @@ def sweep(
             help="At the end, draw the figures and write the page.",
         ),
     ] = True,
-    engine: Annotated[str, typer.Option(help="Where jobs run: `local`.")] = "local",
+    engine: Annotated[
+        str,
+        typer.Option(help="Where jobs run: `local`, or `ray`: on the nodes of a Ray cluster."),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="With `ray`: the cluster, HOST:PORT of its head or `auto`; default: one that is "
+            "started on this machine alone."
+        ),
+    ] = None,
+    resources: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With `ray`: what a job of a kind takes, such as `finetune:gpus=0.5,memory=16GB`; "
+            "repeat it for other kinds."
+        ),
+    ] = None,
 ) -> None:
     """Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
 
@@ -58,6 +79,8 @@ def sweep(
     Example: `simcore sweep examples/sweeps/phang2021-offline.toml --plan`
 
     Example: `simcore sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2`
+
+    Example: `simcore sweep examples/sweeps/ren2023.toml --out /nfs/ren --engine ray --address auto`
     """
     from simlab.store import console
     from simlab.sweeps.driver import failed_lines
@@ -75,6 +98,8 @@ def sweep(
             workers=workers,
             threads=threads,
             engine=engine,
+            address=address,
+            resources=resources or (),
             retry_failed=retry_failed,
             figures=figures,
         )

@@ -17,8 +17,10 @@ A folder holds what is done, and no other index:
 
 Jobs are done by processes that an engine starts:
 
-* `driver`: which job is next, and what becomes of it.
+* `driver`: which job is next, and what becomes of it; `drivers`: who may drive a folder.
 * `engine`: what an engine is; `local`: worker processes of this machine; `worker`: one of them.
+* `cluster`: the nodes of a Ray cluster; `node_worker`: a process there; `resources`: what a job
+  takes of a node.
 * `execute`: doing one job, wherever; `steps`: a function for each kind of job.
 
 And people look at it:

@@ -208,8 +208,10 @@ class Driver:
 
     def _sweep_work(self) -> None:
         """Delete what killed processes left of outputs that nobody will continue."""
+        # The list of folders is older than that of claims: who makes a folder has claimed its job.
+        found = list(self.folder.work.iterdir())
         working = set(self.folder.claimed())
-        for left in self.folder.work.iterdir():
+        for left in found:
             number = self.plan.number(left.name.partition("-")[0])
             wanted = number is not None and not self.done[number]
             if not wanted and left.name.partition("-")[0] not in working:

@@ -6,6 +6,7 @@ What a job reads and writes are paths of one folder that all processes see.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -20,7 +21,7 @@ from typing import Any
 from simlab.errors import BusyError, UserError, WriteError
 from simlab.store.files import writing
 from simlab.sweeps import claims
-from simlab.sweeps.folder import DamagedError, SweepFolder
+from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder
 from simlab.sweeps.parts import as_results, read_made, read_rows_file, write_part
 from simlab.sweeps.plan import FOLDERS, Job
 
@@ -33,6 +34,7 @@ DAMAGED = "damaged input"  # an object that the job needs is not what was writte
 REFUSED = "refused"  # the system refused to write: the disk is full
 CRASHED = "crashed"  # the process died; only an engine says so
 MOST_ATTEMPTS = 3  # of a job whose process dies
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Order:
         Seconds after which a claim that is not touched has no owner.
     steps
         Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
+    patience
+        Seconds to wait for an input that is not there: on a network file system another machine may
+        see a new file late.
     """
 
     root: str
@@ -61,6 +66,7 @@ class Order:
     durable: bool = True
     stale: float = claims.STALE_SECONDS
     steps: str = "simlab.sweeps.steps"
+    patience: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,7 @@ def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> None:
     job = order.job
     steps = import_module(order.steps)
     resumable = job.kind in steps.RESUMABLE
-    inputs = tuple(_input(folder, kind, key) for kind, key in order.needs)
+    inputs = _inputs(folder, order)
     scratch = _scratch(folder, job, held, resumable)
     work = Work(job.params, job.hints, inputs, scratch / "out")
     started = time.monotonic()
@@ -226,13 +232,27 @@ def _scratch(folder: SweepFolder, job: Job, held: claims.Claim, resumable: bool)
     return scratch
 
 
+def _inputs(folder: SweepFolder, order: Order) -> tuple[Any, ...]:
+    until = time.monotonic() + order.patience
+    while True:
+        try:
+            return tuple(_input(folder, kind, key) for kind, key in order.needs)
+        except MissingError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_LOOK_SECONDS)
+
+
 def _input(folder: SweepFolder, kind: str, key: str) -> Any:
     if kind in FOLDERS:
         return _checked(folder, kind, key)
     part = folder.place(kind, key)
-    table = read_rows_file(part) if key in read_made(part) else folder.data.rows([key])
+    with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
+        if key in read_made(part):
+            return as_results(read_rows_file(part))
+    table = folder.data.rows([key])
     if not len(table):
-        raise DamagedError(f"{part}: wanted the rows of {kind} {key}, found none")
+        raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none")
     return as_results(table)
 
 
@@ -245,7 +265,7 @@ def _checked(folder: SweepFolder, kind: str, key: str) -> Path:
     try:
         state = place.stat()
     except FileNotFoundError:
-        raise DamagedError(f"{place}: wanted an object, found none") from None
+        raise MissingError(f"{place}: wanted an object, found none") from None
     now = (state.st_ino, state.st_mtime_ns)
     folder.check(kind, key, hashes=_CHECKED.get(place) != now)
     _CHECKED[place] = now

@@ -9,6 +9,7 @@ A folder has::
     objects/KIND/ab/abcd....parquet   rows of a job that are not gathered yet
     results/           the data set of all rows (`parts`)
     claims/            who works on which job (`claims`)
+    drivers/           the drivers at work (`drivers`)
     failures/          jobs that raised, or whose process died
     work/              unfinished outputs
     log/               a line for every finished job, a file for every driver; output of workers
@@ -46,6 +47,10 @@ class DamagedError(UserError):
     """An object whose files are not those that were written: cut short, or changed."""
 
 
+class MissingError(DamagedError):
+    """An output that another job is said to have made, and that is not there."""
+
+
 class SweepFolder:
     """The folder of a sweep, and its objects.
 
@@ -59,13 +64,15 @@ class SweepFolder:
         self.root, self.durable = Path(root), durable
         self.data = DataSet(self.root / "results", durable)
         self.claims, self.failures = self.root / "claims", self.root / "failures"
+        self.drivers = self.root / "drivers"
         self.work, self.log = self.root / "work", self.root / "log"
         self.figures = self.root / "figures"
 
     def create(self) -> None:
         """Make the folders that jobs write to."""
+        folders = (self.claims, self.drivers, self.failures, self.work, self.log, self.data.folder)
         with writing(self.root):
-            for folder in (self.claims, self.failures, self.work, self.log, self.data.folder):
+            for folder in folders:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def place(self, kind: str, key: str) -> Path:

@@ -104,9 +104,7 @@ class LocalEngine:
 
     def _environment(self, number: int) -> dict[str, str]:
         found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        found |= {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            found[name] = str(self.threads)
+        found |= thread_variables(self.threads)
         if self.gpus:
             found["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)]
         return found
@@ -122,6 +120,12 @@ class LocalEngine:
         self._slots[self._slots.index(worker)] = None
         how = f"code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
         return Answer(order.job.key, CRASHED, message=f"the worker ended with {how}")
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Return the environment variables of a process of so many threads."""
+    found = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+    return found | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
 
 
 def visible_gpus() -> list[str]:

@@ -13,12 +13,12 @@ from simlab.store.console import progress
 from simlab.store.files import hash_json, read_json, write_json
 from simlab.sweeps import claims
 from simlab.sweeps.driver import Driver, require_sweep
-from simlab.sweeps.engine import Engine
+from simlab.sweeps.drivers import driving, study_of
+from simlab.sweeps.engine import LOCAL, Engine, EngineChoice
 from simlab.sweeps.estimates import Estimate, estimate
 from simlab.sweeps.execute import has_failed
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import Spec, make_spec, read_spec
@@ -32,7 +32,6 @@ SWEEP, DRAWN = "sweep.json", "figures.json"
 STATUS = "status.json"  # `simlab.report` reads it
 STATUS_SECONDS = 30.0  # after which it is written anew while a sweep runs
 FIGURES = 1  # raised when figures of the same rows look different
-ENGINES = ("local",)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,9 @@ class Sweep:
         *,
         workers: int = 0,
         threads: int | None = None,
-        engine: str | Engine = "local",
+        engine: str | Engine = LOCAL,
+        address: str | None = None,
+        resources: Sequence[str] = (),
         retry_failed: bool = False,
         figures: bool = True,
         durable: bool = True,
@@ -164,7 +165,9 @@ class Sweep:
             Processes, and threads of each. By default a process for each GPU or one, and an equal
             share of the cores. On the CPU, equal bits need an equal number of threads.
         engine
-            ``local``, or an `Engine`.
+            ``local``, ``ray``, or an `Engine`.
+        address, resources
+            For ``ray``: the cluster, and what jobs of a kind take there (`EngineChoice`).
         retry_failed
             Try jobs again that failed before.
         figures
@@ -182,35 +185,40 @@ class Sweep:
         Raises
         ------
         UserError
-            `out` is no folder, the engine is unknown, or the disk is full.
+            `out` is no folder, another sweep is at work there, the engine is unknown or not
+            installed, or the disk is full.
         """
+        if isinstance(engine, str):
+            engine = EngineChoice(engine, workers, threads, address, tuple(resources))
+            engine.check()
         folder = SweepFolder(Path(out), durable)
         require_sweep(folder)
         prints = Fingerprints(folder.root / "fingerprints.json")
         plan = make_plan(self.spec, prints)  # before anything is written
         folder.create()
         prints.save()
-        write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
-        write_plan(folder, plan, self.spec.keep)
-        self._note_status(folder, plan)
-        chosen = self._engine(engine, workers, threads, folder)
-        try:
-            driver = Driver(
-                folder,
-                plan,
-                chosen,
-                keep=self.spec.keep,
-                max_disk=self.spec.max_disk,
-                retry_failed=retry_failed,
-                stale=stale,
-            )
-            with progress("sweep", driver.to_do()) as tell:
-                driver.tell = self._noting(folder, plan, tell)
-                outcome = driver.run()
-        finally:
-            chosen.close()
-        self._note_status(folder, plan)
-        drawn = self._draw(plan, folder) if figures else []
+        with driving(folder, study_of(plan, self.spec.keep, self.spec.max_disk), stale):
+            write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
+            write_plan(folder, plan, self.spec.keep)
+            self._note_status(folder, plan)
+            chosen = self._engine(engine, folder, plan)
+            try:
+                driver = Driver(
+                    folder,
+                    plan,
+                    chosen,
+                    keep=self.spec.keep,
+                    max_disk=self.spec.max_disk,
+                    retry_failed=retry_failed,
+                    stale=stale,
+                )
+                with progress("sweep", driver.to_do()) as tell:
+                    driver.tell = self._noting(folder, plan, tell)
+                    outcome = driver.run()
+            finally:
+                chosen.close()
+            self._note_status(folder, plan)
+            drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
 
@@ -250,14 +258,8 @@ class Sweep:
 
         return tell_and_note
 
-    def _engine(
-        self, engine: str | Engine, workers: int, threads: int | None, folder: SweepFolder
-    ) -> Engine:
-        if not isinstance(engine, str):
-            return engine
-        if engine not in ENGINES:
-            raise UserError(f"--engine {engine}: wanted {' or '.join(ENGINES)}")
-        return LocalEngine(workers, folder.log, threads)
+    def _engine(self, engine: EngineChoice | Engine, folder: SweepFolder, plan: Plan) -> Engine:
+        return engine.start(folder, plan.counts()) if isinstance(engine, EngineChoice) else engine
 
     def _draw(self, plan: Plan, folder: SweepFolder) -> list[Path]:
         """Draw the figures, unless those of the same rows are there."""

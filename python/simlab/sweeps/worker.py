@@ -29,19 +29,28 @@ def main(descriptor: int) -> None:
                 os._exit(0)
 
     threading.Thread(target=listen, daemon=True, name="orders").start()
-    modules = 0
     while True:
         answer = execute(orders.get())
-        if len(sys.modules) > modules:
-            # The objects of imported libraries stay: going through them again and again to collect
-            # garbage would cost as much as a small job.
-            modules = len(sys.modules)
-            gc.collect()
-            gc.freeze()
+        keep_imports()
         try:
             pipe.send(answer)
         except OSError:  # the driver is gone
             os._exit(0)
+
+
+_imported = 0
+
+
+def keep_imports() -> None:
+    """Have the collector of garbage leave the objects of imported libraries alone.
+
+    Going through them again and again would cost as much as a small job.
+    """
+    global _imported
+    if len(sys.modules) > _imported:
+        _imported = len(sys.modules)
+        gc.collect()
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from collections import Counter
 from pathlib import Path
 
 from simlab.errors import UserError
+from simlab.sweeps.cluster import RayEngine
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.drivers import driving, study_of
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.parts import as_results
@@ -40,17 +42,18 @@ def toy_plan(root: Path, seeds: int = 4, **hints) -> Plan:
     return plan
 
 
-def run_toy(root: Path, plan: Plan, workers: int = 1, keep: str = "all", **how):
-    """Run a plan with worker processes; return what the driver did."""
+def run_toy(root: Path, plan: Plan, workers: int = 1, keep: str = "all", start=None, **how):
+    """Run a plan with worker processes, or the engine of `start`; return what the driver did."""
     root.mkdir(parents=True, exist_ok=True)
     folder = SweepFolder(root, durable=False)
     folder.create()
-    write_plan(folder, plan, keep)
-    engine = LocalEngine(workers, folder.log, threads=1)
-    try:
-        return Driver(folder, plan, engine, keep=keep, steps=STEPS, **how).run()
-    finally:
-        engine.close()
+    with driving(folder, study_of(plan, keep, how.get("max_disk"))):
+        write_plan(folder, plan, keep)
+        engine = start(folder) if start else LocalEngine(workers, folder.log, threads=1)
+        try:
+            return Driver(folder, plan, engine, keep=keep, steps=STEPS, **how).run()
+        finally:
+            engine.close()
 
 
 def start_driver(root: Path, **options) -> subprocess.Popen:
@@ -88,6 +91,9 @@ def main(root: str, options: str) -> int:
     """Run the driver, and return the exit code that the command would have."""
     given = json.loads(options)
     how = {name: given.pop(name) for name in ("workers", "keep", "max_disk") if name in given}
+    if "address" in given:  # Ray, on a cluster of its own if there is no address
+        address = given.pop("address") or None
+        how["start"] = lambda folder: RayEngine(folder.root, address=address, threads=1)
     try:
         outcome = run_toy(Path(root), toy_plan(Path(root), **given), **how)
     except UserError as error:

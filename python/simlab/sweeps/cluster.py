@@ -1,0 +1,273 @@
+"""The Ray engine: processes on the nodes of a cluster, which all see the folder of the sweep.
+
+Ray finds a node with room for a job (`resources`), starts a process there, and says when a process
+or a node has died. All else is as on one machine: `node_worker` does an `Order`, paths travel and
+never arrays, and Ray's own retries are off, because the driver knows what may be tried again.
+
+Without an address, a cluster of this machine alone is started, which ends with the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from simlab.errors import UserError
+from simlab.store.console import note
+from simlab.sweeps.execute import CRASHED, Answer, Order
+from simlab.sweeps.local import thread_variables
+from simlab.sweeps.node_worker import Desk, check_node, do
+from simlab.sweeps.resources import Node, fitting, parse_resources, share_of
+
+_LOOK_SECONDS = 5.0  # between two looks at the nodes
+_CHECK_SECONDS = 120.0  # for a node to start a process and look at the folder
+_LISTEN_SECONDS = 10.0  # for the head to accept a connection
+_OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
+_LOOPBACK = "127.0.0.1"
+_PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
+# Who knows this word may start jobs in a cluster of ours. Without it Ray would write its own word
+# into the folder of the user.
+_PASSWORD = uuid.uuid4().hex
+
+
+class RayEngine:
+    """Processes on the nodes of a Ray cluster.
+
+    Parameters
+    ----------
+    root
+        The folder of the sweep, which every node sees under this name.
+    kinds
+        The kinds of jobs to come.
+    workers
+        Most jobs at once, on all nodes together; 0 is as many as the nodes have room for.
+    threads
+        Threads of each job, and the cores that it takes; None is `share_of` the nodes.
+    address
+        The cluster, as Ray names it: ``auto``, or address and port of its head. None starts one.
+    resources
+        What jobs of a kind take, as `parse_resources` reads it.
+
+    Raises
+    ------
+    UserError
+        Ray is not installed, there is no such cluster, a node does not see the folder, or no node
+        has what a job takes.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        kinds: Iterable[str] = (),
+        *,
+        workers: int = 0,
+        threads: int | None = None,
+        address: str | None = None,
+        resources: Sequence[str] = (),
+    ) -> None:
+        self.workers, self.chosen = workers, parse_resources(resources)
+        self.desk = Desk(os.path.abspath(root), uuid.uuid4().hex[:12], os.getcwd())
+        self._ray = load_ray(address)
+        self._running: dict[Any, Order] = {}
+        self._takes: dict[str, dict[str, float]] = {}
+        self._own = None if address else _temporary_folder()
+        _require_no_connection(self._ray)
+        try:
+            self._connect(address)
+            self._look()
+            self.threads = threads or share_of(self._nodes, workers)
+            self._environment = _environment(self.threads, own=address is None)
+            self._check_nodes()
+            for kind in kinds:
+                self._takes[kind] = fitting(kind, self.chosen, self._nodes, self.threads)
+            # A process that has used a GPU keeps its memory, so that it does one job alone.
+            self._do = self._function(do, max_calls=0)
+            self._do_on_gpu = self._function(do, max_calls=1)
+        except BaseException:
+            self.close()
+            raise
+
+    def free(self) -> int:
+        """Return how many more orders the nodes have room for."""
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._look()
+        room = sum(node.cores // self.threads for node in self._nodes)
+        # One order at least: it waits until a node comes, and the driver waits with it.
+        most = max(1, min(room, self.workers or room))
+        return max(0, most - len(self._running))
+
+    def submit(self, order: Order) -> None:
+        """Give an order to Ray, where it waits for a node with room."""
+        kind = order.job.kind
+        if kind not in self._takes:
+            self._takes[kind] = fitting(kind, self.chosen, self._nodes, self.threads)
+        takes = self._takes[kind]
+        function = self._do_on_gpu if takes["num_gpus"] else self._do
+        absolute = replace(order, root=self.desk.root, patience=_PATIENCE_SECONDS)
+        reference = function.options(name=kind, **takes).remote(self.desk, absolute)
+        self._running[reference] = order
+
+    def collect(self, seconds: float) -> Sequence[Answer]:
+        """Return the answers that have come, and those of processes and nodes that died."""
+        running = list(self._running)
+        if not running:
+            time.sleep(seconds)
+            return []
+        ready, _ = self._ray.wait(running, timeout=seconds)
+        if ready:  # others may be as well
+            ready, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
+        return [self._answer(reference) for reference in ready]
+
+    def close(self) -> None:
+        """End the orders that run, leave the cluster, and end it if it was started here."""
+        for reference in self._running:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        self._running.clear()
+        self._ray.shutdown()
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+        self.desk.clear()
+
+    def _connect(self, address: str | None) -> None:
+        how: dict[str, Any] = {"address": address or "local"}
+        if address is not None:
+            _require_listener(address)
+        else:
+            how |= {"include_dashboard": False, "_temp_dir": self._own}
+            how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
+            os.environ.setdefault("RAY_AUTH_TOKEN", _PASSWORD)
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
+        except (OSError, RuntimeError, ValueError) as error:
+            where = f"--address {address}" if address else "--engine ray"
+            raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
+
+    def _look(self) -> None:
+        """Find the nodes that are there now."""
+        self._looked = time.monotonic()
+        found = [Node.read(node) for node in self._ray.nodes() if node["Alive"]]
+        self._nodes = [node for node in found if node.cores]
+        if not self._nodes:
+            note("no node of the cluster has a core now; the sweep waits for one")
+
+    def _function(self, function: Any, **options: Any) -> Any:
+        """Return a function that Ray calls in a process of ours, once."""
+        environment = {"env_vars": self._environment}
+        return self._ray.remote(max_retries=0, runtime_env=environment, **options)(function)
+
+    def _check_nodes(self) -> None:
+        """Let every node read a file in the folder and write another.
+
+        Raises
+        ------
+        UserError
+            A node does not see the folder, or does not answer.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        errors = self._ray.exceptions
+        self.desk.open()
+        asked = {}
+        for node in self._nodes:
+            there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            function = self._function(check_node, num_cpus=0, scheduling_strategy=there)
+            asked[function.remote(self.desk, node.id)] = node
+        _, late = self._ray.wait(list(asked), num_returns=len(asked), timeout=_CHECK_SECONDS)
+        for reference, node in asked.items():
+            try:
+                wrong = f"it gave no answer in {_CHECK_SECONDS:.0f} seconds"
+                if reference not in late:
+                    wrong = self._ray.get(reference) or self.desk.wrong_of(node.id)
+            except (errors.NodeDiedError, errors.TaskUnschedulableError):
+                continue  # it is gone; if it comes back, its processes look themselves
+            except errors.RayError as error:
+                wrong = brief(error)
+            if wrong:
+                raise UserError(
+                    f"--out {self.desk.root}: wanted a folder that every node of the cluster sees, "
+                    f"found node {node.name} without it: {wrong}"
+                )
+
+    def _answer(self, reference: Any) -> Answer:
+        order = self._running.pop(reference)
+        try:
+            answer: Answer = self._ray.get(reference)
+            return answer
+        except self._ray.exceptions.RayError as error:
+            return Answer(order.job.key, CRASHED, message=brief(error))
+
+
+def load_ray(address: str | None) -> Any:
+    """Import Ray, which is told to send no statistics of its use.
+
+    Ray reads these variables when it is imported. Without an `address`, it uses loopback alone.
+
+    Raises
+    ------
+    UserError
+        Ray is not installed.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if address is None:
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise UserError(
+            f"--engine ray: wanted the package ray, found: {error}; install it with "
+            "`pip install simcore[ray]`"
+        ) from None
+
+
+def brief(error: Exception) -> str:
+    """Return the first paragraph of an error of Ray in one line."""
+    text = str(error).strip() or type(error).__name__
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _require_no_connection(ray: Any) -> None:
+    if ray.is_initialized():
+        raise UserError(
+            "--engine ray: wanted a process that has no connection to Ray, found one; call "
+            "ray.shutdown() first"
+        )
+
+
+def _require_listener(address: str) -> None:
+    """Raise UserError if nothing listens at an address, where Ray would wait for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon:  # a word such as ``auto``, for which Ray looks on this machine
+        return
+    try:
+        socket.create_connection((host, int(port)), _LISTEN_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"--address {address}: wanted HOST:PORT of the head of a Ray cluster, found: {error}"
+        ) from None
+
+
+def _temporary_folder() -> str:
+    """Make a folder with so short a name that Ray's sockets fit into it (107 bytes in all)."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="simcore-ray-", dir=usual if len(usual) <= 20 else "/tmp")
+
+
+def _environment(threads: int, own: bool) -> dict[str, str]:
+    """Return the variables of the processes; those of our own nodes find all that we find."""
+    found = thread_variables(threads)
+    if own:
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return found

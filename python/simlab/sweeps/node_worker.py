@@ -1,0 +1,125 @@
+"""What runs on a node of a cluster: the check that it sees the folder, and one order after another.
+
+Nothing here knows Ray, to which `cluster` gives these functions. Orders and answers are small; what
+a job reads and writes are files of the folder that all nodes see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from simlab.store.files import writing
+from simlab.sweeps.execute import REFUSED, Answer, Order, execute
+from simlab.sweeps.worker import keep_imports
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the processes of a sweep work, and how they know that they see the same folder.
+
+    Attributes
+    ----------
+    root
+        The folder of the sweep.
+    token
+        Name and content of a file that the driver writes into the folder.
+    start
+        The folder where the command was started, to which relative names of models refer.
+    """
+
+    root: str
+    token: str
+    start: str
+
+    def open(self) -> None:
+        """Write the driver's file."""
+        with writing(self._mark()):
+            self._mark().write_text(self.token)
+
+    def clear(self) -> None:
+        """Delete the files of the driver and of all nodes."""
+        for mark in Path(self.root).glob(f"{self._mark().name}*"):
+            mark.unlink(missing_ok=True)
+
+    def answer(self, node: str) -> None:
+        """Write the file of a node."""
+        self._mark(node).touch()
+
+    def wrong(self) -> str:
+        """Return why this process does not see the driver's file; nothing if it does."""
+        try:
+            found = self._mark().read_text()
+        except OSError as error:
+            return f"it does not see a file that was written there ({error.strerror})"
+        return "" if found == self.token else "it sees another folder of this name"
+
+    def wrong_of(self, node: str) -> str:
+        """Return why the driver does not see what a node wrote; nothing if it does."""
+        there = self._mark(node).is_file()
+        return "" if there else "what it wrote there is not in the folder"
+
+    def _mark(self, node: str = "") -> Path:
+        return Path(self.root, f".shared-{self.token}{node}")
+
+
+def check_node(desk: Desk, node: str) -> str:
+    """Read the driver's file and write one for it; return what is wrong, or nothing."""
+    wrong = desk.wrong()
+    if not wrong:
+        try:
+            desk.answer(node)
+        except OSError as error:
+            wrong = f"it cannot write there ({error.strerror})"
+    return wrong
+
+
+def do(desk: Desk, order: Order) -> Answer:
+    """Do an order in a process of a node."""
+    wrong = _sit_down(desk)
+    if wrong:
+        node = socket.gethostname()
+        message = f"--out {desk.root}: wanted a folder that node {node} sees, found that {wrong}"
+        return Answer(order.job.key, REFUSED, message=message)
+    with _printing_to(Path(desk.root, "log", f"worker-{socket.gethostname()}.txt")):
+        answer = execute(order)
+    keep_imports()
+    return answer
+
+
+@cache
+def _sit_down(desk: Desk) -> str:
+    """Make this process ready for orders; return what is wrong, or nothing.
+
+    The driver has checked the nodes that were there at the start; others may have come.
+    """
+    wrong = desk.wrong()
+    if not wrong:
+        with contextlib.suppress(OSError):  # a node without it can do jobs without relative names
+            os.chdir(desk.start)
+    return wrong
+
+
+@contextlib.contextmanager
+def _printing_to(file: Path) -> Iterator[None]:
+    """Add to a file what the block prints, in whatever way; Ray prints between two orders."""
+    outputs = {1: sys.stdout, 2: sys.stderr}
+    before = {number: os.dup(number) for number in outputs}
+    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        for number, stream in outputs.items():
+            stream.flush()
+            os.dup2(log, number)
+        yield
+    finally:
+        for number, stream in outputs.items():
+            stream.flush()
+            os.dup2(before[number], number)
+            os.close(before[number])
+        os.close(log)

@@ -1,0 +1,234 @@
+"""The Ray engine: two real nodes, one of which passes for another machine and is killed at work."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from simlab import Sweep
+from simlab.errors import UserError
+from simlab.store.files import hash_file
+from simlab.sweeps import claims
+from simlab.sweeps.cluster import RayEngine
+from support.lab.commandline import check_refused
+from support.lab.owner import wait_for
+from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ray_cluster
+from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
+
+needs_ray = pytest.mark.skipif(not find_ray(), reason=f"sweeps on Ray are not tested: {NO_RAY}")
+needs_machines = pytest.mark.skipif(
+    not can_pretend(), reason="this system does not let us pretend another machine (unshare)"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ray_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def started():
+    """Start a driver of a toy sweep, which does not outlive the test."""
+    drivers = []
+
+    def start(root, **options):
+        drivers.append(start_driver(root, **options))
+        return drivers[-1]
+
+    yield start
+    for driver in drivers:
+        driver.kill()
+        driver.wait()
+
+
+def run_on(cluster, root, plan):
+    """Run a toy sweep on the cluster."""
+
+    def start(folder):
+        return RayEngine(folder.root, plan.counts(), address=cluster.address, threads=1)
+
+    return run_toy(root, plan, start=start)
+
+
+def claims_on(root, machine):
+    """Return the claims of a machine."""
+    found = []
+    for path in (root / "claims").glob("[!.]*"):
+        owner = claims.read_claim(path)
+        if owner and owner["place"][0] == machine:
+            found.append(path)
+    return found
+
+
+def kill_at_work(machine: psutil.Process, root) -> list[str]:
+    """Kill a far machine while it has a job; return the keys of the jobs that it had."""
+    wait_for(lambda: claims_on(root, FAR))
+    machine.kill()
+    machine.wait()
+    return [path.name for path in claims_on(root, FAR)]
+
+
+def age(paths):
+    """Make claims look as if nobody had touched them for two minutes."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path, (time.time() - claims.STALE_SECONDS - 1,) * 2)
+
+
+@needs_ray
+@needs_machines
+def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
+    plan = toy_plan(tmp_path, seconds=0.1)
+    lost, seen = [], []
+
+    def kill(machine):
+        lost.extend(kill_at_work(machine, tmp_path))
+        time.sleep(2)
+        # The driver knows that the process is gone; the claim of another machine counts on.
+        seen.append([path.name for path in claims_on(tmp_path, FAR)])
+        seen.append(runs(tmp_path, "begin"))
+        age(claims_on(tmp_path, FAR))
+
+    with cluster.far_node() as machine:
+        killer = threading.Thread(target=kill, args=(machine,))
+        killer.start()
+        outcome = run_on(cluster, tmp_path, plan)
+        killer.join()
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert same_as(whole, tmp_path, plan)
+    (name,) = [job.params["name"] for job in plan.jobs if job.key in lost]
+    assert seen[0] == lost
+    assert seen[1][name] == 1
+    assert {n: count for n, count in runs(tmp_path, "begin").items() if count > 1} == {name: 2}
+    assert (tmp_path / "log" / f"worker-{FAR}.txt").exists()
+
+
+@needs_ray
+@needs_machines
+def test_real_models_give_the_bits_of_the_local_engine(
+    cluster, tmp_path, simcore, tiny_bert, reviews
+):
+    file = tmp_path / "study.toml"
+    file.write_text(
+        f'models = [{{name = "{tiny_bert.path}", label = "tiny"}}]\n'
+        f'tasks = [{{name = "{reviews}", text_column = "body", label_column = "verdict"}}]\n'
+        '[finetune]\nseeds = "1..2"\nmax_steps = 4\n'
+        '[[grids]]\nmeasure = ["cka", "svcca"]\n'
+    )
+    common = ("--threads", 1, "--no-figures")
+    assert simcore("sweep", file, "--out", tmp_path / "local", *common)[0] == 0
+    there = tmp_path / "cluster"
+    lost = []
+
+    def kill(machine):
+        lost.extend(kill_at_work(machine, there))
+        age(claims_on(there, FAR))
+
+    with cluster.far_node() as machine:
+        killer = threading.Thread(target=kill, args=(machine,))
+        killer.start()
+        how = ("--engine", "ray", "--address", cluster.address)
+        code, printed, _ = simcore("sweep", file, "--out", there, *how, *common)
+        killer.join()
+    sweep = Sweep.from_file(file)
+    assert (code, len(lost)) == (0, 1)
+    assert f"{len(sweep.plan()):,} jobs done" in " ".join(printed.split())
+    assert sweep.results(there).equals(sweep.results(tmp_path / "local"))
+    made = sorted(path.relative_to(there) for path in there.rglob("*.safetensors"))
+    assert len(made) == 2 + 3
+    for path in made:
+        assert hash_file(there / path) == hash_file(tmp_path / "local" / path)
+
+
+@needs_ray
+@needs_machines
+def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path):
+    plan = toy_plan(tmp_path)
+    with (
+        cluster.far_node(hidden=tmp_path),
+        pytest.raises(UserError, match=rf"--out {tmp_path}: .* node {FAR} \(127.0.0.1\) without"),
+    ):
+        run_on(cluster, tmp_path, plan)
+    assert not (tmp_path / "runs.txt").exists()
+    assert list(tmp_path.glob(".shared-*")) == []
+
+
+@needs_ray
+def test_a_process_that_dies_is_tried_again(cluster, tmp_path, whole):
+    plan = toy_plan(tmp_path, fate={"rows1": "crash once"})
+    assert not run_on(cluster, tmp_path, plan).failed
+    assert runs(tmp_path, "begin")["rows1"] == 2
+    assert same_as(whole, tmp_path, plan)
+
+
+@needs_ray
+def test_the_jobs_of_a_killed_driver_end(cluster, tmp_path, whole, started):
+    driver = started(tmp_path, address=cluster.address, wait=str(tmp_path / "go"))
+    wait_for((tmp_path / "runs.txt").exists)
+    (path,) = [p for p in (tmp_path / "claims").iterdir() if not p.name.startswith(".")]
+    worker = psutil.Process(claims.read_claim(path)["pid"])
+    driver.kill()
+    driver.wait()
+    assert gone([worker]) == []
+    (tmp_path / "go").touch()
+    plan = toy_plan(tmp_path)
+    assert not run_on(cluster, tmp_path, plan).failed
+    assert same_as(whole, tmp_path, plan)
+
+
+@needs_ray
+def test_a_cluster_of_its_own_ends_with_its_driver(tmp_path, whole, started):
+    before = set(Path("/tmp").glob("simcore-ray-*"))
+    driver = started(tmp_path, address="", wait=str(tmp_path / "go"))
+    wait_for((tmp_path / "runs.txt").exists)
+    own = psutil.Process(driver.pid).children(recursive=True)
+    assert any("raylet" in process.name() for process in own)
+    addresses = {c.laddr.ip for p in own for c in p.net_connections() if c.status == "LISTEN"}
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    (tmp_path / "go").touch()
+    assert driver.wait() == 0
+    assert gone(own) == []
+    assert set(Path("/tmp").glob("simcore-ray-*")) == before
+    assert same_as(whole, tmp_path, toy_plan(tmp_path))
+
+
+@needs_ray
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path, simcore, study):
+    wrong = ("--engine", "ray", "--address", "127.0.0.1:1")
+    refused = simcore("sweep", study, "--out", tmp_path / "out", *wrong)
+    check_refused(refused, "--address 127.0.0.1:1: wanted HOST:PORT of the head", "refused")
+
+
+@pytest.fixture
+def study(tmp_path, tiny_bert, reviews):
+    """A sweep file."""
+    file = tmp_path / "study.toml"
+    file.write_text(
+        f'models = ["{tiny_bert.path}"]\ntasks = [{{name = "{reviews}", text_column = "body"}}]\n'
+    )
+    return file
+
+
+def test_without_ray_the_command_says_how_to_install_it(tmp_path, simcore, study, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    refused = simcore("sweep", study, "--out", tmp_path / "out", "--engine", "ray")
+    check_refused(refused, "wanted the package ray", "pip install simcore[ray]")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--engine", "slurm"), "--engine slurm: wanted local or ray"),
+        (("--address", "auto"), "--address: wanted --engine ray beside it, found local"),
+        (("--resources", "grid:cores=2"), "--resources: wanted --engine ray beside it"),
+    ],
+)
+def test_options_of_another_engine_are_refused(options, words, tmp_path, simcore, study):
+    check_refused(simcore("sweep", study, "--out", tmp_path / "out", *options), words)

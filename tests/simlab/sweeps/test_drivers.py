@@ -1,0 +1,90 @@
+"""Drivers of two studies on one folder: one works, the other is refused until the first ends."""
+
+import json
+import os
+import time
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.sweeps import claims
+from simlab.sweeps.drivers import driving, study_of
+from simlab.sweeps.folder import SweepFolder
+from support.lab.commandline import check_refused
+from support.lab.owner import wait_for
+from support.lab.toysweep import rows, run_toy, runs, start_driver, toy_plan
+
+
+@pytest.fixture
+def at_work(tmp_path):
+    """A driver in a process of its own, whose first job waits for the file ``go``."""
+    process = start_driver(tmp_path, wait=str(tmp_path / "go"))
+    wait_for((tmp_path / "runs.txt").exists)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_driver_of_another_study_is_refused(at_work, tmp_path):
+    before = (tmp_path / "plan.json").read_bytes()
+    with pytest.raises(UserError, match=f"wanted one study at a time, found process {at_work.pid}"):
+        run_toy(tmp_path, toy_plan(tmp_path, seeds=1))
+    assert (tmp_path / "plan.json").read_bytes() == before
+
+
+def test_the_command_is_refused_in_one_line_and_writes_nothing(
+    at_work, tmp_path, simcore, tiny_bert, reviews
+):
+    file = tmp_path / "study.toml"
+    file.write_text(
+        f'models = ["{tiny_bert.path}"]\ntasks = [{{name = "{reviews}", text_column = "body"}}]\n'
+    )
+    before = (tmp_path / "plan.json").read_bytes()
+    refused = simcore("sweep", file, "--out", tmp_path)
+    check_refused(refused, f"--out {tmp_path}", f"process {at_work.pid} on", "another --out")
+    assert (tmp_path / "plan.json").read_bytes() == before
+    assert not (tmp_path / "sweep.json").exists()
+
+
+def test_what_two_studies_share_is_done_once(at_work, tmp_path):
+    (tmp_path / "go").touch()
+    assert at_work.wait() == 0
+    larger = toy_plan(tmp_path, seeds=5)  # the four seeds of the first study, and another
+    outcome = run_toy(tmp_path, larger)
+    assert outcome.done == {"finetune": 1, "extract": 1, "grid": 2, "blocks": 1}
+    assert len(rows(tmp_path, larger)) == 6 * 3 + 5
+    assert set(runs(tmp_path, "begin").values()) == {1, 2}  # both have a job named "joint"
+    assert list((tmp_path / "drivers").glob("[!.]*")) == []
+
+
+def test_a_killed_driver_stands_in_nobodys_way(at_work, tmp_path):
+    at_work.kill()
+    at_work.wait()
+    (tmp_path / "go").touch()
+    assert not run_toy(tmp_path, toy_plan(tmp_path, seeds=1)).failed
+
+
+def test_a_driver_of_another_machine_counts_until_it_is_silent(tmp_path):
+    folder, plan = SweepFolder(tmp_path), toy_plan(tmp_path)
+    folder.create()
+    study = study_of(plan, "all", None)
+    elsewhere = {"place": ["elsewhere"], "pid": os.getpid(), "started": "1", "token": "x"}
+    path = folder.drivers / "another-00000000"
+    path.write_text(json.dumps(elsewhere))
+    with (
+        pytest.raises(UserError, match=f"process {os.getpid()} on elsewhere"),
+        driving(folder, study),
+    ):
+        pass
+    os.utime(path, (time.time() - claims.STALE_SECONDS - 1,) * 2)
+    with driving(folder, study), driving(folder, study):
+        assert len(list(folder.drivers.glob(f"{study}-*"))) == 2
+    assert not path.exists()
+
+
+def test_studies_differ_in_jobs_and_in_what_is_kept(tmp_path):
+    plan, other = toy_plan(tmp_path), toy_plan(tmp_path, seeds=3)
+    found = [study_of(plan, "all", None), study_of(plan, "results", None)]
+    found += [study_of(plan, "all", 10**9), study_of(other, "all", None)]
+    assert len(set(found)) == 4
+    assert study_of(toy_plan(tmp_path, seconds=1), "all", None) == found[0]  # a hint

@@ -1,0 +1,71 @@
+"""What jobs take of a cluster, and how many threads they have."""
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.sweeps.resources import GB, Node, fitting, parse_resources, share_of
+
+SMALL = Node("a", "small (10.0.0.1)", cores=8, gpus=0, memory=3 * GB)
+LARGE = Node("b", "large (10.0.0.2)", cores=64, gpus=4, memory=200 * GB)
+
+
+def test_kinds_take_what_their_work_needs():
+    found = {kind: fitting(kind, {}, [SMALL, LARGE], 8) for kind in ("finetune", "grid", "scores")}
+    assert found["finetune"] == {"num_cpus": 8, "num_gpus": 1, "memory": 6 * GB}
+    assert found["grid"] == {"num_cpus": 8, "num_gpus": 0, "memory": 4 * GB}
+    assert found["scores"] == {"num_cpus": 1, "num_gpus": 0, "memory": GB}
+
+
+def test_without_gpus_none_is_asked_for_and_a_small_node_is_enough():
+    assert fitting("finetune", {}, [SMALL], 2) == {"num_cpus": 2, "num_gpus": 0, "memory": 3 * GB}
+
+
+def test_what_is_chosen_counts():
+    chosen = parse_resources(["finetune:gpus=0.5,memory=16 GB", "grid:cores=2", "grid:gpus=2"])
+    assert fitting("finetune", chosen, [LARGE], 8) == {
+        "num_cpus": 8,
+        "num_gpus": 0.5,
+        "memory": 16 * GB,
+    }
+    assert fitting("grid", chosen, [LARGE], 8) == {
+        "num_cpus": 2,
+        "num_gpus": 2,
+        "memory": 4 * GB,
+    }
+
+
+@pytest.mark.parametrize(
+    ("chosen", "threads"),
+    [("grid:memory=4GB", 1), ("grid:gpus=1", 1), ("grid:cores=9", 1), ("grid:gpus=0", 9)],
+)
+def test_a_job_that_fits_nowhere_is_refused(chosen, threads):
+    with pytest.raises(UserError, match=r"a job of kind grid, found nodes with 8 cores, 0 GPUs"):
+        fitting("grid", parse_resources([chosen]), [SMALL], threads)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("finetun:gpus=1", "wanted one of finetune, .* found 'finetun'"),
+        ("finetune", "wanted gpus= or cores= or memory=, found ''"),
+        ("finetune:gpu=1", "found 'gpu=1'"),
+        ("finetune:gpus=1.5", "a number of GPUs, or a fraction of one, found '1.5'"),
+        ("finetune:gpus=-1", "found '-1'"),
+        ("finetune:gpus=inf", "found 'inf'"),
+        ("grid:cores=0", "a number of cores from 1, found '0'"),
+        ("grid:memory=much", "a size such as 16GB, found 'much'"),
+    ],
+)
+def test_a_wrong_text_is_one_line(text, words):
+    with pytest.raises(UserError, match=f"^--resources {text}: .*{words}"):
+        parse_resources([text])
+
+
+def test_threads_are_an_equal_share():
+    assert share_of([SMALL], 0) == 8
+    assert share_of([LARGE], 0) == 16  # of each GPU
+    assert share_of([SMALL, LARGE], 0) == 8
+    assert share_of([SMALL, LARGE], 18) == 4
+    assert share_of([SMALL, LARGE], 2) == 8  # a job runs on one node
+    assert share_of([SMALL], 100) == 1
+    assert share_of([], 0) == 1
