@@ -21,7 +21,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-cpus test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,17 +31,21 @@ setup: $(STAMPS)/simcore ## environment, pinned dependencies, compiled extension
 demo: assets ## the main job on an embedded default (ARGS= are passed on)
 	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
 
-test: test-cpp test-cuda test-python ## the whole suite: C++ (plain and sanitized), then Python
+test: test-cpp test-cuda test-python ## the suite: C++ (plain and sanitized), then Python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 	@PYTHONPATH=tests python -m support.lab.browsers
 	@PYTHONPATH=tests python -m support.lab.rayclusters
+	@echo "killed processes, full disks, peaks of memory, examples: make test-slow"
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
 # most tests use one core, and a file's tests share what they build.
 PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
-	$(PYTEST)
+	$(PYTEST) -m "not slow"
+
+test-slow: assets $(STAMPS)/page $(STAMPS)/vision ## its slow tests: kills, full disks, clusters, peaks of memory, examples
+	$(PYTEST) -m slow
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
 # held to an older instruction set. Every setting runs, whatever the others did. torch.compile keeps

@@ -4,6 +4,8 @@ import pytest
 
 from support.forks import in_fork
 
+pytestmark = pytest.mark.slow
+
 MB = 2**20
 # Views of the sentences, stacks of the threads, pages of libraries touched for the first time.
 SLACK = 4 * MB

@@ -6,6 +6,8 @@ import torch
 from simcore.nn import CouplingINN
 from tools.peak import in_subprocess
 
+pytestmark = pytest.mark.slow
+
 GROWTH = 1.2  # of 16 blocks over 4: what users are promised
 
 # What is freed goes back to the system at once: glibc otherwise keeps freed activations of this

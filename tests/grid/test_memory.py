@@ -4,6 +4,8 @@ import pytest
 
 from support.forks import in_fork
 
+pytestmark = pytest.mark.slow
+
 MB = 2**20
 # What the process may need beside the workspace: stacks of the threads, the allocator's rounding,
 # pages of libraries touched for the first time.

@@ -136,6 +136,7 @@ def test_running_again_does_nothing_but_say_so(run, simcore, tiny_bert, reviews)
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_killed_demo_continues(tmp_path, run, simcore, tiny_bert, reviews):
     out = tmp_path / "demo"

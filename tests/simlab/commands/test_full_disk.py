@@ -16,6 +16,8 @@ from simlab.commands import demo_steps
 from support.lab.disks import file_limit, mounted_disk
 from support.lab.tinymodels import COLUMNS
 
+pytestmark = pytest.mark.slow
+
 WRITE_NOTHING = {"models", "papers", "tasks", "status"}
 IN_ITS_ROOM = {"sweep"}  # tests/simlab/sweeps/test_damage.py: what is left there are many kinds
 REASON = r"(File too large|No space left on device|torch could not write all of a file)"

@@ -142,6 +142,7 @@ def published():
     return claims([folder / f"{name}.csv" for name in PUBLISHED])
 
 
+@pytest.mark.slow
 def test_the_docs_have_the_table_of_the_committed_runs(published):
     assert claims_markdown(published) in (ROOT / "docs" / "claims.md").read_text()
 

@@ -10,6 +10,7 @@ from simlab.store.results import FREEZING, parents, read_results
 from support.lab.tinymodels import COLUMNS
 
 
+@pytest.mark.slow
 def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simcore):
     arguments = ["freeze-study", tiny_bert.path, reviews, *COLUMNS, "--out", tmp_path / "study"]
     arguments += ["--max-steps", 4, "--batch-size", 8, "--seeds", "3,1"]

@@ -4,6 +4,8 @@ import pytest
 
 from support.forks import in_fork
 
+pytestmark = pytest.mark.slow
+
 MB = 2**20
 # Pages of libraries touched for the first time, and memory that the allocator keeps.
 SLACK = 16 * MB

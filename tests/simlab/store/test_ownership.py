@@ -336,6 +336,7 @@ def test_no_room_for_the_signature(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_two_commands_at_once(tmp_path, tiny_bert, reviews):
     """Run `simcore extract` twice: one process writes the output that it writes alone."""
     from simlab import cli

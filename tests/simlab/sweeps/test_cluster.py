@@ -20,6 +20,8 @@ from support.lab.owner import wait_for
 from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ray_cluster
 from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
 
+pytestmark = pytest.mark.slow
+
 needs_ray = pytest.mark.skipif(not find_ray(), reason=f"sweeps on Ray are not tested: {NO_RAY}")
 needs_machines = pytest.mark.skipif(
     not can_pretend(), reason="this system does not let us pretend another machine (unshare)"

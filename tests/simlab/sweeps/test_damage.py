@@ -10,6 +10,8 @@ from simlab.sweeps.folder import DamagedError, SweepFolder
 from support.lab.disks import file_limit
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, start_driver, toy_plan
 
+pytestmark = pytest.mark.slow
+
 
 def place(root: Path, plan, name: str) -> Path:
     (job,) = [job for job in plan.jobs if job.params["name"] == name]

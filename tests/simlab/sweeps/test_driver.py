@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.status import read_status
 from simlab.sweeps.survey import write_plan
@@ -77,6 +79,7 @@ def kill_something(driver, root: Path, rng) -> None:
         os.kill(targets[rng.integers(len(targets))], signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_five_kills_and_then_the_same_bits(tmp_path, whole):
     import numpy as np
 

@@ -63,6 +63,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
     assert weights_hash(tmp_path / "other") != weights_hash(uninterrupted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group_by_length", [True, False])
 def test_a_run_broken_off_in_an_epoch_ends_with_the_same_weights(
     tmp_path, tiny_bert, review_task, monkeypatch, group_by_length
@@ -86,6 +87,7 @@ def test_a_run_broken_off_in_an_epoch_ends_with_the_same_weights(
     assert records[0]["options"].nunique() == 5
 
 
+@pytest.mark.slow
 def test_a_run_broken_off_after_its_last_step_trains_no_more(
     tmp_path, tiny_bert, review_task, monkeypatch
 ):
@@ -102,6 +104,7 @@ def test_a_run_broken_off_after_its_last_step_trains_no_more(
     assert read_evaluation(out)["seconds_per_step"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True])
 def test_ctrl_c_says_what_is_kept_only_if_something_is(
     tmp_path, simcore, tiny_bert, reviews, monkeypatch, several
@@ -163,6 +166,7 @@ def test_a_checkpoint_cut_short_by_a_kill_is_not_taken(tmp_path):
     assert last_checkpoint(tmp_path / "none") is None
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_complete_checkpoints_and_nothing_else(
     tmp_path, tiny_bert, review_task, monkeypatch, uninterrupted
 ):
@@ -199,6 +203,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_killed_outright_ends_with_the_same_weights(
     tmp_path, tiny_bert, reviews, review_task, uninterrupted
 ):
@@ -224,6 +229,7 @@ def wait_for_checkpoint(process, folder):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, reviews):
     out = tmp_path / "checkpoint"
     command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
@@ -271,6 +277,7 @@ def test_regression_on_real_pairs(tmp_path, tiny_bert):
     assert load_tokenizer(tiny_bert)("a film", "a plot")["token_type_ids"][-1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_real_minilm_fits_the_rows_it_has_seen(tmp_path, minilm):
     task = load_task("rt", TaskOptions(train_size=32, heldout_size=32))
