@@ -1,0 +1,118 @@
+"""The offline studies of Phang et al. 2021 and of Ren et al. 2023: one sweep file each.
+
+    python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
+    python examples/studies/sweeps.py phang2021
+
+Rows land in ``examples/studies/results/<study>-offline.parquet``, with five significant digits, and
+their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``; the tables
+of claims and, for Ren et al., tables 4 and 5 are printed for ``docs/experiments.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from publish import RESULTS, ROOT, simcore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DIGITS = 5
+# Figures of the sweep that docs/experiments.md shows.
+FIGURES = {
+    "ren2023": (
+        "rt-models",
+        "rt-alignment-mean-all-methods",
+        "rt-alignment-mean-all-layers-linear",
+        "rt-alignment-mean-all-layers-inn",
+        "rt-alignment-attention-layers-linear",
+        "rt-alignment-mean-all-within-linear",
+        "rt-alignment-mean-all-across-linear",
+        "rt-alignment-attention-heads-linear",
+        "rt-alignment-mean-all-complexity",
+        "rt-injection",
+    ),
+    "phang2021": (
+        *("rt-cka-biased", "rt-truncation", "rt-skipping"),
+        *("stsb-cka-biased", "stsb-truncation", "stsb-skipping"),
+    ),
+}
+
+
+def main(study: str, out: Path, workers: int) -> None:
+    """Run or continue a sweep, and publish what it made."""
+    from simlab.store.results import read_results
+
+    file = ROOT / "examples" / "sweeps" / f"{study}-offline.toml"
+    simcore("sweep", file, "--out", out, "--workers", workers, "--threads", 1)
+    frame = rounded(read_results(out / "results")).dropna(axis="columns", how="all")
+    name = f"{study}-offline"
+    frame.to_parquet(RESULTS / f"{name}.parquet", index=False, compression="zstd")
+    means(frame).to_csv(RESULTS / f"{name}.csv", index=False)
+    for figure in FIGURES[study]:
+        source = out / "figures" / f"{figure}.png"
+        shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
+    if study == "ren2023":
+        print(table_4(frame), table_5(frame), sep="\n\n")
+    simcore("claims", RESULTS / f"{name}.parquet", "--out", out / "claims.parquet", "--markdown")
+    print(out / "claims.md")
+
+
+def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with `DIGITS` significant digits, a fifth of the bytes of all digits."""
+    values = frame["value"].map(lambda value: float(f"{value:.{DIGITS}g}"))
+    return frame.assign(value=values)
+
+
+def staged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with columns for the stages of both models, the method, and the part."""
+    options = frame["options"].fillna("{}").map(json.loads)
+    return frame.assign(
+        **{side: frame[f"model_{side}"].str.extract("-(ORIG|FT)")[0] for side in ("x", "y")},
+        method=options.map(lambda found: found.get("method", "")),
+        rows=options.map(lambda found: found.get("rows", "")),
+        same=(frame["model_x"] == frame["model_y"]).fillna(False),
+    )
+
+
+def means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, standard deviation and number over models and pairs of equal stages."""
+    by = ["task", "comparison", "measure", "kind", "method", "rows", "x", "y", "same"]
+    groups = staged(frame).groupby([*by, "layer_x", "layer_y"], dropna=False)["value"]
+    return groups.agg(["mean", "std", "count"]).reset_index().round(DIGITS)
+
+
+def table_4(frame: pd.DataFrame) -> str:
+    """Return the errors of every method, mean over layers and pairs, before and after tuning."""
+    rows = staged(frame)
+    rows = rows[rows["comparison"].str.startswith("alignment: table 4") & (rows["layer_x"] > 0)]
+    rows = rows[rows["measure"].isin(["alignment-mse", "alignment-error"])]
+    by = ["x", "measure", "rows"]
+    return markdown(rows.pivot_table("value", by, "method", aggfunc="mean", sort=False))
+
+
+def table_5(frame: pd.DataFrame) -> str:
+    """Return the accuracy of injections, mean and least over pairs."""
+    rows = staged(frame)
+    rows = rows[rows["comparison"] == "injection"]
+    return markdown(rows.groupby("method", sort=False)["value"].agg(["mean", "min", "count"]))
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table of numbers in Markdown."""
+    table = table.round(4).reset_index()
+    lines = [table.columns, ["---"] * len(table.columns), *table.itertuples(index=False)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=FIGURES)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    main(options.study, options.out or Path("runs") / f"{options.study}-offline", options.workers)
