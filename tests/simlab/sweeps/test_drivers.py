@@ -26,10 +26,15 @@ def at_work(tmp_path):
 
 
 def test_a_driver_of_another_study_is_refused(at_work, tmp_path):
-    before = (tmp_path / "plan.json").read_bytes()
-    with pytest.raises(UserError, match=f"wanted one study at a time, found process {at_work.pid}"):
-        run_toy(tmp_path, toy_plan(tmp_path, seeds=1))
-    assert (tmp_path / "plan.json").read_bytes() == before
+    same, other = (study_of(toy_plan(tmp_path, seeds), "all", None) for seeds in (4, 3))
+    folder = SweepFolder(tmp_path)
+    with driving(folder, same):
+        pass
+    with (
+        pytest.raises(UserError, match=f"wanted one study at a time, found process {at_work.pid}"),
+        driving(folder, other),
+    ):
+        pass
 
 
 def test_the_command_is_refused_in_one_line_and_writes_nothing(
