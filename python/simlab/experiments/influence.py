@@ -110,7 +110,7 @@ def influence(
     examples = examples if limit is None else examples.head(limit)
     examples = examples.each_choice()
     kept = length_of([source.path], max_length)
-    label = label or source.name
+    label = label or Path(source.name).name  # as `skip` and `truncate` call a checkpoint
     inputs: dict[str, Any] = {
         "step": "influence",
         "model": source.fingerprint,

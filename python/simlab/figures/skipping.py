@@ -49,7 +49,7 @@ _TURNED = Words(
     "Influence of a span of layers",
     "first layer of the span",
     "last layer of the span",
-    "{}: 1 - cosine of input and output",
+    "1 - cosine of input and output",
 )
 
 
