@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from simlab.evidence.table import claims as claims
     from simlab.experiments.align_study import align_study as align_study
     from simlab.experiments.freeze_study import freeze_study as freeze_study
+    from simlab.experiments.influence import influence as influence
     from simlab.experiments.inject import inject as inject
     from simlab.experiments.inject import inject_pairs as inject_pairs
     from simlab.experiments.shorten import shorten as shorten
@@ -88,6 +89,7 @@ _PLACES = {
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",
     "import_representations": "representations.imported",
+    "influence": "experiments.influence",
     "inject": "experiments.inject",
     "inject_pairs": "experiments.inject",
     "load_representations": "representations.folder",

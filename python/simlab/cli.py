@@ -19,6 +19,7 @@ from simlab.commands import (
     freeze_study,
     grid,
     importing,
+    influence,
     inject,
     listing,
     localize,
@@ -37,7 +38,8 @@ USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
 COMMANDS = (
     *(demo, pretrain, finetune, freeze_study, extract, importing, grid, localize),
-    *(truncate, blocks, skip, plot, report, inject, align_study, claims, sweep, status, listing),
+    *(truncate, blocks, skip, influence, plot, report, inject, align_study),
+    *(claims, sweep, status, listing),
 )
 
 app = typer.Typer(

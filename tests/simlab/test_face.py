@@ -42,6 +42,7 @@ RENAMED = {
     ("freeze-study", "recipe_name"): "recipe",
     ("extract", "random_init"): "random_init_seed",
     ("import", "layer"): "layers",
+    ("influence", "random_init"): "random_init_seed",
     ("truncate", "mode"): "modes",
     ("truncate", "advise"): "tolerance",
     ("inject", "method"): "methods",

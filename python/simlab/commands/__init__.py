@@ -8,8 +8,8 @@ module here loads a heavy library before its command runs, so ``--help`` answers
 * `head_options`: options of ``simcore truncate`` for the training of heads.
 * `demo`: ``simcore demo``, whose steps are in `demo_steps`.
 * `pretrain`, `finetune`, `freeze_study`, `extract`, `grid`, `localize`, `truncate`, `blocks`,
-  `skip`, `plot`, `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each has the
-  command of its name.
+  `skip`, `influence`, `plot`, `report`, `inject`, `align_study`, `claims`, `sweep`, `status`: each
+  has the command of its name.
 * `importing`: ``simcore import``.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -6,6 +6,7 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `advice`: the fewest layers that a task needs, from a truncation.
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
+* `influence`: `simlab.influence`, how much every contiguous span of layers turns the states.
 * `inject`: `simlab.inject`, a model that continues from the hidden states of another, and
   `simlab.inject_pairs`, several pairs.
 * `injection_options`: which layer, tokens and maps, and which rows the maps are fitted on.

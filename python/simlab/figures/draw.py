@@ -14,7 +14,7 @@ from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import draw_panels
 from simlab.figures.joint import draw_joint, in_files, joint_grids
 from simlab.figures.pairs import figures_of, panels_of
-from simlab.figures.skipping import plot_skipping
+from simlab.figures.skipping import plot_influence, plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
 from simlab.figures.table import MEASURE_COLUMNS, distinguish, read_table, with_calibrated
 from simlab.figures.training import plot_training
@@ -26,8 +26,10 @@ from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
     FREEZING,
+    INFLUENCE,
     LOCALIZATION,
     SKIPPING,
+    SPANS,
     TRAINING_CKA,
     TRUNCATIONS,
     is_alignment,
@@ -106,7 +108,7 @@ def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[
 
 def _grid_figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of grids and of the scores of their layers."""
-    grids = frame[frame["layer_y"].notna() & (frame["comparison"] != SKIPPING)]
+    grids = frame[frame["layer_y"].notna() & ~frame["comparison"].isin(SPANS)]
     _require_comparisons(grids, comparisons)
     grids = with_calibrated(_chosen(grids, comparisons))
     blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
@@ -128,7 +130,8 @@ def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
     if len(curves):
         yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines), curves
-    for comparison, plot_all in ((FREEZING, plot_freezing), (SKIPPING, plot_skipping)):
+    others = {FREEZING: plot_freezing, SKIPPING: plot_skipping, INFLUENCE: plot_influence}
+    for comparison, plot_all in others.items():
         rows = frame[frame["comparison"] == comparison]
         if len(rows):
             yield f"{_task(rows)}-{comparison}", plot_all(rows), rows

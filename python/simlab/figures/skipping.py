@@ -1,4 +1,6 @@
-"""Draw the metric without every contiguous span of layers (Phang et al. 2021, figure 4)."""
+"""Draw a value of every contiguous span of layers: the metric without it (Phang et al. 2021,
+figure 4), or its influence on the states.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,32 @@ if TYPE_CHECKING:
 
 _MOST_COLUMNS = 3
 _SMALL_PANEL, _GAP = 1.6, (0.35, 0.5)  # inches
-_NOTE = "The first skipped layer goes upwards, the last to the right."
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a figure says: titles, the two axes, and the colour bar, with ``{}`` for the measure."""
+
+    title: str
+    first: str
+    last: str
+    bar: str
+
+    @property
+    def note(self) -> str:
+        """Return how to read a small panel, which has no labels of axes."""
+        return f"The {self.first} goes upwards, the last to the right."
+
+
+_SKIPPED = Words(
+    "Without a span of layers", "first skipped layer", "last skipped layer", "held-out {}"
+)
+_TURNED = Words(
+    "Influence of a span of layers",
+    "first layer of the span",
+    "last layer of the span",
+    "1 - cosine of input and output",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +65,18 @@ class Triangle:
 
 
 def plot_skipping(rows: pd.DataFrame) -> Figure:
+    """Draw the metric without every span of layers; see `plot_influence`.
+
+    Parameters
+    ----------
+    rows
+        Rows with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span [i, j); both
+        are 0 for the whole model.
+    """
+    return _plot(rows, _SKIPPED)
+
+
+def plot_influence(rows: pd.DataFrame) -> Figure:
     """Draw a triangle for every model and seed, on one colour scale for each task.
 
     Models of one task stand side by side; models of several tasks stand below each other, and the
@@ -46,17 +85,20 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rows
-        Rows with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span [i, j); both
-        are 0 for the whole model.
+        Rows with comparison ``influence``: `layer_x` is i and `layer_y` is j of span [i, j).
     """
+    return _plot(rows, _TURNED)
+
+
+def _plot(rows: pd.DataFrame, words: Words) -> Figure:
     import matplotlib as mpl
 
     triangles = _triangles(complete(rows))
     columns = in_order(triangle.column for triangle in triangles)
     with mpl.rc_context(STYLE):
         if len(columns) == 1:
-            return _draw_side_by_side(triangles)
-        return _draw_matrix(triangles, columns)
+            return _draw_side_by_side(triangles, words)
+        return _draw_matrix(triangles, columns, words)
 
 
 def _triangles(rows: pd.DataFrame) -> list[Triangle]:
@@ -84,7 +126,7 @@ def _square(rows: pd.DataFrame) -> tuple[np.ndarray, float]:
     return values, float(whole.iloc[0]) if len(whole) else float("nan")
 
 
-def _draw_side_by_side(triangles: Sequence[Triangle]) -> Figure:
+def _draw_side_by_side(triangles: Sequence[Triangle], words: Words) -> Figure:
     layers = max(len(triangle.values) for triangle in triangles)
     side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * layers)
     figure, axes = flow(
@@ -99,20 +141,20 @@ def _draw_side_by_side(triangles: Sequence[Triangle]) -> Figure:
         image = _draw_triangle(axis, triangle, _range(triangles), side)
         if layers <= heatmap.MOST_LAYERS_WITH_VALUES:
             heatmap.write_values(axis, image)
-        title = f"{triangle.model} (whole: {short(triangle.whole)})"
+        title = " ".join([triangle.model, *(f"({whole})" for whole in _whole(triangle))])
         axis.set_title(textwrap.fill(title, int(side / 0.075)), fontweight="bold")
-        axis.set_ylabel("first skipped layer")
-        axis.set_xlabel("last skipped layer")
+        axis.set_ylabel(words.first)
+        axis.set_xlabel(words.last)
     first = triangles[0].rows.iloc[0]
     bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-    bar.set_label(f"held-out {first['measure']}")
+    bar.set_label(words.bar.format(first["measure"]))
     bar.outline.set_visible(False)
-    parts = ["Without a span of layers", f"task {first['task']}", *_size(triangles)]
+    parts = [words.title, f"task {first['task']}", *_size(triangles)]
     figure.suptitle(" · ".join(parts), fontsize=11)
     return figure
 
 
-def _draw_matrix(triangles: Sequence[Triangle], columns: Sequence[str]) -> Figure:
+def _draw_matrix(triangles: Sequence[Triangle], columns: Sequence[str], words: Words) -> Figure:
     """Draw models below each other and tasks side by side, a colour bar below each task."""
     models = in_order(triangle.model for triangle in triangles)
     of_column = {name: [t for t in triangles if t.column == name] for name in columns}
@@ -125,15 +167,20 @@ def _draw_matrix(triangles: Sequence[Triangle], columns: Sequence[str]) -> Figur
             axis = axes[models.index(triangle.model), column]
             axis.set_axis_on()
             image = _draw_triangle(axis, triangle, _range(mine), _SMALL_PANEL)
-            axis.set_xlabel(f"whole: {short(triangle.whole)}", fontsize=7, labelpad=1)
+            axis.set_xlabel("".join(_whole(triangle)), fontsize=7, labelpad=1)
         bar = figure.colorbar(
             image, cax=axes[-1, column].inset_axes((0, -0.5, 1, 0.06)), orientation="horizontal"
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=6.5)
         bar.ax.locator_params(nbins=4)
-    headline(figure, "Without a span of layers", _NOTE)
+    headline(figure, words.title, words.note)
     return figure
+
+
+def _whole(triangle: Triangle) -> list[str]:
+    """Return the value of the whole model, if there is one."""
+    return [] if np.isnan(triangle.whole) else [f"whole: {short(triangle.whole)}"]
 
 
 def _range(triangles: Sequence[Triangle]) -> tuple[float, float]:

@@ -18,10 +18,12 @@ from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import (
+    BLOCK_INFLUENCE,
     BLOCK_SCORE,
     BLOCKS,
+    INFLUENCE,
     LOCALIZATION,
-    SKIPPING,
+    SPANS,
     TRUNCATIONS,
     is_alignment,
 )
@@ -53,7 +55,8 @@ class Gathered:
 
 def is_cell(frame: pd.DataFrame) -> pd.Series:
     """Return which rows are cells of grids of measures."""
-    return frame["layer_y"].notna() & (frame["comparison"] != SKIPPING) & ~is_alignment(frame)
+    spans = frame["comparison"].isin(SPANS)
+    return frame["layer_y"].notna() & ~spans & ~is_alignment(frame)
 
 
 def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
@@ -295,7 +298,7 @@ def _blocks(
 
 def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that say something of one layer."""
-    skipped = (frame["comparison"] == SKIPPING) & (frame["layer_y"] - frame["layer_x"] == 1)
+    skipped = frame["comparison"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
     alone = frame["comparison"].isin((LOCALIZATION, *TRUNCATIONS.values()))
     return frame[alone | skipped.fillna(False).astype(bool)]
 
@@ -303,15 +306,16 @@ def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
 def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
     """Yield task, model, layer, what the value is, value, low, high and n.
 
-    The layer that is skipped is the upper one of its span.
+    The layer that is skipped, or whose influence it is, is the upper one of its span.
     """
     names = ("task", "comparison", "measure", "model_x", "seed_x", "layer_x", "layer_y")
     rows = _with_facts(frame)[[*names, "value", "low", "high", "n"]]
     for task, work, measure, model, seed, layer, upper, *values, n in rows.itertuples(
         index=False, name=None
     ):
-        what = LOCALIZATION if work == LOCALIZATION else f"{measure}, {work}"
-        number = int(upper if work == SKIPPING else layer)
+        alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: BLOCK_INFLUENCE}
+        what = alone.get(work, f"{measure}, {work}")
+        number = int(upper if work in SPANS else layer)
         known = [float(value) if np.isfinite(value) else None for value in values]
         yield [task, numbers[model, _seed(seed)], number, what, *known, int(n)]
 

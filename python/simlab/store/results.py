@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
 TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
+INFLUENCE = "influence"
+SPANS = (SKIPPING, INFLUENCE)  # whose layers are the ends of a span, and no pair of a grid
 ADVICE, WHOLE = "advice", "advice-whole"  # ADVICE is followed by a hyphen and the mode
 BASELINE = "baseline"
 TRAINING_CKA = "cka-to-initial"
@@ -71,6 +73,7 @@ COMPLEXITY = "complexity"
 INJECTION = "injection"
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
+BLOCK_INFLUENCE = "block-influence"
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
 PARENT = "model"  # in `options` of the freezing study
 MSE, RELATIVE = "alignment-mse", "alignment-error"

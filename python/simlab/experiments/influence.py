@@ -1,0 +1,211 @@
+"""Block influence (Men et al. 2024): how much every span of layers turns the hidden states.
+
+The influence of span [i, j), which stands for layers i + 1 to j, is
+
+    1 - mean over tokens t of cos(x_i[t], x_j[t])
+
+where x_i is the output of layer i (0 is the embedding output), and x_L that of the last layer
+before a final norm. Spans of one layer are the blocks of the paper; a span that hardly turns the
+states is one that `skip` may leave out. Nothing is trained and no label is read, so that any model
+will do, a decoder without a head too.
+
+The interval of a span is ``value -+ 1.96 s`` over the texts, where s is the standard error of a
+ratio: of the sums of texts to their numbers of tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.experiments.skip import spans
+from simlab.models.batches import batches, encode
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.sources import ModelSource, resolve
+from simlab.models.states import layer_states
+from simlab.store.console import progress
+from simlab.store.jobs import Outcome
+from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
+from simlab.store.runtime import best_device
+from simlab.tasks.trained_lengths import length_of
+from simlab.tasks.trained_splits import load_examples
+
+if TYPE_CHECKING:
+    import torch
+
+    from simlab.tasks import Examples, Task, TaskOptions
+
+BATCH_SIZE = 32
+
+
+def influence(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    *,
+    split: str = "heldout",
+    limit: int | None = None,
+    max_length: int | None = None,
+    batch_size: int = BATCH_SIZE,
+    random_init_seed: int | None = None,
+    label: str | None = None,
+    seed: int | None = None,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Write the block influence of every contiguous span of layers of a model.
+
+    Parameters
+    ----------
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub: an encoder or a decoder, with a
+        head or without one.
+    task
+        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave;
+        with ``split="all"`` also texts without labels.
+    out
+        The results file (.parquet) to write.
+    split, limit
+        ``heldout``, ``train`` or ``all``, and the number of examples, from the first.
+    max_length
+        Tokens kept per example; None is the length of the model's fine-tuning, or 64.
+    batch_size
+        Examples per forward pass.
+    random_init_seed
+        Seed of the random weights of a random twin; None takes the model itself.
+    label, seed
+        Name of the model in results and figures, and the seed of its fine-tuning.
+    task_options
+        Columns and split of the task; the default split of a fine-tuned model is that of its
+        fine-tuning.
+    overwrite
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    Outcome
+        Path of the results file, and whether it was there before; `read_results` reads it.
+
+    Raises
+    ------
+    UserError
+        The model or the task is unknown, the layers differ in width, or `out` has other content and
+        `overwrite` is False.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, influence, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = influence("minilm", "rt", "runs/results/influence.parquet", task_options=few)
+    >>> len(read_results(step.path))  # 21 spans of 6 layers
+    21
+    """
+    source = resolve(model)
+    name, examples = load_examples([source.path], task, split, task_options)
+    examples = examples if limit is None else examples.head(limit)
+    examples = examples.each_choice()
+    kept = length_of([source.path], max_length)
+    label = label or Path(source.name).name  # as `skip` and `truncate` call a checkpoint
+    inputs: dict[str, Any] = {
+        "step": "influence",
+        "model": source.fingerprint,
+        "random_init_seed": random_init_seed,
+        "examples": examples.text_fingerprint,
+        "task": name,
+        "max_length": kept,
+        "label": label,
+        "seed": seed,
+    }
+
+    def make() -> list[ResultRow]:
+        totals, tokens = cosine_sums(source, examples, kept, batch_size, random_init_seed, label)
+        return [
+            ResultRow(
+                comparison=INFLUENCE,
+                measure=BLOCK_INFLUENCE,
+                model_x=label,
+                seed_x=seed,
+                layer_x=start,
+                layer_y=end,
+                **_columns(totals[:, start, end], tokens),
+                n=int(tokens.sum()),
+                task=name,
+            )
+            for start, end in spans(totals.shape[1] - 1)[1:]
+        ]
+
+    return ensure_results(Path(out), inputs, make, replace=overwrite)
+
+
+def cosine_sums(
+    source: ModelSource,
+    examples: Examples,
+    max_length: int,
+    batch_size: int = BATCH_SIZE,
+    random_init_seed: int | None = None,
+    label: str = "model",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums over an example's tokens of the cosines of every two layers.
+
+    Returns
+    -------
+    sums, tokens
+        float64 [n, L + 1, L + 1], and the number of tokens of every example, int64 [n].
+
+    Raises
+    ------
+    UserError
+        The layers differ in width.
+    """
+    import torch
+
+    tokenizer, model = load_tokenizer(source), load_encoder(source, random_init_seed)
+    device = best_device()
+    model.to(device)
+    encoded = encode(tokenizer, examples, max_length)
+    sums: dict[int, np.ndarray] = {}
+    with (
+        torch.inference_mode(),
+        progress(f"influence in {label}", len(encoded)) as advance,
+    ):
+        for rows, batch in batches(tokenizer, encoded, batch_size, device):
+            states = layer_states(model, batch)
+            _require_one_width(states, source.name)
+            mask = batch["attention_mask"].bool()
+            for place, row in enumerate(rows.tolist()):
+                of_text = torch.stack([layer[place][mask[place]] for layer in states], 1)
+                sums[row] = _cosines(of_text).cpu().numpy()
+            advance(len(rows))
+    tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
+    return np.stack([sums[row] for row in range(len(encoded))]), tokens
+
+
+def _cosines(states: torch.Tensor) -> torch.Tensor:
+    """Return the sums of cosines [L + 1, L + 1] of states [t, L + 1, p]; zero states have none."""
+    from torch.nn.functional import normalize
+
+    directions = normalize(states.double(), dim=-1)
+    return (directions @ directions.transpose(1, 2)).sum(0)
+
+
+def _require_one_width(states: list[torch.Tensor], name: str) -> None:
+    widths = {layer.shape[-1]: None for layer in states}
+    if len(widths) > 1:
+        found = ", ".join(map(str, widths))
+        raise UserError(f"model {name}: wanted layers of one width, found {found}")
+
+
+def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, float]:
+    """Return the influence of a span and the bounds of its interval, from sums of texts [n]."""
+    count, total = len(sums), tokens.sum()
+    mean = sums.sum() / total
+    half = math.nan
+    if count > 1:
+        spread = np.square(sums - mean * tokens).sum() * count / (count - 1)
+        half = NormalDist().inv_cdf(0.975) * math.sqrt(spread) / total
+    return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
