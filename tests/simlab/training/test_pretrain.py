@@ -133,6 +133,7 @@ def test_the_command_makes_a_model_of_every_seed_with_the_same_words(simcore, tm
     assert (code, errors) == (0, [])
     assert printed.count("held-out loss") == 2
     assert weights_hash(out / "seed-3") == weights_hash(whole)
+    assert resolve(out / "seed-3").fingerprint == resolve(whole).fingerprint
     assert weights_hash(out / "seed-4") != weights_hash(whole)
     vocabularies = [
         load_tokenizer(resolve(out / name)).get_vocab() for name in ("seed-3", "seed-4")
