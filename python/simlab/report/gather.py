@@ -101,7 +101,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
 
 def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
     """Check that every cell names its models and layers, and every row of a layer its layer."""
-    alone = frame["comparison"].isin((LOCALIZATION, SKIPPING, *TRUNCATIONS.values()))
+    alone = frame["comparison"].isin((LOCALIZATION, *SPANS, *TRUNCATIONS.values()))
     for name, rows in (("model_y", inside), ("layer_y", inside), ("layer_x", inside | alone)):
         column = frame.loc[rows, name]
         good = column.notna()
