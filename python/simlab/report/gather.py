@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.figures.blocks import clusters_of
-from simlab.figures.names import in_order, with_seeds, without_seed
+from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
 from simlab.figures.style import lowest_colour, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
 from simlab.report.order import clustered
@@ -94,6 +94,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     for heads, grids in _settings(cells, codes):
         _add_setting(found, heads, grids, codes, columns, axes, blocks, exact)
     _share_ranges(found.settings)
+    _name_apart(found.settings)
     found.axes = list(axes)
     found.facts = list(_facts(frame, numbers))
     return found
@@ -238,6 +239,7 @@ def _add_setting(
             "name": measure_name(heads.head(1)),
             "range": _range(str(first["measure"]), finite),
             "planes": packed.planes,
+            "details": describe({name: first[name] for name in ("bandwidth", "options")}),
         }
     )
 
@@ -269,6 +271,19 @@ def _share_ranges(settings: list[dict[str, Any]]) -> None:
         known = shared.setdefault(setting["measure"], [low, high])
         known[:] = [min(known[0], low), max(known[1], high)]
         setting["range"] = known
+
+
+def _name_apart(settings: list[dict[str, Any]]) -> None:
+    """Give settings of one name other names: usual options may stand in a table or not."""
+    details = [setting.pop("details") for setting in settings]
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, setting in enumerate(settings):
+        places.setdefault((setting["task"], setting["kind"]), []).append(place)
+    for mine in places.values():
+        names = [settings[place]["name"] for place in mine]
+        told = tell_apart(names, [details[place] for place in mine])
+        for place, name in zip(mine, told, strict=True):
+            settings[place]["name"] = name
 
 
 def _describe(label: dict[str, Any]) -> dict[str, Any]:

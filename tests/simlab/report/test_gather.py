@@ -67,6 +67,19 @@ def test_tasks_and_estimators_are_settings_of_their_own():
     ]
 
 
+def test_settings_of_one_name_are_told_apart():
+    """An earlier version did not store the usual options."""
+    stored = '{"standardize": false}'
+    rows = [row for text in (None, stored)
+            for row in grid("A-B", "A", "B", measure="svcca", options=text)]  # fmt: skip
+    found = gathered([*rows, *grid("A-B", "A", "B", measure="svcca", task="stsb", options=stored)])
+    assert [(setting["task"], setting["name"]) for setting in found.settings] == [
+        ("rt", "SVCCA"),
+        ("rt", "SVCCA (standardize False)"),
+        ("stsb", "SVCCA"),
+    ]
+
+
 def test_a_measure_has_one_range_of_colours_over_tasks_and_estimators():
     rows = [*grid("A-B", "A", "B"), *grid("A-B", "A", "B", task="stsb", estimator="unbiased")]
     rows[-1] = replace(rows[-1], value=-0.25)

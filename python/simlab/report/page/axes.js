@@ -41,10 +41,35 @@ export function nameOf({ model, layer }) {
 
 /** @type {Map<Grid, string>} */
 const gridTitles = new Map(page.grids.map((grid) => [grid, makeTitle(grid)]));
+/** @type {Map<string, Grid[]>} Grids that only their numbers of rows tell apart. */
+const sameTitle = new Map();
+for (const grid of page.grids) {
+  const title = `${grid.setting} ${titleOf(grid)}`, known = sameTitle.get(title);
+  if (known) known.push(grid);
+  else sameTitle.set(title, [grid]);
+}
+for (const grids of sameTitle.values()) {
+  if (grids.length < 2) continue;
+  for (const grid of grids) gridTitles.set(grid, `${titleOf(grid)}, ${rowsOf(grid)}`);
+}
 
 /** @param {Grid} grid */
 export function titleOf(grid) {
   return gridTitles.get(grid) ?? "";
+}
+
+/** @param {Grid} grid */
+export function rowsOf({ n }) {
+  return `n = ${n.toLocaleString("en")}`;
+}
+
+/**
+ * What the drop-downs say of a grid, for pictures and for paper.
+ * @param {Grid} grid
+ */
+export function captionOf(grid) {
+  const { task, kind, name } = page.settings[grid.setting];
+  return [task, kind, name, rowsOf(grid)].filter(Boolean).join(", ");
 }
 
 /** @param {Grid} grid */
@@ -72,16 +97,18 @@ export function keyOf(grid) {
 /**
  * The layers of a side in the order in which they are shown.
  * @param {Grid} grid
+ * @param {Grid} guide the grid whose clustering is followed, if the sides are of one length
  * @param {0 | 1} side 0 is down, 1 is across
  * @param {string} order
  * @param {Set<number>} hidden models
  * @returns {Layer[]}
  */
-export function ordered(grid, side, order, hidden) {
+export function ordered(grid, guide, side, order, hidden) {
   const layers = layersOf(side === 0 ? grid.x : grid.y);
   let found = layers;
   if (order === "clustered") {
-    found = (grid.clustered[side] ?? grid.clustered[0]).map((at) => layers[at]);
+    const [own, other] = [grid, guide].map((of) => of.clustered[side] ?? of.clustered[0]);
+    found = (own.length === other.length ? other : own).map((at) => layers[at]);
   } else if (order === "layer") {
     found = [...layers].sort((a, b) => a.layer - b.layer || a.at - b.at);
   }
@@ -96,7 +123,7 @@ export function ordered(grid, side, order, hidden) {
  * @returns {Group[]}
  */
 export function groupsOf(layers, order) {
-  if (order === "clustered") return [];
+  if (order === "clustered" && layers.some(({ model }) => model !== layers[0].model)) return [];
   const what = order === "layer"
     ? (/** @type {Layer} */ { layer }) => layerName(layer)
     : (/** @type {Layer} */ { model }) => modelName(model);

@@ -20,7 +20,7 @@ const STEPS = 256;
  * @returns {Lookup}
  */
 export function lookup(name) {
-  const anchors = ANCHORS[name].map((hex) =>
+  const anchors = (Object.hasOwn(ANCHORS, name) ? ANCHORS[name] : ANCHORS.viridis).map((hex) =>
     [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
   const table = new Uint8ClampedArray(STEPS * 3);
   for (let step = 0; step < STEPS; step++) {

@@ -10,14 +10,19 @@ function titleOfView(name) {
 }
 
 /** @param {HTMLElement} place */
-export function showCurves(place) {
+export async function showCurves(place) {
   if (place.childElementCount) return;
   if (!page.views.length) {
     place.append(make("p", {}, "The results hold no curves: no truncation, skipping, freezing, " +
       "injection, alignment or training."));
     return;
   }
-  for (const view of page.views) place.append(figureOf(view));
+  const loads = page.views.map((view) => {
+    const { drawn, load } = figureOf(view);
+    place.append(drawn);
+    return load;
+  });
+  for (const load of loads) await load(); // all, because paper shows all
 }
 
 /** @param {import("./data.js").View} view */
@@ -30,12 +35,10 @@ function figureOf(view) {
   const image = make("img", { alt: `${title}: the rows below it hold its values`,
     width: String(view.width), height: String(Math.round(view.width * view.shape)) });
   const drawn = make("figure", {}, make("h2", {}, title), image);
-  new IntersectionObserver(async ([entry], observer) => {
-    if (!entry.isIntersecting) return;
-    observer.disconnect();
+  const load = async () => {
     image.src = URL.createObjectURL(await picture());
     image.style.height = "auto";
-  }, { rootMargin: "600px" }).observe(image);
+  };
   const details = make("details", {},
     make("summary", {}, `${view.count.toLocaleString("en")} rows`));
   details.addEventListener("toggle", async () => {
@@ -55,5 +58,5 @@ function figureOf(view) {
     button("Save as PNG", async () => save(`${view.name}.png`, await toPng(await picture()))),
     button("Save as SVG", async () => save(`${view.name}.svg`, await picture()))),
   details);
-  return drawn;
+  return { drawn, load };
 }

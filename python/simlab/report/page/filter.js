@@ -68,7 +68,7 @@ export function searched(label, choices, chosen, act) {
   if (choices.length <= FEW_OPTIONS) {
     return [choice(label, choices.map((value) => [value, value]), chosen, act)];
   }
-  const search = make("input", { type: "search", "aria-label": `Find: ${label}`,
+  const search = make("input", { type: "search",
     placeholder: `find among ${choices.length.toLocaleString("en")}` });
   const field = choice(label, [], "", act);
   const select = /** @type {HTMLSelectElement} */ (field.lastElementChild);
@@ -96,5 +96,5 @@ export function searched(label, choices, chosen, act) {
     }
   });
   fill();
-  return [field, make("label", {}, "Find a grid", search)];
+  return [field, make("label", {}, `Find: ${label}`, search)];
 }

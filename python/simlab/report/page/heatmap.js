@@ -1,8 +1,8 @@
 /** A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. */
-import { groupsOf, nameOf } from "./axes.js";
+import { groupsOf, modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { short } from "./csv.js";
-import { contextOf, paint } from "./paint.js";
+import { contextOf, framesOf, paint } from "./paint.js";
 import { listen } from "./pointer.js";
 
 /**
@@ -43,6 +43,8 @@ export class Heatmap {
     this.shown = null;
     /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
     this.groups = { down: [], across: [] };
+    /** @type {import("./paint.js").Frame[]} */
+    this.frames = [];
     /** @type {[number, number] | null} */
     this.cursor = null;
     this.fit = 1; // pixels of a cell when the whole grid is shown
@@ -73,6 +75,7 @@ export class Heatmap {
       this.cell = 0;
     }
     this.groups = { down: groupsOf(down, shown.order), across: groupsOf(across, shown.order) };
+    this.frames = framesOf(shown);
     this.canvas.setAttribute("aria-label", `${shown.title}: ${down.length} rows, ` +
       `${across.length} columns. Arrow keys move the cursor, Enter opens the layer.`);
     this.paintCells(shown);
@@ -117,13 +120,16 @@ export class Heatmap {
 
   layOut() {
     if (!this.shown || !this.place.clientWidth) return;
-    const { down, across, order } = this.shown;
+    const { down, across } = this.shown;
     const zoomed = this.cell / this.fit;
     const context = contextOf(this.canvas);
-    const names = this.groups.down.map(({ name }) => context.measureText(name).width);
+    const { groups } = this;
+    const named = groups.down.length ? groups.down.map(({ name }) => name)
+      : [...new Set(down.map(({ model }) => modelName(model)))];
+    const names = named.map((name) => context.measureText(name).width);
     const longest = names.reduce((most, width) => Math.max(most, width), 34);
     const room = Math.min(longest + 30, MOST_MARGIN, this.place.clientWidth / 3);
-    this.margin = { left: Math.ceil(room), top: order === "clustered" ? 6 : 38 };
+    this.margin = { left: Math.ceil(room), top: groups.across.length ? 38 : 22 };
     const width = this.place.clientWidth - this.margin.left - 4;
     const most = Math.max(240, Math.min(innerHeight * 0.75, 760));
     this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
@@ -228,7 +234,8 @@ export class Heatmap {
 
   /** @param {number[]} sight */
   look([zoom, left, top]) {
-    this.cell = this.fit * zoom;
+    if (Number.isNaN(zoom + left + top)) return;
+    this.cell = Math.min(this.fit * zoom, Math.max(MOST_ZOOM, this.fit));
     this.left = left * this.cell;
     this.top = top * this.cell;
     this.keepInside();

@@ -5,22 +5,22 @@ import { page } from "./data.js";
 import { button, make, tableOf } from "./make.js";
 import { curvesOf, drawCurves, legendOf, profileOf } from "./profile.js";
 import { copy, save, toPng } from "./save.js";
-import { change } from "./state.js";
 
 /**
  * @param {HTMLElement} place
  * @param {number} model
  * @param {number} layer
- * @param {number} setting
+ * @param {import("./data.js").Grid} grid
+ * @param {() => void} close
  */
-export async function showLayer(place, model, layer, setting) {
-  const { name } = page.settings[setting];
-  const curves = curvesOf(await profileOf(setting, model, layer), model);
+export async function showLayer(place, model, layer, grid, close) {
+  const { name, task } = page.settings[grid.setting];
+  const curves = curvesOf(await profileOf(grid, model, layer), model);
   const title = nameOf({ model, layer, at: 0 });
   const drawing = drawCurves(curves, `${name} of ${title} with every layer`);
   const columns = ["models", "layer", "mean", "lowest", "highest", "seeds"];
-  const rows = curves.flatMap(({ stem, models, points }) =>
-    points.map((point) => [stem, point.layer, point.mean, point.low, point.high, models]));
+  const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
+    .map(({ layer: at, mean, low, high, seeds }) => [stem, at, mean, low, high, seeds]));
   const details = make("details", {}, make("summary", {}, "Values"));
   details.addEventListener("toggle", () => {
     if (details.childElementCount === 1) {
@@ -28,9 +28,9 @@ export async function showLayer(place, model, layer, setting) {
         (at > 1 && at < 5 ? short(Number(value)) : value))), "Values of the curves"));
     }
   });
+  place.onkeydown = ({ key }) => { if (key === "Escape") close(); };
   place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
-    make("div", { class: "head" }, make("h2", {}, title),
-      button("Close", () => change({ layer: "" }))),
+    make("div", { class: "head" }, make("h2", {}, title), button("Close", close)),
     make("div", { class: "parts" },
       make("div", {}, make("h3", {}, `${name} with every layer`), drawing, legendOf(curves),
         make("div", { class: "bar" },
@@ -39,7 +39,7 @@ export async function showLayer(place, model, layer, setting) {
             save(`${title}.png`, await toPng(pictureOf(drawing)))),
           button("Save as SVG", () => save(`${title}.svg`, pictureOf(drawing)))),
         details),
-      make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer)))));
+      make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer, task)))));
   place.hidden = false;
 }
 
@@ -56,15 +56,18 @@ function pictureOf(drawing) {
 }
 
 /**
- * What the results say of a layer alone: localization, truncation, skipping.
+ * What the results say of a layer alone: localization, truncation, skipping. On another task, a
+ * model of the same name may be another one.
  * @param {number} model
  * @param {number} layer
+ * @param {string} own the task of the grid
  */
-function aloneOf(model, layer) {
-  const known = page.facts.filter((fact) => fact[1] === model && fact[2] === layer);
+function aloneOf(model, layer, own) {
+  const known = page.facts.filter((fact) =>
+    fact[0] === own && fact[1] === model && fact[2] === layer);
   if (!known.length) {
     return make("p", { class: "hint" },
-      "The results hold no localization, truncation or skipping of this layer.");
+      `The results hold no localization, truncation or skipping of this layer on ${own}.`);
   }
   return make("ul", {}, ...known.map(([task, , , what, value, low, high, n]) =>
     make("li", {}, `${what} (${task}, n = ${n.toLocaleString("en")}): ${short(value)}` +

@@ -1,8 +1,8 @@
 /** The view of grids, and what joins the views. */
-import { keyOf, titleOf } from "./axes.js";
+import { captionOf, keyOf, titleOf } from "./axes.js";
 import { MAPS, lookup } from "./colours.js";
 import { showCurves } from "./curves.js";
-import { element, page } from "./data.js";
+import { element, lengthOf, page } from "./data.js";
 import { showModels } from "./filter.js";
 import { modelNamed, showLayer } from "./layer.js";
 import { choice, make } from "./make.js";
@@ -36,6 +36,7 @@ const panels = page.grids.length ? {
   b: new Panel("b", "Grid B", follow),
   difference: new Panel("difference", "Difference", follow),
 } : null;
+if (panels) panels.difference.minus = panels.b;
 const tools = make("div", { class: "bar" });
 const modelBox = make("details");
 const layerBox = make("div", { class: "panel" });
@@ -62,9 +63,7 @@ function showTools() {
   const compare = make("input", { type: "checkbox" });
   compare.checked = state.b !== "";
   compare.addEventListener("change", () => {
-    const number = gridOfKey.get(state.a) ?? 0;
-    const next = page.grids[(number + 1) % page.grids.length];
-    change({ b: compare.checked ? keyOf(next) : "" });
+    change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? 0])) : "" });
   });
   tools.replaceChildren(
     choice("Order", Object.entries(ORDERS), state.order, (order) => change({ order })),
@@ -74,6 +73,22 @@ function showTools() {
     make("label", { class: "check" }, compare, "Compare with a second grid"));
   /** @type {HTMLElement | undefined} */
   (tools.querySelectorAll("select, input")[focused])?.focus();
+}
+
+/**
+ * The next grid that a grid can be compared with: of its size, best of its setting.
+ * @param {import("./data.js").Grid} grid
+ */
+function nextOf(grid) {
+  const at = page.grids.indexOf(grid), size = sizeOf(grid);
+  const others = [...page.grids.slice(at + 1), ...page.grids.slice(0, at)];
+  const fitting = others.filter((other) => sizeOf(other) === size);
+  return fitting.find(({ setting }) => setting === grid.setting) ?? fitting[0] ?? others[0] ?? grid;
+}
+
+/** @param {import("./data.js").Grid} grid */
+function sizeOf({ x, y }) {
+  return `${lengthOf(x)} ${lengthOf(y)}`;
 }
 
 /** @param {NonNullable<typeof panels>} given */
@@ -96,7 +111,8 @@ function showDifference({ a, b, difference }) {
   difference.grid = a.grid;
   difference.planes = { value: values };
   difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
-    `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`);
+    `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`,
+    `A: ${captionOf(a.grid)}; B: ${captionOf(b.grid)}`);
 }
 
 async function showOpenLayer() {
@@ -105,8 +121,11 @@ async function showOpenLayer() {
   layerBox.hidden = !panels || number < 0;
   layerBox.classList.toggle("wide", state.b !== "");
   if (!panels || number < 0) return;
-  const { grid } = name === "b" && state.b ? panels.b : panels.a;
-  await showLayer(layerBox, number, Number(layer), grid.setting);
+  const { grid, map } = name === "b" && state.b ? panels.b : panels.a;
+  await showLayer(layerBox, number, Number(layer), grid, () => {
+    change({ layer: "" });
+    map.canvas.focus();
+  });
 }
 
 async function showGrids() {
@@ -128,7 +147,7 @@ async function showGrids() {
   b.box.hidden = difference.box.hidden = !state.b;
   await a.show(gridOfKey.get(state.a) ?? 0);
   if (state.b) {
-    await b.show(gridOfKey.get(state.b) ?? 0);
+    await b.show(gridOfKey.get(state.b) ?? 0, a.grid);
     showDifference(panels);
   }
   a.find();
@@ -150,7 +169,7 @@ async function show() {
   }
   if (view === "grids") await showGrids();
   else notice("");
-  if (view === "curves") showCurves(element("view-curves"));
+  if (view === "curves") await showCurves(element("view-curves"));
   if (view === "runs") await showRuns(element("view-runs"));
 }
 

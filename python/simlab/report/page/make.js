@@ -24,7 +24,7 @@ let told = 0;
  * Say for a moment what was done.
  * @param {string} text
  */
-function tell(text) {
+export function tell(text) {
   clearTimeout(told);
   element("done").textContent = text;
   told = setTimeout(() => { element("done").textContent = ""; }, 4000);
@@ -39,8 +39,12 @@ export function button(label, act, name = label) {
   const made = make("button", { type: "button", "aria-label": name }, label);
   made.addEventListener("click", async () => {
     element("done").textContent = "";
-    const done = await act();
-    if (done) tell(done);
+    try {
+      const done = await act();
+      if (done) tell(done);
+    } catch (error) {
+      tell(`${name}: ${error}`);
+    }
   });
   return made;
 }

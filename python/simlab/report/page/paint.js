@@ -1,14 +1,15 @@
 /** What is drawn of a grid: cells, values, lines between groups, outlines, the cursor, labels. */
-import { layerName } from "./axes.js";
+import { layerName, modelName } from "./axes.js";
 import { inkOn, stepOf } from "./colours.js";
 import { brief } from "./csv.js";
 
 /**
  * @typedef {import("./heatmap.js").Heatmap} Heatmap
  * @typedef {import("./heatmap.js").Shown} Shown
+ * @typedef {{rows: number[], columns: number[]}} Frame around cells: the first, and behind the last
  */
 
-export const LETTER = 11; // pixels of a label
+const LETTER = 11; // pixels of a label
 const LEAST_FOR_VALUES = 27; // pixels of a cell that a value fits into
 
 /**
@@ -34,7 +35,7 @@ export function paint(map, shown) {
     size.height / cell, 0, 0, size.width, size.height);
   if (cell >= LEAST_FOR_VALUES) paintValues(context, map, shown);
   paintGroups(context, map);
-  if (shown.order === "model") paintOutlines(context, map, shown);
+  paintFrames(context, map);
   paintCursor(context, map);
   context.restore();
   context.fillStyle = map.light ? "#000" : style.getPropertyValue("--text");
@@ -76,8 +77,10 @@ function paintValues(context, map, shown) {
     for (let column = columns[0]; column < columns[1]; column++) {
       const value = map.valueAt(row, column);
       if (Number.isNaN(value)) continue;
+      const text = brief(value);
+      if (text.length > 4 && context.measureText(text).width > map.cell - 2) continue;
       context.fillStyle = inkOn(table, stepOf(value, range));
-      context.fillText(brief(value), (column + 0.5) * map.cell - map.left,
+      context.fillText(text, (column + 0.5) * map.cell - map.left,
         (row + 0.5) * map.cell - map.top);
     }
   }
@@ -103,18 +106,28 @@ function paintGroups(context, map) {
 
 /**
  * Frames around blocks, which are of neighbours in a model.
- * @param {CanvasRenderingContext2D} context
- * @param {Heatmap} map
  * @param {Shown} shown
+ * @returns {Frame[]}
  */
-function paintOutlines(context, { cell, left, top }, { down, across, outlines }) {
-  context.strokeStyle = "#d55e00";
-  context.lineWidth = 2.5;
-  for (const [model, layers] of outlines) {
+export function framesOf({ down, across, outlines, order }) {
+  if (order !== "model") return [];
+  return outlines.flatMap(([model, layers]) => {
     const places = [down, across].map((side) => layers.map((layer) =>
       side.findIndex((other) => other.model === model && other.layer === layer)));
-    if (places.flat().some((place) => place < 0)) continue;
+    if (places.flat().some((place) => place < 0)) return [];
     const [rows, columns] = places.map((of) => [Math.min(...of), Math.max(...of) + 1]);
+    return [{ rows, columns }];
+  });
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Heatmap} map
+ */
+function paintFrames(context, { cell, left, top, frames }) {
+  context.strokeStyle = "#d55e00";
+  context.lineWidth = 2.5;
+  for (const { rows, columns } of frames) {
     context.strokeRect(columns[0] * cell - left, rows[0] * cell - top,
       (columns[1] - columns[0]) * cell, (rows[1] - rows[0]) * cell);
   }
@@ -150,19 +163,24 @@ function paintLabels(context, map, shown, side) {
   const room = side === 0 ? map.size.height : map.size.width;
   const start = side === 0 ? margin.top : margin.left;
   context.textBaseline = "middle";
-  const numbers = cell >= LETTER + 1 && shown.order === "model";
+  const numbers = cell >= LETTER + 1 && shown.order !== "layer";
+  const groups = side === 0 ? map.groups.down : map.groups.across;
   if (numbers) {
     context.textAlign = side === 0 ? "right" : "center";
     const last = Math.min(layers.length, Math.ceil((away + room) / cell));
     for (let place = Math.floor(away / cell); place < last; place++) {
       const at = (place + 0.5) * cell - away, text = layerName(layers[place].layer);
       if (at < 0 || at > room) continue;
-      if (side === 0) context.fillText(text, margin.left - 4, start + at);
-      else if (text !== "emb" || cell > 24) context.fillText(text, start + at, margin.top - 8);
+      if (side === 0) {
+        context.fillText(text, margin.left - 4, start + at);
+        if (groups.length) continue;
+        const name = cut(context, modelName(layers[place].model), margin.left - 34);
+        context.fillText(name, margin.left - 32, start + at);
+      } else if (text !== "emb" || cell > 24) context.fillText(text, start + at, margin.top - 8);
     }
   }
   let free = -Infinity;
-  for (const { start: from, end, name } of side === 0 ? map.groups.down : map.groups.across) {
+  for (const { start: from, end, name } of groups) {
     const low = Math.max(from * cell - away, 0), high = Math.min(end * cell - away, room);
     if (high - low < 2) continue;
     const middle = (low + high) / 2;

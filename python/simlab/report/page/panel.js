@@ -1,12 +1,12 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { keyOf, layersOf, nameOf, modelName, ordered, titleOf } from "./axes.js";
+import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
 import { extent, lookup } from "./colours.js";
 import { short } from "./csv.js";
 import { page, planesOf } from "./data.js";
 import { hiddenModels, searched } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
-import { button, make } from "./make.js";
-import { blobOf, copy, gridCsv, gridSvg, save } from "./save.js";
+import { button, make, tell } from "./make.js";
+import { copy, gridCsv, gridSvg, save, toPng } from "./save.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -24,6 +24,7 @@ export class Panel {
     this.box = make("section", { class: "panel", "aria-label": label });
     this.choices = make("div", { class: "bar" });
     this.title = make("h2");
+    this.caption = make("p", { class: "printed" });
     this.place = make("div");
     this.scale = make("div", { class: "scale" });
     this.readout = make("p", { class: "readout", "aria-live": "polite" });
@@ -37,30 +38,37 @@ export class Panel {
     /** @type {import("./data.js").Planes} */
     this.planes = {};
     this.grid = page.grids[0];
+    /** @type {Panel | null} the panel whose values are taken away */
+    this.minus = null;
     const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
     this.buttons = make("div", { class: "bar" },
       button("+", () => this.map.zoom(1.5), "Zoom in"),
       button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
       button("Whole grid", () => this.map.zoom(0)),
       button("Copy as CSV", () => this.map.shown
-        ? copy(gridCsv(this.map.shown, this.planes), file("csv")) : undefined),
-      button("Save as PNG", async () => save(file("png"), await blobOf(this.map.canvas))),
-      button("Save as SVG", () => save(file("svg"),
-        new Blob([gridSvg(this.map)], { type: "image/svg+xml" }))));
-    this.box.append(this.title, this.choices, this.place, this.scale, this.readout, this.buttons);
+        ? copy(gridCsv(this.map.shown, this.planes, this.minus && this.minus.map.shown),
+          file("csv")) : undefined),
+      button("Save as PNG", async () => save(file("png"), await toPng(gridSvg(this.map)))),
+      button("Save as SVG", () => save(file("svg"), gridSvg(this.map))));
+    this.box.append(this.title, this.caption, this.choices, this.place, this.scale, this.readout,
+      this.buttons);
   }
 
-  /** @param {number} number */
-  async show(number) {
+  /**
+   * @param {number} number
+   * @param {import("./data.js").Grid} [guide] the grid whose clustering is followed
+   */
+  async show(number, guide = page.grids[number]) {
     this.grid = page.grids[number];
     const setting = page.settings[this.grid.setting];
     this.planes = await planesOf(this.grid);
     const { value } = this.planes;
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
-      ordered(this.grid, side, state.order, hidden));
+      ordered(this.grid, guide, side, state.order, hidden));
     const range = state.range === "fitted" ? extent(value) : setting.range;
-    this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid));
+    this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid),
+      captionOf(this.grid));
     this.choose(number);
   }
 
@@ -71,12 +79,14 @@ export class Panel {
    * @param {[number, number]} range
    * @param {import("./colours.js").Lookup} table
    * @param {string} title
+   * @param {string} caption
    */
-  draw(values, down, across, range, table, title) {
+  draw(values, down, across, range, table, title, caption) {
     this.title.textContent = title;
+    this.caption.textContent = caption;
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
-      title: `${title}, ${page.settings[this.grid.setting].name}` });
+      title: `${title}, ${caption}` });
     this.drawScale(range, table, values.some(Number.isNaN) ? "grey: undefined" : "");
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
@@ -132,10 +142,11 @@ export class Panel {
         change({ [this.name]: keyOf(page.grids[nearest(fitting, number)]) });
       });
     });
-    const focused = [...this.choices.querySelectorAll("select")].findIndex((select) =>
-      select === document.activeElement);
+    const controls = () =>
+      /** @type {HTMLElement[]} */ ([...this.choices.querySelectorAll("select, input")]);
+    const focused = controls().findIndex((control) => control === document.activeElement);
     this.choices.replaceChildren(...fields);
-    if (focused >= 0) this.choices.querySelectorAll("select")[focused]?.focus();
+    controls()[focused]?.focus();
   }
 
   /**
@@ -163,7 +174,10 @@ export class Panel {
     const { down, across, stride } = /** @type {Shown} */ (this.map.shown);
     const at = down[row].at * stride + across[column].at;
     const { value, low, high, pvalue, calibrated } = this.planes;
-    const words = [`${nameOf(down[row])} × ${nameOf(across[column])}: ${short(value[at])}`];
+    const cell = `${nameOf(down[row])} × ${nameOf(across[column])}`;
+    const other = this.minus?.map.shown;
+    const taken = other && `${nameOf(other.down[row])} × ${nameOf(other.across[column])}`;
+    const words = [`${cell}${taken && taken !== cell ? ` − ${taken}` : ""}: ${short(value[at])}`];
     if (low && high && !Number.isNaN(low[at])) {
       words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
     }
@@ -171,7 +185,8 @@ export class Panel {
     if (calibrated && !Number.isNaN(calibrated[at])) {
       words.push(`calibrated ${short(calibrated[at])}`);
     }
-    this.readout.textContent = `${words.join("; ")}; n = ${this.grid.n.toLocaleString("en")}`;
+    const rows = new Set([this, this.minus].flatMap((panel) => (panel ? rowsOf(panel.grid) : [])));
+    this.readout.textContent = [...words, ...rows].join("; ");
   }
 
   /**
@@ -184,6 +199,7 @@ export class Panel {
     const { model, layer } = down[row];
     change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
       cell: joined([nameOf(down[row]), nameOf(across[column])]) });
+    tell(`${nameOf(down[row])} is open beside or below its grid.`);
   }
 }
 

@@ -25,12 +25,14 @@ export function listen(map) {
     return true;
   };
   canvas.addEventListener("pointerdown", (event) => {
+    if (event.button) return; // of a menu
     held.set(event.pointerId, { x: event.clientX, y: event.clientY });
     moved = 0;
   });
   addEventListener("pointerup", (event) => held.delete(event.pointerId));
   addEventListener("pointercancel", (event) => held.delete(event.pointerId));
   canvas.addEventListener("pointermove", (event) => {
+    if (event.pointerType === "mouse" && !event.buttons) held.clear(); // released elsewhere
     const from = held.get(event.pointerId);
     if (!from) {
       point(event);

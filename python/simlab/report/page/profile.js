@@ -12,7 +12,8 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
  * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number,
- *   high: number}[]}} Curve
+ *   high: number, seeds: number}[]}} Curve
+ * @typedef {Curve["points"][0]} Point
  */
 
 /** @type {Map<string, {grid: import("./data.js").Grid, side: "x" | "y"}[]>} */
@@ -20,10 +21,10 @@ const gridsOfModel = new Map();
 
 /**
  * The grids of a setting that a model has a side of.
- * @param {number} setting
+ * @param {import("./data.js").Grid} first the one whose values count where several have some
  * @param {number} model
  */
-function gridsWith(setting, model) {
+function gridsWith(first, model) {
   if (!gridsOfModel.size) {
     for (const side of /** @type {const} */ (["x", "y"])) {
       for (const grid of page.grids) {
@@ -35,20 +36,21 @@ function gridsWith(setting, model) {
       }
     }
   }
-  return gridsOfModel.get(`${setting} ${model}`) ?? [];
+  const found = gridsOfModel.get(`${first.setting} ${model}`) ?? [];
+  return [...found.filter(({ grid }) => grid === first), ...found];
 }
 
 /**
  * The similarity of a layer to every layer of every model, from all grids of a setting.
- * @param {number} setting
+ * @param {import("./data.js").Grid} first
  * @param {number} model
  * @param {number} layer
  * @returns {Promise<Profile>}
  */
-export async function profileOf(setting, model, layer) {
+export async function profileOf(first, model, layer) {
   /** @type {Profile} */
   const found = new Map();
-  for (const { grid, side } of gridsWith(setting, model)) {
+  for (const { grid, side } of gridsWith(first, model)) {
     const place = layersOf(grid[side]).find((at) => at.model === model && at.layer === layer);
     if (!place) continue;
     const { value } = await planesOf(grid, "value");
@@ -80,15 +82,18 @@ export function curvesOf(profile, own) {
     else members.set(stem, [model]);
   }
   return [...members].map(([of, models]) => {
-    const stem = models.length > 1 || models[0] === own ? of : modelName(models[0]);
+    const others = page.models[own].stem === of ? "the other " : "";
+    const stem = models.length > 1 ? `${of} (mean and range of ${others}${models.length} seeds)`
+      : models[0] === own ? of : modelName(models[0]);
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
     const points = [...layers].sort((a, b) => a - b).map((layer) => {
       const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)
         .filter((value) => !Number.isNaN(value));
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-      return { layer, mean, low: Math.min(...values), high: Math.max(...values) };
+      return { layer, mean, low: Math.min(...values), high: Math.max(...values),
+        seeds: values.length };
     });
-    return { stem, models: models.length, points: points.filter(({ mean }) => !Number.isNaN(mean)) };
+    return { stem, models: models.length, points };
   });
 }
 
@@ -109,7 +114,7 @@ function svg(name, attributes, text) {
  * @param {string} label
  */
 export function drawCurves(curves, label) {
-  const points = curves.flatMap((curve) => curve.points);
+  const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
   const last = Math.max(1, ...points.map(({ layer }) => layer));
   const low = Math.min(0, ...points.map((point) => point.low));
   const high = Math.max(...points.map((point) => point.high), low + 1e-9);
@@ -136,16 +141,35 @@ export function drawCurves(curves, label) {
     "text-anchor": "middle" }, "layer of the other model"));
   curves.forEach((curve, place) => {
     const { colour, dash } = lookOf(place);
-    const path = (/** @type {(point: Curve["points"][0]) => number} */ of) =>
-      curve.points.map((point) => `${x(point.layer)} ${y(of(point))}`);
-    if (curve.models > 1) {
-      const band = [...path(({ high: top }) => top), ...path(({ low: bottom }) => bottom).reverse()];
-      drawing.append(svg("path", { d: `M${band.join("L")}Z`, fill: colour, "fill-opacity": 0.2 }));
+    for (const run of runsOf(curve.points)) {
+      const path = (/** @type {(point: Point) => number} */ of) =>
+        run.map((point) => `${x(point.layer)} ${y(of(point))}`);
+      if (curve.models > 1) {
+        const band = [...path(({ high: top }) => top), ...path(({ low: bottom }) => bottom).reverse()];
+        drawing.append(svg("path", { d: `M${band.join("L")}Z`, fill: colour, "fill-opacity": 0.2 }));
+      }
+      drawing.append(svg("path", { d: `M${path(({ mean }) => mean).join("L")}`, fill: "none",
+        stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
+      if (run.length === 1) {
+        drawing.append(svg("circle", { cx: x(run[0].layer), cy: y(run[0].mean), r: 3, fill: colour }));
+      }
     }
-    drawing.append(svg("path", { d: `M${path(({ mean }) => mean).join("L")}`, fill: "none",
-      stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
   });
   return drawing;
+}
+
+/**
+ * The points between layers that are undefined.
+ * @param {Point[]} points
+ */
+function runsOf(points) {
+  /** @type {Point[][]} */
+  const runs = [[]];
+  for (const point of points) {
+    if (point.seeds) runs[runs.length - 1].push(point);
+    else runs.push([]);
+  }
+  return runs.filter((run) => run.length);
 }
 
 /** @param {number} place */
@@ -160,13 +184,13 @@ function lookOf(place) {
 export function legendOf(curves) {
   const list = document.createElement("ul");
   list.className = "legend";
-  curves.forEach(({ stem, models }, place) => {
+  curves.forEach(({ stem }, place) => {
     const { colour, dash } = lookOf(place);
     const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" });
     sample.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": 2,
       "stroke-dasharray": dash }));
     const item = document.createElement("li");
-    item.append(sample, models > 1 ? `${stem} (mean and range of ${models} seeds)` : stem);
+    item.append(sample, stem);
     list.append(item);
   });
   return list;

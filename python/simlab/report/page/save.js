@@ -1,10 +1,14 @@
 /** Copies of what is shown: CSV on the clipboard, pictures as files. */
-import { groupsOf, layerName, modelName, nameOf } from "./axes.js";
+import { layerName, modelName, nameOf } from "./axes.js";
 import { inkOn, stepOf } from "./colours.js";
 import { brief, csv, short } from "./csv.js";
 
+/** @typedef {import("./heatmap.js").Shown} Shown */
+
 const CELL = 24; // units of a drawn cell
+const MOST_SIDE = 2000; // units of a large grid
 const MOST_DRAWN = 4096; // cells that are drawn one by one
+const MOST_LETTERS = 120; // of the name of a file
 
 /**
  * @param {string} name
@@ -13,7 +17,9 @@ const MOST_DRAWN = 4096; // cells that are drawn one by one
 export function save(name, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
-  link.download = name.replace(/[^A-Za-z0-9.]+/g, "-");
+  const end = name.slice(name.lastIndexOf("."));
+  link.download = name.slice(0, -end.length).replace(/[^\p{L}\p{N}.]+/gu, "-")
+    .replace(/^[-.]+/, "").slice(0, MOST_LETTERS).replace(/[-.]+$/, "") + end;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
@@ -36,67 +42,92 @@ export async function copy(text, name) {
 
 /**
  * Every cell that is shown, with all that the results know of it.
- * @param {import("./heatmap.js").Shown} shown
+ * @param {Shown} shown
  * @param {import("./data.js").Planes} planes
+ * @param {Shown | null} other the grid that was taken away
  */
-export function gridCsv({ down, across, stride }, planes) {
+export function gridCsv({ down, across, stride }, planes, other) {
   const names = Object.keys(planes);
-  const rows = down.flatMap((row) => across.map((column) => [
-    modelName(row.model), row.layer, modelName(column.model), column.layer,
+  const layers = ["model_x", "layer_x", "model_y", "layer_y"];
+  const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
+    /** @type {number} */ r, /** @type {number} */ c) =>
+    [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
+  const rows = down.flatMap((row, r) => across.map((column, c) => [
+    ...placeOf({ down, across }, r, c), ...(other ? placeOf(other, r, c) : []),
     ...names.map((name) => {
       const value = planes[name][row.at * stride + column.at];
       return Number.isNaN(value) ? "" : value;
     }),
   ]));
-  return csv(["model_x", "layer_x", "model_y", "layer_y", ...names], rows);
+  return csv([...layers, ...(other ? layers.map((name) => `minus_${name}`) : []), ...names], rows);
 }
 
 /** @param {string} text */
 function escaped(text) {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+  // eslint-disable-next-line no-control-regex
+  return text.replace(/[\0-\x08\v\f\x0e-\x1f\ufffe\uffff]/g, "\ufffd").replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }
 
 /**
+ * A whole grid on white, with its title and its colours.
  * @param {import("./heatmap.js").Heatmap} map
- * @returns {string} the grid as SVG
+ * @returns {Blob} SVG
  */
 export function gridSvg(map) {
-  const { down, across, range, table, order, title } =
-    /** @type {import("./heatmap.js").Shown} */ (map.shown);
-  const width = across.length * CELL, height = down.length * CELL, left = 170, top = 60;
-  const out = [`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${left + width + 10} ` +
-    `${top + height + 10}" font-family="sans-serif" font-size="11"><title>${escaped(title)}</title>` +
-    `<rect width="100%" height="100%" fill="#fff"/>`];
+  const { groups, frames } = map;
+  const { down, across, range, table, order, title } = /** @type {Shown} */ (map.shown);
+  const side = Math.max(down.length, across.length);
+  const cell = Math.min(Math.max(Math.floor(MOST_SIDE / side), 2), CELL);
+  const width = across.length * cell, height = down.length * cell, left = 170, top = 76;
+  const whole = [Math.max(left + width + 10, title.length * 7), top + height + 40];
+  const rgb = (/** @type {number} */ step) => `rgb(${table.slice(step * 3, step * 3 + 3)})`;
+  /** @type {string[]} */
+  const out = [];
+  const write = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ text,
+    anchor = "start", more = "") =>
+    out.push(`<text x="${x}" y="${y}" text-anchor="${anchor}" ${more}>${escaped(text)}</text>`);
+  const box = (/** @type {number[]} */ [x, y, w, h], /** @type {string} */ more, inside = "") =>
+    out.push(`<rect x="${x}" y="${y}" width="${w}" height="${h}" ${more}>${inside}</rect>`);
+  box([0, 0, ...whole], 'fill="#fff"');
+  write(2, 18, title, "start", 'font-size="13"');
   if (down.length * across.length > MOST_DRAWN) {
+    box([left, top, width, height], 'fill="#ccc"');
     out.push(`<image x="${left}" y="${top}" width="${width}" height="${height}" ` +
       `preserveAspectRatio="none" image-rendering="pixelated" href="${map.cells.toDataURL()}"/>`);
   } else {
     down.forEach((row, r) => across.forEach((column, c) => {
-      const value = map.valueAt(r, c), step = stepOf(value, range);
-      const colour = Number.isNaN(value) ? "204,204,204" : table.slice(step * 3, step * 3 + 3);
-      const x = left + c * CELL, y = top + r * CELL;
-      out.push(`<rect x="${x}" y="${y}" width="${CELL}" height="${CELL}" fill="rgb(${colour})">` +
-        `<title>${escaped(`${nameOf(row)} × ${nameOf(column)}: ${short(value)}`)}</title></rect>`);
-      if (Number.isNaN(value)) return;
-      out.push(`<text x="${x + CELL / 2}" y="${y + CELL / 2 + 3}" font-size="9" ` +
-        `text-anchor="middle" fill="${inkOn(table, step)}">${brief(value)}</text>`);
+      const value = map.valueAt(r, c), step = stepOf(value, range), text = brief(value);
+      const missing = Number.isNaN(value), x = left + c * cell, y = top + r * cell;
+      box([x, y, cell, cell], `fill="${missing ? "#ccc" : rgb(step)}"`,
+        `<title>${escaped(`${nameOf(row)} × ${nameOf(column)}: ${short(value)}`)}</title>`);
+      if (missing || text.length > 5) return;
+      write(x + cell / 2, y + cell / 2 + 3, text, "middle",
+        `font-size="9" fill="${inkOn(table, step)}"`);
     }));
   }
-  const numbers = order === "model" && Math.max(down.length, across.length) <= 200;
-  if (numbers) {
-    down.forEach(({ layer }, r) => out.push(`<text x="${left - 5}" ` +
-      `y="${top + (r + 0.5) * CELL + 4}" text-anchor="end">${layerName(layer)}</text>`));
-    across.forEach(({ layer }, c) => out.push(`<text x="${left + (c + 0.5) * CELL}" ` +
-      `y="${top - 6}" text-anchor="middle">${layerName(layer)}</text>`));
+  for (const { rows, columns } of frames) {
+    box([left + columns[0] * cell, top + rows[0] * cell, (columns[1] - columns[0]) * cell,
+      (rows[1] - rows[0]) * cell], 'fill="none" stroke="#d55e00" stroke-width="2.5"');
   }
-  for (const { start, end, name } of groupsOf(down, order)) {
-    out.push(`<text x="2" y="${top + ((start + end) / 2) * CELL + 4}">${escaped(name)}</text>`);
+  if (order !== "layer" && cell > 11) {
+    down.forEach(({ layer, model }, r) => write(left - 5, top + (r + 0.5) * cell + 4,
+      `${groups.down.length ? "" : `${modelName(model)} `}${layerName(layer)}`, "end"));
+    across.forEach(({ layer }, c) =>
+      write(left + (c + 0.5) * cell, top - 6, layerName(layer), "middle"));
   }
-  for (const { start, end, name } of groupsOf(across, order)) {
-    out.push(`<text x="${left + ((start + end) / 2) * CELL}" y="${top - 26}" ` +
-      `text-anchor="middle">${escaped(name)}</text>`);
+  for (const { start, end, name } of groups.down) {
+    write(2, top + ((start + end) / 2) * cell + 4, name);
   }
-  return `${out.join("")}</svg>`;
+  for (const { start, end, name } of groups.across) {
+    write(left + ((start + end) / 2) * cell, top - 26, name, "middle");
+  }
+  for (let step = 0; step < 256; step += 5) box([left + step, whole[1] - 24, 5, 12], `fill="${rgb(step)}"`);
+  write(left - 5, whole[1] - 14, short(range[0], 2), "end");
+  write(left + 265, whole[1] - 14, short(range[1], 2));
+  return new Blob([`<svg xmlns="http://www.w3.org/2000/svg" width="${whole[0]}" ` +
+    `height="${whole[1]}" viewBox="0 0 ${whole.join(" ")}" font-family="sans-serif" ` +
+    `font-size="11">${out.join("")}</svg>`], { type: "image/svg+xml" });
 }
 
 /**
@@ -127,7 +158,7 @@ export async function toPng(picture) {
  * @param {HTMLCanvasElement} canvas
  * @returns {Promise<Blob>}
  */
-export function blobOf(canvas) {
+function blobOf(canvas) {
   return new Promise((resolve, reject) => canvas.toBlob((blob) =>
     blob ? resolve(blob) : reject(new Error("the browser could not make a PNG"))));
 }

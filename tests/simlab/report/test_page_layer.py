@@ -1,0 +1,90 @@
+"""The panel of a layer: from which grid and task its numbers are, seeds, gaps, and the focus."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from simlab.store.results import LOCALIZATION
+from support.lab.result_rows import curve, grid
+
+NAN = float("nan")
+
+
+def region(view, name):
+    return view.page.get_by_role("region", name=f"Layer {name}", exact=True)
+
+
+def rows_of(view, layer):
+    """Return the rows behind the curves of a layer, through its button."""
+    layer.get_by_role("button", name="Copy as CSV").click()
+    view.page.get_by_text("Copied.", exact=True).wait_for()
+    text = view.page.evaluate("navigator.clipboard.readText()")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_profile_is_that_of_the_grid_that_was_clicked(opened, written):
+    few = grid("A-B", "A", "B")
+    view = opened(written(few + [replace(row, n=10, value=row.value / 2) for row in few]))
+    for share, name in ((1, "A-B, n = 9"), (0.5, "A-B, n = 10")):
+        view.choice("Grid").select_option(name)
+        view.settle()
+        view.canvas().focus()
+        view.press("ArrowDown", "Enter")
+        row = int(view.readout().split("layer ")[1].split(" ")[0])
+        found = [float(line["mean"]) for line in rows_of(view, region(view, f"A, layer {row}"))]
+        wanted = [cell.value * share for cell in few if cell.layer_x == row]
+        assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def test_seeds_are_counted_where_they_have_a_value(opened, written):
+    """The seeds of the opened model beside it, and an undefined layer of one of them."""
+    rows = []
+    for seed in (1, 2, 3):
+        part = grid("FT-FT", "FT[1]", f"FT[{seed}]", seed, seeds=(1, seed))
+        rows += [replace(r, value=NAN) if (seed, r.layer_y) == (3, 2) else r for r in part]
+    layer = region(view := opened(written(rows), layer="a~FT[1]~1"), "FT[1], layer 1")
+    assert "FT[1–3] (mean and range of the other 2 seeds)" in layer.inner_text()
+    seeds = {
+        line["layer"]: line["seeds"] for line in rows_of(view, layer) if "other" in line["models"]
+    }
+    assert seeds == {"0": "2", "1": "2", "2": "1", "3": "2"}
+
+
+def test_an_undefined_layer_is_a_gap_and_a_single_one_a_point(opened, written):
+    rows = [replace(r, value=NAN) if r.layer_y == 1 else r for r in grid("A-B", "A", "B")]
+    drawing = region(opened(written(rows), layer="a~A~1"), "A, layer 1").locator("svg[role=img]")
+    assert drawing.locator("path").count() == 2
+    assert drawing.locator("circle").count() == 1  # layer 0; layers 2 and 3 are joined
+    drawing = region(opened(written(rows[:1]), layer="a~A~0"), "A, embeddings")
+    assert drawing.locator("svg[role=img] circle").count() == 1
+
+
+def test_a_layer_is_not_that_of_a_model_of_another_task(opened, written):
+    rows = [*grid("A-B", "A", "B"), *grid("A-B", "A", "B", task="stsb")]
+    rows += curve("A", start=0.1, mode=LOCALIZATION, measure=LOCALIZATION)
+    rows += curve("A", start=0.5, mode=LOCALIZATION, measure=LOCALIZATION, task="stsb")
+    view = opened(written(rows), layer="a~A~2")
+    for task, value in (("rt", ".300"), ("stsb", ".700")):
+        view.choice("Task").select_option(task)
+        view.settle()
+        facts = region(view, "A, layer 2").get_by_role("listitem").all_inner_texts()
+        assert [fact for fact in facts if "n = " in fact] == [
+            f"localization ({task}, n = 9): {value}"
+        ]
+
+
+@pytest.mark.parametrize("way", ["Close", "Escape"])
+def test_the_focus_comes_back_from_a_layer(opened, written, way):
+    view = opened(written(grid("A-B", "A", "B")))
+    view.canvas().focus()
+    view.press("ArrowDown", "Enter")
+    assert view.page.locator("#done").inner_text() == "A, layer 1 is open beside or below its grid."
+    layer = region(view, "A, layer 1")
+    layer.get_by_role("button", name="Close").focus()
+    view.press("Enter" if way == "Close" else "Escape")
+    assert not layer.is_visible()
+    assert view.page.evaluate("document.activeElement.tagName") == "CANVAS"
+    view.press("ArrowDown")
+    assert view.readout().startswith("A, layer 2 × B, embeddings")

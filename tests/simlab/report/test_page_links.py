@@ -1,0 +1,84 @@
+"""Addresses: a link shows the same view, whatever it says; a renewed page stays where it was."""
+
+import numpy as np
+import pytest
+
+from support.lab.result_rows import grid
+
+
+def test_a_link_shows_the_same_view(opened, studies):
+    view = opened(studies)
+    view.choice("Representation").select_option("word-last")
+    view.settle()
+    view.choice("Measure").select_option("SVCCA")
+    view.settle()
+    for label, words in (("Order", "by layer"), ("Colour range", "fitted to the grid"),
+                         ("Colours", "cividis")):  # fmt: skip
+        view.page.get_by_role("combobox", name=label, exact=True).select_option(words)
+        view.settle()
+    view.page.get_by_text("Models and seeds").click()
+    view.page.get_by_role("checkbox", name="FT[2]", exact=True).uncheck()
+    view.settle()
+    view.canvas().focus()
+    view.press("+", "ArrowDown", "ArrowRight", "Enter", "ArrowRight")
+    before = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
+    points = {(x, y): (x * 10.0, y * 10.0) for x in range(50) for y in range(50)}
+    picture = view.colours("Grid A", points)
+    view.page.wait_for_timeout(400)  # until the cursor is in the address
+    view.again()
+    after = (view.readout(), view.panel().inner_text(), view.page.locator(".layer").inner_text())
+    assert after == before
+    for _ in range(40):  # a busy machine draws its next frame late
+        again = view.colours("Grid A", points)
+        difference = np.abs(np.array([again[at] for at in points]) - list(picture.values())).mean()
+        if difference < 2:
+            break
+        view.page.wait_for_timeout(100)
+    assert difference < 2
+    assert view.page.locator("#notice").is_hidden()
+
+
+def test_a_link_to_a_grid_that_is_not_there_says_so(opened, studies):
+    view = opened(studies, a="rt~cls~no~such~1")
+    assert "names a grid that this page does not have" in view.page.locator("#notice").inner_text()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *({"colours": name} for name in ("no such", "constructor")),
+        *({"zoom": zoom} for zoom in ("", "nan", "a~b~c", "1e9~0~0", "-3~1~1", "Infinity~0~0")),
+        *({"layer": layer} for layer in ("a", "a~A~9", "c~A~x", "a~none~1")),
+        {"order": "no such", "range": "no such", "cell": "no such", "hide": "%~%", "reload": "?"},
+    ],
+    ids=str,
+)
+def test_a_link_that_says_nonsense_shows_the_grid(opened, written, state):
+    view = opened(written(grid("A-B", "A", "B")), **{"cell": "A, layer 1~B, layer 2", **state})
+    columns, rows = view.edges()
+    assert (len(columns), len(rows)) == (5, 5)
+    assert view.page.locator("#notice").is_hidden()
+    for label, value in (("Colours", "viridis"), ("Order", "model")):
+        choice = view.page.get_by_role("combobox", name=label, exact=True)
+        assert choice.input_value() == value
+
+
+def test_a_page_that_is_renewed_is_loaded_again(opened, written):
+    """Where it was, while nobody touches it, and until the box is cleared."""
+    page = written(grid("A-B", "A", "B"), renewed=1)
+    view = opened(page, order="layer")
+    assert view.panel().get_by_role("heading").inner_text() == "A-B"
+    box = view.page.get_by_role("checkbox", name="Reload every 1 s")
+    assert box.is_checked()
+    written(grid("A-B", "A", "C"), renewed=1)
+    view.page.get_by_text("A × C").first.wait_for(state="attached")
+    view.settle()
+    assert "order=layer" in view.page.url
+    box.uncheck()
+    assert "reload=off" in view.page.url
+    written(grid("A-B", "A", "D"))
+    view.page.wait_for_timeout(2500)
+    assert "A × C" in view.panel().inner_text()
+    view.again()
+    assert "A × D" in view.panel().inner_text()
+    assert view.page.get_by_role("checkbox", name="Reload").count() == 0

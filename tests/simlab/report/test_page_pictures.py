@@ -1,0 +1,115 @@
+"""Pictures that leave the page: files of grids, whatever the theme and the names, and paper."""
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib import colormaps
+from matplotlib.image import imread
+
+from support.lab.pages import HOSTILE
+from support.lab.result_rows import grid, joint_grid
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def saved(view, kind):
+    """Return the name and the content of the picture of grid A."""
+    with view.page.expect_download() as started:
+        view.panel().get_by_role("button", name=f"Save as {kind}").click()
+    return started.value.suggested_filename, Path(started.value.path()).read_bytes()
+
+
+def texts_of(picture):
+    return [text.text for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("models", [2, 17], ids=["cells", "an image"])
+def test_a_picture_is_dark_on_white_and_has_all_cells(opened, written, models):
+    """Of a page in the dark that is zoomed in; the cells of a large grid are one image."""
+    rows = joint_grid([f"M{number}" for number in range(models)])
+    view = opened(written(rows), dark=True)
+    view.canvas().focus()
+    view.press("ArrowDown", "+", "+")
+    _, content = saved(view, "PNG")
+    pixels = np.round(imread(io.BytesIO(content), format="png")[..., :3] * 255)
+    assert (pixels[[0, -1]] == 255).all()
+    left = pixels[200:-100, 10:300].min(axis=2)  # names of models and layers
+    assert left.min() < 60
+    assert (left > 200).mean() > 0.8
+    side = models * 4
+    cell = 2 * min(24, 2000 // side)
+    at = np.arange(side) * cell + cell // 2
+    # Beside the letters.
+    colours = pixels[np.ix_(76 * 2 + at - cell // 2 + 4, 170 * 2 + at)].reshape(-1, 3)
+    value = np.array([row.value for row in rows])
+    wanted = np.round(np.array(colormaps["viridis"](value))[:, :3] * 255)
+    assert np.abs(colours - wanted).max() < 16  # as if a value were off by .02
+
+
+def test_a_picture_has_the_names_of_its_rows_and_what_it_shows(opened, written):
+    rows = joint_grid(["A", "B"], layers=2)
+    view = opened(written(rows), order="clustered")
+    name, content = saved(view, "SVG")
+    assert name == "all-all-of-2-models-rt-word-last-SVCCA-n-9.svg"
+    texts = texts_of(content)
+    assert texts[0] == "all: all of 2 models, rt, word-last, SVCCA, n = 9"
+    assert {"A emb", "A 1", "B emb", "B 1"} <= set(texts)
+    assert texts[-2:] == [".00", "1.00"]  # the colours
+
+
+def test_a_picture_of_blocks_has_their_frames(opened, studies):
+    view = opened(studies, a="rt~cls~linear CKA (biased)~FT[1]-FT[1]~1000")
+    root = ElementTree.fromstring(saved(view, "SVG")[1])
+    frames = [box for box in root.iter(f"{SVG}rect") if box.get("stroke")]
+    assert len(frames) == 3
+    assert sum(int(frame.get("width")) for frame in frames) == 6 * 24  # layer 0 is in no block
+
+
+def test_hostile_names_do_not_break_a_picture(opened, written):
+    names = [*HOSTILE, "]]>", "bell\x07\x1b[0m", "模型"]
+    view = opened(written(joint_grid(names, layers=1)))
+    texts = texts_of(saved(view, "SVG")[1])
+    for name in names:
+        assert re.sub("[\x07\x1b]", "\ufffd", name) in texts
+    assert saved(view, "PNG")[1].startswith(b"\x89PNG")
+    view = opened(written(grid("模型-B", "模型", "B")))
+    assert saved(view, "SVG")[0].startswith("模型-B-rt-cls")
+
+
+def test_values_that_do_not_fit_are_not_written(opened, written):
+    """Seven letters are wider than a cell, three are not."""
+    for value, is_written in ((-1234.5, False), (-0.5, True)):
+        rows = [replace(row, value=value) for row in joint_grid("ABCDE")]
+        view = opened(written(rows))
+        columns, downs = view.edges()
+        assert 27 <= columns[1] - columns[0] < 40
+        places = {
+            (x, y): (columns[1] + x, downs[1] + y) for x in range(3, 24) for y in range(3, 24)
+        }
+        assert (len(set(view.colours("Grid A", places).values())) > 1) is is_written
+
+
+def test_paper_says_what_it_shows_and_leaves_nothing_out(opened, studies):
+    view = opened(studies)
+    caption = view.page.get_by_text("rt, cls, linear CKA (biased), n = 1,000", exact=True)
+    assert not caption.is_visible()
+    view.page.emulate_media(media="print")
+    assert caption.is_visible()
+    view = opened(studies, view="curves")
+    loaded = view.page.locator("figure img").evaluate_all(
+        "(images) => Promise.all(images.map((image) => image.decode().then(() => true)))"
+    )
+    assert len(loaded) > 2
+    details = view.page.locator("figure details").first
+    details.locator("summary").click()
+    table = details.locator(".scroll")
+    table.wait_for()
+    heights = "(box) => [box.clientHeight, box.scrollHeight]"
+    assert np.diff(table.evaluate(heights)) > 0
+    view.page.emulate_media(media="print")
+    assert np.diff(table.evaluate(heights)) == 0
