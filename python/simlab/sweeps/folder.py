@@ -106,7 +106,7 @@ class SweepFolder:
         files: dict[str, list[Any]] = {
             str(file.relative_to(made)): [file.stat().st_size, hash_file(file)]
             for file in sorted(made.rglob("*"))
-            if file.is_file()
+            if file.is_file() and file != made / OBJECT  # of a process that was killed here
         }
         record = {
             "key": key,

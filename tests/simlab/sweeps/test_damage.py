@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import UserError, WriteError
-from simlab.sweeps.folder import DamagedError, SweepFolder
-from support.lab.disks import file_limit
+from simlab.sweeps.folder import OBJECT, DamagedError, SweepFolder
+from support.lab.disks import file_limit, mounted_disk
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, start_driver, toy_plan
 
 pytestmark = pytest.mark.slow
@@ -76,6 +76,31 @@ def test_a_full_disk_stops_the_sweep_and_the_next_run_continues(tmp_path, whole,
     assert SweepFolder(tmp_path).failed() == {}
     assert not run_toy(tmp_path, plan).failed
     assert same_as(whole, tmp_path, plan)
+
+
+@pytest.mark.parametrize("size", [60_000, 230_000])  # no room for a claim; for the record of files
+def test_a_disk_that_fills_up_stops_the_sweep_until_it_has_room(size, tmp_path, whole):
+    with mounted_disk(tmp_path / "disk") as disk:
+        disk.resize(size)
+        plan = toy_plan(disk.path)
+        with pytest.raises(WriteError, match="there, found: No space left on device"):
+            run_toy(disk.path, plan)
+        assert SweepFolder(disk.path).failed() == {}
+        disk.resize(1_000_000)
+        outcome = run_toy(disk.path, plan)
+        assert (outcome.failed, outcome.waiting) == ([], 0)
+        assert same_as(whole, disk.path, plan)
+
+
+def test_a_record_that_was_written_before_a_kill_is_written_anew(tmp_path):
+    folder, made = SweepFolder(tmp_path / "sweep"), tmp_path / "made"
+    folder.create()
+    made.mkdir()
+    (made / "weights").write_text("all")
+    (made / OBJECT).write_text("{}")  # the process was killed before the folder had its name
+    folder.publish("finetune", "ab" * 32, made, 1.0, "a model")
+    assert folder.check("finetune", "ab" * 32).is_dir()
+    assert folder.record("finetune", "ab" * 32)["files"].keys() == {"weights"}
 
 
 def test_two_drivers_share_the_work(tmp_path, whole):
