@@ -191,6 +191,11 @@ class Sweep:
         if isinstance(engine, str):
             engine = EngineChoice(engine, workers, threads, address, tuple(resources))
             engine.check()
+        if stale < 2 * claims.BEAT_SECONDS:
+            raise UserError(
+                f"stale: wanted at least {2 * claims.BEAT_SECONDS:g} seconds, because a process "
+                f"touches its claims every {claims.BEAT_SECONDS:g}, found {stale:g}"
+            )
         folder = SweepFolder(Path(out), durable)
         require_sweep(folder)
         prints = Fingerprints(folder.root / "fingerprints.json")

@@ -178,9 +178,8 @@ def test_the_jobs_of_a_killed_driver_end(cluster, tmp_path, whole, started):
     driver.kill()
     driver.wait()
     assert gone([worker]) == []
-    (tmp_path / "go").touch()
     plan = toy_plan(tmp_path)
-    assert not run_on(cluster, tmp_path, plan).failed
+    assert not run_toy(tmp_path, plan).failed
     assert same_as(whole, tmp_path, plan)
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
+from simlab.errors import UserError
 from simlab.report.history import folders_of, statuses
 from simlab.store.files import write_json
 from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
@@ -254,6 +255,12 @@ def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore
     assert "grid ORIG-ORIG cka cls reviews: " in printed
     assert "wanted at least 4 rows" in printed
     assert len(list((tmp_path / "out" / "failures").glob("*.json"))) == 1
+
+
+def test_no_claim_grows_stale_between_two_beats(content, tmp_path):
+    with pytest.raises(UserError, match="stale: wanted at least 10 seconds"):
+        Sweep(content).run(tmp_path / "out", stale=3)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, simcore):
