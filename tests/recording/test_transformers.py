@@ -1,4 +1,6 @@
-"""Models of transformers: `record` gives what ``output_hidden_states`` gives, bit by bit."""
+"""Models of transformers: `record` gives what ``output_hidden_states`` and hooks of one's own give,
+bit by bit.
+"""
 
 import pytest
 import torch
@@ -49,6 +51,24 @@ def batches(count=2, size=4, tokens=7):
         yield {"input_ids": ids * mask, "attention_mask": mask}
 
 
+def hooked(model, names, batch):
+    """Return the outputs of modules in the order of their calls, [b, t, p], by hooks of our own."""
+    outputs = []
+
+    def keep(module, _inputs, output):
+        states = output[0] if isinstance(output, list | tuple) else output
+        time_first = type(module).__name__ == "XLNetLayer"
+        outputs.append(states.transpose(0, 1) if time_first else states)
+
+    modules = dict.fromkeys(model.get_submodule(name.partition("#")[0]) for name in names)
+    handles = [module.register_forward_hook(keep) for module in modules]
+    with torch.no_grad():
+        model(**batch)
+    for handle in handles:
+        handle.remove()
+    return outputs
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_hidden_states(architecture):
     model = tiny(architecture)
@@ -64,8 +84,13 @@ def test_hidden_states(architecture):
             states = model(**batch, output_hidden_states=True).hidden_states[first:]
             for kept, layer in zip(wanted, states, strict=True):
                 kept.append(layer[mask])
-    for name, got, states in zip(tape.names, rows, wanted, strict=True):
+    by_hooks = [[] for _ in rows]
+    for batch in batches():
+        for kept, layer in zip(by_hooks, hooked(model, tape.names, batch), strict=True):
+            kept.append(layer[batch["attention_mask"].bool()])
+    for name, got, states, heard in zip(tape.names, rows, wanted, by_hooks, strict=True):
         assert torch.equal(got, torch.cat(states)), name
+        assert torch.equal(got, torch.cat(heard)), name
     if architecture == "albert":
         assert [name[-2:] for name in tape.names[1:]] == SEVERAL
 

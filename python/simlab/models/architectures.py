@@ -259,5 +259,5 @@ KNOWN_ARCHITECTURES = (
         ("head", "drop", "classifier"),
         examples=("answerdotai/ModernBERT-base",),
     ),
-    Architecture("ELMo", (ELMO,), "layers", (), token=NONE, count="n_layers", attention="none"),
+    Architecture("ELMo", (ELMO,), "layers", (), token=NONE, attention="none"),
 )

@@ -72,7 +72,8 @@ def is_built(name: object) -> bool:
     (True, True, False)
     """
     text = str(name)
-    return text.startswith((TIMM, TORCHVISION)) or _FUNCTION.fullmatch(text) is not None
+    named = text.startswith((TIMM, TORCHVISION)) or _FUNCTION.fullmatch(text) is not None
+    return named and not Path(text).is_dir()
 
 
 def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:

@@ -172,12 +172,12 @@ def _npz_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], n
 def _open_safetensors(path: Path) -> Iterator[ArrayFile]:
     from safetensors import safe_open
 
-    with path.open("rb") as stream:
-        (length,) = np.frombuffer(stream.read(8), "<u8")
-        header = json.loads(stream.read(int(length)))
     types = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
-    extra = header.pop("__metadata__", {})
     with safe_open(path, "pt") as tensors:  # torch has bfloat16, numpy has not
+        with path.open("rb") as stream:  # the library gives the names in another order
+            (length,) = np.frombuffer(stream.read(8), "<u8")
+            header = json.loads(stream.read(int(length)))
+        extra = header.pop("__metadata__", {})
 
         def stored(name: str) -> StoredArray:
             dtype, where = header[name]["dtype"], f"{path}, {name}"

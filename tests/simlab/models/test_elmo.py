@@ -17,6 +17,7 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations, require_same_examples
 from support.lab.elmofiles import SMALL, changed, write_elmo
 from support.lab.tinymodels import save_tiny_model
+from support.nets import taped
 from support.tolerance import assert_close, assert_same_forward
 
 TEXTS = (
@@ -229,6 +230,23 @@ def test_a_random_twin_has_the_options_alone(tmp_path, elmo):
     corpus = tmp_path / "texts.txt"
     corpus.write_text("\n".join(TEXTS) + "\n")
     extract(elmo, corpus, tmp_path / "twin", kind="mean", split="all", random_init_seed=1)
+
+
+def test_recorded_layers_are_the_hidden_states_and_those_of_hooks_bit_by_bit(elmo):
+    model, tokenizer = load_elmo(elmo), load_tokenizer(elmo)
+    batch = dict(tokenizer.pad(per_example(tokenizer(TEXTS))))
+    tape = taped(model, ["words", "layers.*"], [batch], pool="tokens")
+    heard = []
+    for module in (model.words, *model.layers):
+        module.register_forward_hook(lambda _module, _inputs, output: heard.append(output))
+    with torch.no_grad():
+        states = model(**batch, output_hidden_states=True).hidden_states
+    mask = batch["attention_mask"].bool()
+    wanted = [states[0][..., :6], *states[1:]]  # layer 0 holds the vectors of words twice
+    assert list(tape.names) == ["words", "layers.0", "layers.1"]
+    for layer, state, output in zip(tape.layers().values(), wanted, heard, strict=True):
+        assert torch.equal(layer, state[mask])
+        assert torch.equal(layer, output[mask])
 
 
 def test_layers_are_listed_as_those_of_other_architectures(elmo):
