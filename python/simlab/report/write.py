@@ -32,7 +32,7 @@ _LEFT_OUT = (
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
     re.compile(r" // .*$", re.MULTILINE),
     re.compile(r"^\s+", re.MULTILINE),
-    re.compile(r" (?==>|===|&&|\|\|)|(?<==>) |(?<====) |(?<=&&) |(?<=\|\|) "),
+    re.compile(r" (?==>|[!=]==|&&|\|\|)|(?<==>) |(?<=[!=]==) |(?<=&&) |(?<=\|\|) "),
 )
 
 

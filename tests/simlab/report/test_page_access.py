@@ -3,7 +3,7 @@
 import pytest
 
 from support.lab.browsers import NO_TOOLS, tool
-from support.lab.result_rows import grid
+from support.lab.result_rows import grid, joint_grid
 
 # States of the page that together show all that it has.
 STATES = {
@@ -52,6 +52,19 @@ def test_nothing_is_wider_than_the_screen(opened, studies, width):
         assert view.page.evaluate("document.documentElement.scrollWidth") <= width, name
         if "cell" in state:
             assert view.canvas().bounding_box()["width"] <= width
+
+
+def test_long_names_are_broken(opened, written):
+    """In headings, choices, lists, what is read out, and what is said for a moment."""
+    view = opened(written(joint_grid(["M" * 400, "N" * 400, "O" * 400])), width=360)
+    unfold(view)
+    view.canvas().focus()
+    view.press("ArrowDown", "Enter")
+    assert view.page.locator("#done").inner_text().endswith("is open beside or below its grid.")
+    assert view.page.get_by_role("region", name="Layer").is_visible()
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 360
+    view.go(view="runs")
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_small_screen_has_room_for_the_cells(opened, studies):

@@ -70,10 +70,16 @@ def test_a_page_that_is_renewed_is_loaded_again(opened, written):
     assert view.panel().get_by_role("heading").inner_text() == "A-B"
     box = view.page.get_by_role("checkbox", name="Reload every 1 s")
     assert box.is_checked()
+    view.page.set_viewport_size({"width": 900, "height": 400})
+    view.canvas().focus()
+    view.page.evaluate("scrollTo(0, 250)")
     written(grid("A-B", "A", "C"), renewed=1)
     view.page.get_by_text("A × C").first.wait_for(state="attached")
     view.settle()
     assert "order=layer" in view.page.url
+    assert view.page.evaluate("scrollY") == 250
+    view.press("ArrowDown")  # the grid has the focus still
+    assert view.readout().startswith("A, layer 1 × C, embeddings")
     box.uncheck()
     assert "reload=off" in view.page.url
     written(grid("A-B", "A", "D"))

@@ -23,9 +23,18 @@ export function layerName(layer) {
   return layer === 0 ? "emb" : String(layer);
 }
 
-/** @type {Map<string, number>} How many models have a name. */
-const sameName = new Map();
-for (const { name } of page.models) sameName.set(name, (sameName.get(name) ?? 0) + 1);
+/**
+ * How often each name is there.
+ * @param {string[]} names
+ */
+function counted(names) {
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const name of names) found.set(name, (found.get(name) ?? 0) + 1);
+  return found;
+}
+
+const sameName = counted(page.models.map(({ name }) => name));
 const modelNames = page.models.map(({ name, seed }) =>
   (sameName.get(name) === 1 || seed === null ? name : `${name} (seed ${seed})`));
 
@@ -39,19 +48,11 @@ export function nameOf({ model, layer }) {
   return `${modelName(model)}, ${layer === 0 ? "embeddings" : `layer ${layer}`}`;
 }
 
-/** @type {Map<Grid, string>} */
-const gridTitles = new Map(page.grids.map((grid) => [grid, makeTitle(grid)]));
-/** @type {Map<string, Grid[]>} Grids that only their numbers of rows tell apart. */
-const sameTitle = new Map();
-for (const grid of page.grids) {
-  const title = `${grid.setting} ${titleOf(grid)}`, known = sameTitle.get(title);
-  if (known) known.push(grid);
-  else sameTitle.set(title, [grid]);
-}
-for (const grids of sameTitle.values()) {
-  if (grids.length < 2) continue;
-  for (const grid of grids) gridTitles.set(grid, `${titleOf(grid)}, ${rowsOf(grid)}`);
-}
+const titles = page.grids.map(makeTitle);
+const keys = titles.map((title, at) => `${page.grids[at].setting} ${title}`);
+const sameKey = counted(keys); // grids that only their numbers of rows tell apart
+const gridTitles = new Map(page.grids.map((grid, at) =>
+  [grid, sameKey.get(keys[at]) === 1 ? titles[at] : `${titles[at]}, ${rowsOf(grid)}`]));
 
 /** @param {Grid} grid */
 export function titleOf(grid) {

@@ -37,7 +37,6 @@ function figureOf(view) {
   const drawn = make("figure", {}, make("h2", {}, title), image);
   const load = async () => {
     image.src = URL.createObjectURL(await picture());
-    image.style.height = "auto";
   };
   const details = make("details", {},
     make("summary", {}, `${view.count.toLocaleString("en")} rows`));

@@ -203,7 +203,10 @@ function reloading(seconds) {
   }
   setInterval(() => {
     const open = document.querySelector("main details[open]");
-    if (box.checked && !open && Date.now() - touched >= seconds * 1000) location.reload();
+    if (!box.checked || open || Date.now() - touched < seconds * 1000) return;
+    const held = document.activeElement === panels?.a.map.canvas;
+    history.replaceState({ top: scrollY, held }, "");
+    location.reload();
   }, seconds * 1000);
   return make("label", { class: "check" }, box,
     `Reload every ${seconds} s, while results are awaited`);
@@ -215,6 +218,13 @@ element("summary").textContent = [count(page.models.length, "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
   count(page.grids.length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
+const before = history.state; // of the page that has loaded itself anew
 onChange(showNext);
 if (!page.grids.length && page.views.length && !location.hash) change({ view: "curves" });
 else showNext();
+if (before?.top >= 0) {
+  drawn.then(() => {
+    if (before.held) panels?.a.map.canvas.focus();
+    scrollTo(0, before.top);
+  });
+}

@@ -40,8 +40,8 @@ export async function showRuns(place) {
   }
   if (page.jobs) await addJobs(add);
   else {
-    place.append(make("p", { class: "hint" }, "The folder of the results holds no records of jobs: " +
-      "recipes and inputs are not known."));
+    place.append(make("p", { class: "hint" }, "No records of jobs were found, which hold " +
+      "recipes and inputs."));
   }
   add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
 }
