@@ -1,10 +1,22 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import align, attention, cka, coupling, harness, measures, record, skip, stats
+from bench import (
+    align,
+    attention,
+    cka,
+    coupling,
+    harness,
+    measures,
+    neighbours,
+    record,
+    skip,
+    stats,
+)
 
 SUITES = {
     "cka": cka.JOBS,
     "measures": measures.JOBS,
+    "neighbours": neighbours.JOBS,
     "attention": attention.JOBS,
     "coupling": coupling.JOBS,
     "stats": stats.JOBS,

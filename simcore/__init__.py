@@ -20,6 +20,7 @@ from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
+from simcore.knn import Neighbours, cknna_grid, knn_grid, neighbours
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
 from simcore.recording import Comparison, Tape, compare, record
@@ -30,6 +31,7 @@ __all__ = [
     "Basis",
     "Comparison",
     "MinibatchCKA",
+    "Neighbours",
     "Tape",
     "__version__",
     "align",
@@ -38,13 +40,16 @@ __all__ = [
     "build_info",
     "cca_grid",
     "cka_grid",
+    "cknna_grid",
     "compare",
     "distributed_attention",
     "free_memory",
     "hsic_grid",
+    "knn_grid",
     "linreg_grid",
     "localization_score",
     "mixedsim_grid",
+    "neighbours",
     "neuronsim_grid",
     "nn",
     "plan_cka",

@@ -95,6 +95,33 @@ TORCH_LIBRARY(simcore, m) {
       "rank_moments(Tensor[] x, Tensor[] y, int max_memory) "
       "-> (Tensor xy, Tensor xx, Tensor yy, Tensor spread, Tensor rounding)");
 
+  // ---- neighbours. Twins: neighbours.py. On CUDA: none.
+
+  // The k nearest other rows of every row of each layer, nearest first: index [L, n, k] (int32, -1
+  // for a layer without variance), values [L, n, k] their cosine distances, distances or inner
+  // products, own [L, n] the squared lengths of the rows; float64. metric "cosine" | "euclidean" |
+  // "inner". name is the name of the layers in the message about entries that are not finite.
+  m.def(
+      "nearest_rows(Tensor[] x, int k, str metric, int max_memory, str name=\"X\") "
+      "-> (Tensor index, Tensor values, Tensor own)");
+
+  // Mean over the rows of the agreement of two lists of neighbours x [Lx, n, k], y [Ly, n, k]
+  // (int32; y empty: x with itself): [Lx, Ly] float64. measure "mutual" | "jaccard" | "rank".
+  m.def("list_similarity(Tensor x, Tensor y, str measure, int max_memory) -> Tensor");
+
+  // Mean over the rows of the cosine between the cosine distances of two layers from the row to its
+  // neighbours in either layer, [Lx, Ly] float64; lists [L, n, k] as above. y empty: x with itself.
+  m.def(
+      "second_order_similarity(Tensor[] x, Tensor[] y, Tensor index_x, Tensor index_y, "
+      "int max_memory) -> Tensor");
+
+  // HSIC of the inner products of the neighbours that two layers share: xy [Lx, Ly], xx [Lx],
+  // yy [Ly], float64, in units of a power of two for each layer; from what nearest_rows gives for
+  // "inner" (y empty: x with itself). estimator "biased" | "unbiased".
+  m.def(
+      "cknna_terms(Tensor index_x, Tensor values_x, Tensor own_x, Tensor index_y, Tensor values_y, "
+      "Tensor own_y, str estimator, int max_memory) -> (Tensor xy, Tensor xx, Tensor yy)");
+
   // ---- attention. Twins: attention.py. On CUDA: attention_similarity.
 
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of

@@ -8,6 +8,7 @@ options       the checks of options: choices, flags, counts, `max_memory`
 inputs        arrays as tensors, the checks of their shapes, devices and entries, and the least
               number of rows for each purpose
 basis         `Basis`, which may stand in for a layer, and the truncation that it keeps
+neighbours    `Neighbours`, which may stand in for a layer in grids of neighbours
 scale         powers of two for float64 layers too large or too small to be squared
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument
 finish        the warnings of a grid, and the array that its caller gets back

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -22,9 +22,12 @@ from simcore._grid.inputs import (
     check_rows,
 )
 from simcore._grid.memory import memory_bound
+from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_max_memory
 
 LayersOrBases: TypeAlias = Layers | Sequence[Basis]
+LayersOrNeighbours: TypeAlias = Layers | Sequence[Neighbours]
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Side:
         compares the other side with itself.
     bases : list of Basis, or None
         The bases, if the argument holds bases.
+    neighbours : list of Neighbours, or None
+        The neighbours, if the argument holds neighbours; ``layers`` are then their layers.
     from_numpy : bool
         Whether all layers came as numpy arrays.
     """
@@ -48,6 +53,7 @@ class Side:
     layers: list[Tensor]
     bases: list[Basis] | None = None
     from_numpy: bool = True
+    neighbours: list[Neighbours] | None = None
 
     def __len__(self) -> int:
         """Return the number of layers."""
@@ -114,31 +120,36 @@ def columns_of(basis: Basis) -> Tensor:
     return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 
-def _bases_among(layers: object, name: str) -> list[Basis] | None:
-    """Return the layers if they are bases, and None if no layer is a basis.
+def _records_among(layers: object, name: str, kind: type[Record]) -> list[Record] | None:
+    """Return the layers if they are of this kind, and None if no layer is.
 
     Raises
     ------
     TypeError
-        Only some layers are bases.
+        Only some layers are.
     """
     if not isinstance(layers, Sequence):
         return None
-    found = [layer for layer in layers if isinstance(layer, Basis)]
+    found = [layer for layer in layers if isinstance(layer, kind)]
     if found and len(found) < len(layers):
-        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, Basis))
+        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, kind))
         raise TypeError(
-            f"{name}[{i}]: wanted a Basis like the other layers, got {type(layers[i]).__name__}"
+            f"{name}[{i}]: wanted {kind.__name__} like the other layers, got "
+            f"{type(layers[i]).__name__}"
         )
     return found or None
 
 
-def _read(layers: LayersOrBases, name: str, with_bases: bool) -> Side:
-    bases = _bases_among(layers, name) if with_bases else None
-    if bases is None:
-        tensors, from_numpy = as_layers(cast(Layers, layers), name)
-        return Side(name, tensors, None, from_numpy)
-    return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
+def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = False) -> Side:
+    bases = _records_among(layers, name, Basis) if with_bases else None
+    if bases is not None:
+        return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
+    found = _records_among(layers, name, Neighbours) if with_neighbours else None
+    if found is not None:
+        tensors, _ = as_layers([one.layer for one in found], name)
+        return Side(name, tensors, from_numpy=False, neighbours=found)
+    tensors, from_numpy = as_layers(cast(Layers, layers), name)
+    return Side(name, tensors, None, from_numpy)
 
 
 def read_side(
@@ -160,14 +171,15 @@ def read_side(
 
 
 def read_sides(
-    x: LayersOrBases,
-    y: LayersOrBases | None,
+    x: LayersOrBases | LayersOrNeighbours,
+    y: LayersOrBases | LayersOrNeighbours | None,
     purpose: str,
     *,
     least_rows: int = LEAST_ROWS["variance"],
     max_memory: int | None = None,
     differentiable: bool = False,
     with_bases: bool = False,
+    with_neighbours: bool = False,
     names: tuple[str, str] = ("X", "Y"),
 ) -> Sides:
     """Read both arguments of a grid; ``y=None`` gives an empty second side.
@@ -175,7 +187,7 @@ def read_sides(
     Parameters
     ----------
     x, y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Layers; with ``with_bases`` also lists of bases.
+        Layers; with ``with_bases`` also lists of bases, with ``with_neighbours`` of neighbours.
     purpose : str
         The reason for ``least_rows``, for the message.
     max_memory : int, optional
@@ -186,18 +198,22 @@ def read_sides(
         Whether bases may stand for layers. Layers are then checked for NaN and infinity here,
         because they are decomposed before an operator could check them; in other grids operators
         check.
+    with_neighbours : bool
+        Whether neighbours may stand for layers.
     names : pair of str
         Names of the two arguments in the signature of the caller.
 
     Raises
     ------
     TypeError, ValueError
-        As `as_layers`; a mixture of bases and layers; layers of different n or on different
+        As `as_layers`; bases or neighbours among layers; layers of different n or on different
         devices; a device without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no
         positive number.
     """
-    side_x = _read(x, names[0], with_bases)
-    side_y = Side(names[1], []) if y is None else _read(y, names[1], with_bases)
+    side_x = _read(x, names[0], with_bases, with_neighbours)
+    side_y = Side(names[1], [])
+    if y is not None:
+        side_y = _read(y, names[1], with_bases, with_neighbours)
     first = side_x.layers[0]
     for side in (side_x, side_y):
         for i, layer in enumerate(side.layers):

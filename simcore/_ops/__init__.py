@@ -12,6 +12,7 @@ from simcore._ops import coupling as coupling
 from simcore._ops import hsic as hsic
 from simcore._ops import hsic_batched as hsic_batched
 from simcore._ops import hsic_derivatives as hsic_derivatives
+from simcore._ops import neighbours as neighbours
 from simcore._ops import neurons as neurons
 from simcore._ops import rsa as rsa
 from simcore._ops import spectral as spectral

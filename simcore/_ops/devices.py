@@ -24,7 +24,13 @@ CUDA_COMPOSED = (
     "standardised_rows",
 )
 # Operators that the CPU alone has, and what they are for.
-CPU_ONLY = {"rank_moments": "RSA with Spearman's correlation"}
+CPU_ONLY = {
+    "rank_moments": "RSA with Spearman's correlation",
+    "nearest_rows": "neighbours",
+    "list_similarity": "neighbours",
+    "second_order_similarity": "neighbours",
+    "cknna_terms": "neighbours",
+}
 # Public functions, and the operators that each of them calls.
 CALLS = {
     "cka_grid, hsic_grid": ("hsic_terms",),
@@ -36,6 +42,8 @@ CALLS = {
     "mixedsim_grid": ("principal_components", "multiple_correlations"),
     "rsa_grid, Pearson": ("standardised_rows", "hsic_terms"),
     "rsa_grid, Spearman": ("rank_moments",),
+    "neighbours, knn_grid": ("nearest_rows", "list_similarity", "second_order_similarity"),
+    "cknna_grid": ("nearest_rows", "cknna_terms"),
     "attention_grid": ("attention_similarity",),
     "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
     "stats.permutation_test, CKA": (
@@ -60,7 +68,8 @@ def markdown() -> str:
         else:
             on_cuda = "kernels"
         names = ", ".join(
-            f"`{name}`" if "_" in name or "." in name else name for name in function.split(", ")
+            f"`{name}`" if "_" in name or "." in name or name.islower() else name
+            for name in function.split(", ")
         )
         lines.append(f"| {names} | kernels | {on_cuda} |")
     return "\n".join(lines) + "\n"

@@ -30,6 +30,11 @@ from simcore.reference.hsic import (
     rbf_width,
     squared_distances,
 )
+from simcore.reference.neighbours import (
+    cknna_grid,
+    knn_grid,
+    neighbour_lists,
+)
 from simcore.reference.neurons import (
     best_partners,
     localization_score,
@@ -47,6 +52,7 @@ __all__ = [
     "center",
     "cka",
     "cka_grid",
+    "cknna_grid",
     "couple",
     "distributed_attention",
     "gram",
@@ -54,10 +60,12 @@ __all__ = [
     "hsic_biased",
     "hsic_grid",
     "hsic_unbiased",
+    "knn_grid",
     "linreg_grid",
     "localization_score",
     "minibatch_cka",
     "mixedsim_grid",
+    "neighbour_lists",
     "neuronsim_grid",
     "procrustes_grid",
     "pwcca_grid",

@@ -132,10 +132,11 @@ def permutation_test(
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
     measure : str or function
-        "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim" or "mixedsim", or
-        a function ``f(X, Y, **options)`` of two lists of tensors that returns a grid
-        ``[len(X), len(Y)]`` of similarities. CKA forms every Gram matrix once; the CCA family,
-        linreg, procrustes and mixedsim decompose every layer once.
+        "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim", "mixedsim",
+        "knn-mutual", "knn-jaccard", "knn-rank", "knn-second-order" or "cknna", or a function
+        ``f(X, Y, **options)`` of two lists of tensors that returns a grid ``[len(X), len(Y)]`` of
+        similarities. CKA forms every Gram matrix once; the CCA family, linreg, procrustes and
+        mixedsim decompose every layer once, and neighbours are found once.
     permutations : int
         Number K of draws. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}

@@ -1,5 +1,6 @@
 """Any measure, by name or as a function, computed for reordered or resampled rows."""
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore import cca, cka, neurons, rsa
+from simcore import cca, cka, knn, neurons, rsa
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
+from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
 from simcore._grid.side import read_sides
@@ -27,6 +29,8 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "rsa": rsa.rsa_grid,
     "neuronsim": neurons.neuronsim_grid,
     "mixedsim": neurons.mixedsim_grid,
+    **{f"knn-{m}": functools.partial(knn.knn_grid, measure=m) for m in knn.MEASURES},
+    "cknna": knn.cknna_grid,
 }
 MEASURES = tuple(GRIDS)
 # Measures that take bases; those among them that truncate, with the default truncation; and those
@@ -35,6 +39,8 @@ DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
 TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
 STANDARDIZED = ("svcca", "pwcca")
 EXPLAINED = ("linreg", "mixedsim")
+# Measures that take neighbours, and the metric if they have no choice of it.
+LISTED = {**{f"knn-{m}": None for m in knn.MEASURES}, "cknna": "inner"}
 Measure = str | Callable[..., Any]
 
 
@@ -88,8 +94,8 @@ class GridMeasure:
         )
         x, y, self.from_numpy = sides.x.layers, sides.y.layers, sides.from_numpy
         self.n, self.dtype = sides.n, narrowest_dtype(x + y)
-        self.x: list[Tensor] | list[Basis] = x
-        self.y: list[Tensor] | list[Basis] = y or x
+        self.x: list[Tensor] | list[Basis] | list[Neighbours] = x
+        self.y: list[Tensor] | list[Basis] | list[Neighbours] = y or x
         self.options = dict(options)
         self.function: Callable[..., Any]
         if isinstance(measure, str):
@@ -101,6 +107,8 @@ class GridMeasure:
             taken = 0
             if permuted and measure in DECOMPOSED:
                 taken = self._decompose(measure, x, y, bound)
+            elif permuted and measure in LISTED:
+                taken = self._find_neighbours(measure, x, y, bound)
             # A permutation copies the layers of Y; a resample copies those of X too.
             drawn = [*self.y] if permuted else [*self.x, *self.y]
             taken += sum(_drawn_bytes(layer) for layer in drawn)
@@ -137,6 +145,19 @@ class GridMeasure:
         self.x = explained
         return taken + sum(basis.nbytes for basis in explained)
 
+    def _find_neighbours(self, name: str, x: list[Tensor], y: list[Tensor], bound: int) -> int:
+        """Replace layers by their neighbours, which a permutation moves; return their bytes."""
+        k, metric = self.options.pop("k", 10), LISTED[name]
+        if metric is None:
+            metric = self.options.pop("metric", "cosine")
+        found = knn.neighbours(x, k, metric, max_memory=bound)
+        taken = sum(one.nbytes for one in found)
+        self.x = self.y = found
+        if y:
+            self.y = knn.neighbours(y, k, metric, max_memory=max(bound - taken, 1))
+            taken += sum(one.nbytes for one in self.y)
+        return taken
+
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
         """Return the grid of the layers with these rows; None stands for all rows in order."""
         grid = self.function(_take(self.x, rows_x), _take(self.y, rows_y), **self.options)
@@ -163,11 +184,12 @@ class GridMeasure:
 
 def _check_options(name: str, function: Callable[..., Any], options: dict) -> None:
     """Raise a TypeError for an option that the measure lacks, or that changes its return value."""
+    fixed = function.keywords if isinstance(function, functools.partial) else ()
     wanted = [
         option
         for option, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
-        and option not in ("max_memory", "progress", "return_partners")
+        and option not in ("max_memory", "progress", "return_partners", *fixed)
     ]
     for option in options:
         if option not in wanted:
@@ -175,8 +197,10 @@ def _check_options(name: str, function: Callable[..., Any], options: dict) -> No
             raise TypeError(f"{option}: wanted {some} of measure {name!r}")
 
 
-def _drawn_bytes(layer: Tensor | Basis) -> int:
-    """Return the number of bytes that a draw copies of a layer or basis."""
+def _drawn_bytes(layer: Tensor | Basis | Neighbours) -> int:
+    """Return the number of bytes that a draw copies of a layer, a basis or neighbours."""
+    if isinstance(layer, Neighbours):
+        return layer.nbytes + layer.layer.nbytes
     return layer.vectors.nbytes if isinstance(layer, Basis) else layer.nbytes
 
 
@@ -198,6 +222,8 @@ def _take(layers: list[Any], rows: np.ndarray | None) -> list[Any]:
     if rows is None:
         return layers
     first = layers[0]
-    device = first.vectors.device if isinstance(first, Basis) else first.device
+    device = first.vectors.device if isinstance(first, Basis) else torch.device("cpu")
+    if isinstance(first, Tensor):
+        device = first.device
     index = torch.from_numpy(rows).long().to(device)
-    return [layer.permute(index) if isinstance(layer, Basis) else layer[index] for layer in layers]
+    return [layer[index] if isinstance(layer, Tensor) else layer.permute(index) for layer in layers]

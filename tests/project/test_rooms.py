@@ -15,7 +15,7 @@ FLOORS = (
     ("_grid", "reference"),
     ("_ops",),
     ("basis", "cka", "rsa", "attention", "nn"),
-    ("_decomposed", "_top", "minibatch", "align"),
+    ("_decomposed", "_top", "minibatch", "align", "knn"),
     ("cca", "neurons"),
     ("stats", "recording"),
     ("simcore",),

@@ -1,3 +1,3 @@
 """The families of operators, under the names that csrc, simcore/_ops and bench share."""
 
-FAMILIES = ("hsic", "spectral", "neurons", "rsa", "attention", "coupling")
+FAMILIES = ("hsic", "spectral", "neurons", "rsa", "neighbours", "attention", "coupling")

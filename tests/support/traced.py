@@ -110,6 +110,8 @@ def list_of(result: object) -> object:
     """Return the tensors of a dataclass or of a list of them as a list; else the result itself."""
     if isinstance(result, list):
         return [list_of(item) for item in result]
+    if isinstance(result, simcore.Neighbours):
+        return [result.index, result.values, result.squares]
     if isinstance(result, stats.PermutationTest | stats.BootstrapInterval | simcore.Basis):
         return [value for value in vars(result).values() if isinstance(value, Tensor)]
     return result
@@ -162,6 +164,14 @@ def _basis_rows() -> list[Row]:
     return [Row(cut), Row(stored), Row(compared)]
 
 
+def _permuted_row() -> Row:
+    def permuted(a: Tensor, b: Tensor, c: Tensor) -> object:
+        order = torch.arange(len(a) - 1, -1, -1)
+        return list_of([one.permute(order) for one in simcore.neighbours([a, b], 2)])
+
+    return Row(permuted)
+
+
 def _table() -> dict[str, list[Row]]:
     attention = simcore.attention_grid
     return {
@@ -211,6 +221,14 @@ def _table() -> dict[str, list[Row]]:
             Row(lambda a, b: simcore.distributed_attention(list(b), causal=True), heads),
             Row(lambda a, b: simcore.distributed_attention(a, lengths=[2, 5, 3]), heads),
         ],
+        "knn_grid": [
+            _grid(simcore.knn_grid, k=3),
+            _grid(simcore.knn_grid, measure="second-order", k=2),
+            Row(lambda a, b, c: simcore.knn_grid(simcore.neighbours([a, b, c], 4, "inner"))),
+        ],
+        "cknna_grid": [_grid(simcore.cknna_grid, k=3)],
+        "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
+        "Neighbours": [_permuted_row()],
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],
         "Basis": _basis_rows(),
         "MinibatchCKA": [

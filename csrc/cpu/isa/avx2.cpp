@@ -1,5 +1,6 @@
 // Inner loops for avx2: 256-bit vectors; 12 accumulators of the 16 registers.
 #include "cpu/isa/isa.h"
+#include "cpu/isa/neighbours_table.h"
 #include "cpu/isa/spectral_table.h"
 
 #if defined(__x86_64__)
@@ -16,14 +17,16 @@
 
 namespace simcore::cpu::avx2 {
 
-// clang-format off: the second builds on the first
+// clang-format off: the others build on the first
 #include "cpu/isa/isa_impl.h"
+#include "cpu/isa/neighbours_impl.h"
 #include "cpu/isa/spectral_impl.h"
 // clang-format on
 
 IsaTable<float> table_f32() { return make_table<float>("avx2"); }
 IsaTable<double> table_f64() { return make_table<double>("avx2"); }
 SpectralTable table_spectral() { return make_spectral_table(); }
+NeighboursTable table_neighbours() { return make_neighbours_table(); }
 
 }  // namespace simcore::cpu::avx2
 

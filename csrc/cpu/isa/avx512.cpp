@@ -1,5 +1,6 @@
 // Inner loops for avx512: 512-bit vectors; 24 accumulators of the 32 registers.
 #include "cpu/isa/isa.h"
+#include "cpu/isa/neighbours_table.h"
 #include "cpu/isa/spectral_table.h"
 
 #if defined(__x86_64__)
@@ -17,14 +18,16 @@
 
 namespace simcore::cpu::avx512 {
 
-// clang-format off: the second builds on the first
+// clang-format off: the others build on the first
 #include "cpu/isa/isa_impl.h"
+#include "cpu/isa/neighbours_impl.h"
 #include "cpu/isa/spectral_impl.h"
 // clang-format on
 
 IsaTable<float> table_f32() { return make_table<float>("avx512"); }
 IsaTable<double> table_f64() { return make_table<double>("avx512"); }
 SpectralTable table_spectral() { return make_spectral_table(); }
+NeighboursTable table_neighbours() { return make_neighbours_table(); }
 
 }  // namespace simcore::cpu::avx512
 

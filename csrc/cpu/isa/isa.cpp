@@ -5,15 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "cpu/isa/neighbours_table.h"
 #include "cpu/isa/spectral_table.h"
 
 namespace simcore::cpu {
 
-#define SIMCORE_DECLARE_ISA(isa)  \
-  namespace isa {                 \
-  IsaTable<float> table_f32();    \
-  IsaTable<double> table_f64();   \
-  SpectralTable table_spectral(); \
+#define SIMCORE_DECLARE_ISA(isa)      \
+  namespace isa {                     \
+  IsaTable<float> table_f32();        \
+  IsaTable<double> table_f64();       \
+  SpectralTable table_spectral();     \
+  NeighboursTable table_neighbours(); \
   }
 
 SIMCORE_DECLARE_ISA(generic)
@@ -28,7 +30,11 @@ struct Candidate {
   IsaTable<float> f32;
   IsaTable<double> f64;
   SpectralTable spectral;
+  NeighboursTable neighbours;
 };
+
+#define SIMCORE_CANDIDATE(isa) \
+  Candidate { isa::table_f32(), isa::table_f64(), isa::table_spectral(), isa::table_neighbours() }
 
 // Widest first.
 std::vector<Candidate> available() {
@@ -36,12 +42,12 @@ std::vector<Candidate> available() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    found.push_back({avx512::table_f32(), avx512::table_f64(), avx512::table_spectral()});
+    found.push_back(SIMCORE_CANDIDATE(avx512));
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("f16c"))
-    found.push_back({avx2::table_f32(), avx2::table_f64(), avx2::table_spectral()});
+    found.push_back(SIMCORE_CANDIDATE(avx2));
 #endif
-  found.push_back({generic::table_f32(), generic::table_f64(), generic::table_spectral()});
+  found.push_back(SIMCORE_CANDIDATE(generic));
   return found;
 }
 
@@ -76,6 +82,8 @@ const IsaTable<double>& isa_table<double>() {
 }
 
 const SpectralTable& spectral_table() { return chosen().spectral; }
+
+const NeighboursTable& neighbours_table() { return chosen().neighbours; }
 
 const char* isa_name() { return chosen().f32.name; }
 

@@ -67,6 +67,12 @@ def grid(
     causal: Annotated[
         bool, typer.Option("--causal", help="For attention: use the lower triangle only.")
     ] = False,
+    k: Annotated[
+        int | None, typer.Option("--k", help="Number of neighbours (knn-..., cknna), such as 10.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What is near: `cosine`, `euclidean` or `inner` products.")
+    ] = None,
     bootstrap: Annotated[
         int,
         typer.Option(
@@ -115,6 +121,8 @@ def grid(
         "top_k": count_or_share(top_k),
         "correlation": correlation,
         "causal": causal or None,
+        "k": k,
+        "metric": metric,
     }
     given = {name: value for name, value in options.items() if value is not None}
     with explain_interrupt(out):

@@ -52,6 +52,8 @@ OPTIONS = {
     "standardize": Option("a flag", lambda value: isinstance(value, bool)),
     "correlation": _one_of("pearson", "spearman"),
     "causal": Option("a flag", lambda value: isinstance(value, bool)),
+    "k": Option("a count from 1", lambda value: type(value) is int and value >= 1),
+    "metric": _one_of("cosine", "euclidean", "inner"),
 }
 
 
@@ -96,6 +98,42 @@ _ATTENTION = {
     "takes_representations": False,
     "takes_attention": True,
     "symmetric": False,
+}
+_KNN = {"function": "knn_grid", "options": {"k": 10, "metric": "cosine"}}
+_NEIGHBOURS = {
+    "knn-mutual": Measure(
+        summary="share of the k nearest rows that two layers have in common",
+        label="mutual k-NN",
+        fixed={"measure": "mutual"},
+        **_KNN,
+    ),
+    "knn-jaccard": Measure(
+        summary="the same, over the rows that are nearest in either layer",
+        label="Jaccard k-NN",
+        fixed={"measure": "jaccard"},
+        **_KNN,
+    ),
+    "knn-rank": Measure(
+        summary="agreement of the ranks of common nearest rows",
+        label="rank k-NN",
+        fixed={"measure": "rank"},
+        **_KNN,
+    ),
+    "knn-second-order": Measure(
+        "knn_grid",
+        "cosine of the distances to the rows that are nearest in either layer",
+        "second-order cosine",
+        {"k": 10},
+        fixed={"measure": "second-order"},
+    ),
+    "cknna": Measure(
+        "cknna_grid",
+        "kernel alignment of the nearest rows that two layers have in common",
+        "CKNNA",
+        {"k": 10, "estimator": "unbiased"},
+        symmetric=False,
+        lowest=-1.0,
+    ),
 }
 MEASURES = {
     "cka": Measure(
@@ -146,6 +184,7 @@ MEASURES = {
     "mixedsim": Measure(
         "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", _TOP, symmetric=False
     ),
+    **_NEIGHBOURS,
     "attention-js": Measure(
         summary="each head of X with its best head of Y, 1 - Jensen-Shannon divergence",
         label="attention, Jensen–Shannon",

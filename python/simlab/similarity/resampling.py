@@ -176,6 +176,9 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
     layers: tuple[Any, Any] = (call.x_layers, call.y_layers)
     options = call.options
     measure: str | Callable[..., Any] = call.measure.function.removesuffix("_grid")
+    if "measure" in options:  # `permutation_test` has a name for each measure of neighbours
+        measure = f"{measure}-{options['measure']}"
+        options = {name: value for name, value in options.items() if name != "measure"}
     if not call.measure.takes_representations:
         measure, layers, options = _of_sentences(call), _sentence_rows(call), {}
     with warnings.catch_warnings(record=True) as caught:

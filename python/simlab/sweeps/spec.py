@@ -140,6 +140,8 @@ class GridSection(Section):
     standardize: bool | None = None
     correlation: str | None = None
     causal: bool | None = None
+    k: int | None = None
+    metric: str | None = None
 
     @model_validator(mode="after")
     def _measures_take_options(self) -> GridSection:

@@ -1,0 +1,125 @@
+// The bodies behind NeighboursTable, included once per instruction set after isa_impl.h, whose
+// register types they use.
+//
+// Cost      flag: per entry of a product 2 subtractions, 2 comparisons, and 1 byte written for 12
+//           read, all of which are in the nearest cache. The others: one pass over rows in cache.
+// Numerics  sums in float64, in kParts * width parts whose order is fixed: a row takes the same
+//           instructions whatever the other row, so that equal rows are at bit-equal distances, and
+//           both directions of a pair agree in every bit.
+// No include guard and no includes, as in isa_impl.h.
+
+constexpr int kParts = 4;  // independent sums, to hide the latency of an addition
+
+inline void flag_near(const float* g, int64_t count, float own, float limit, const float* bias,
+                      const float* limits, uint8_t* flags) {
+  constexpr int w = kWidth<float>;
+  typedef uint8_t bytes __attribute__((vector_size(w)));
+  typedef uint8_t loose_bytes __attribute__((vector_size(w), aligned(1), may_alias));
+  for (int64_t j = 0; j < count; j += w) {
+    const auto product = read(g + j);
+    const auto row = (read(bias + j) - product) <= limit;
+    const auto column = (own - product) <= read(limits + j);
+    const auto both = (row & kNearRow) | (column & kNearColumn);
+    *reinterpret_cast<loose_bytes*>(flags + j) = __builtin_convertvector(both, bytes);
+  }
+}
+
+inline void load_scaled(const void* source, DType dtype, int64_t stride, int64_t count,
+                        double scale, double factor, double* out) {
+  with_source(LayerView{source, dtype, count, 0, stride}, [&](const auto* x) {
+    if (stride == 1)
+      for (int64_t k = 0; k < count; k++) out[k] = (double(widen(x[k])) * scale) * factor;
+    else
+      for (int64_t k = 0; k < count; k++) out[k] = (double(widen(x[k * stride])) * scale) * factor;
+  });
+}
+
+inline Simd<double>::vec larger(Simd<double>::vec a, Simd<double>::vec b) { return a > b ? a : b; }
+inline Simd<double>::vec magnitude(Simd<double>::vec x) { return x > 0.0 ? x : -x; }
+inline double magnitude(double x) { return x > 0 ? x : -x; }
+
+inline double largest_lane(Simd<double>::vec x) {
+  double result = 0;
+  for (int i = 0; i < kWidth<double>; i++) result = x[i] > result ? x[i] : result;
+  return result;
+}
+
+inline double largest_entry(const double* x, int64_t count) {
+  constexpr int w = kWidth<double>;
+  typename Simd<double>::vec found{};
+  int64_t k = 0;
+  for (; k + w <= count; k += w) found = larger(magnitude(read(x + k)), found);
+  double result = largest_lane(found);
+  for (; k < count; k++) result = magnitude(x[k]) > result ? magnitude(x[k]) : result;
+  return result;
+}
+
+// sum_k term(a[k], b[k])
+template <typename Term>
+inline double sum_pairs(const double* a, const double* b, int64_t count, const Term& term) {
+  constexpr int w = kWidth<double>;
+  typename Simd<double>::vec part[kParts] = {};
+  int64_t k = 0;
+  for (; k + kParts * w <= count; k += kParts * w)
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; i++) part[i] += term(read(a + k + i * w), read(b + k + i * w));
+  for (; k + w <= count; k += w) part[0] += term(read(a + k), read(b + k));
+  const auto parts = (part[0] + part[1]) + (part[2] + part[3]);
+  double total = 0;
+  for (int i = 0; i < w; i++) total += parts[i];
+  for (; k < count; k++) total += term(a[k], b[k]);
+  return total;
+}
+
+inline double dot_rows(const double* a, const double* b, int64_t count) {
+  return sum_pairs(a, b, count, [](auto x, auto y) { return x * y; });
+}
+
+inline double squared_distance_rows(const double* a, const double* b, int64_t count) {
+  return sum_pairs(a, b, count, [](auto x, auto y) {
+    const auto d = x - y;
+    return d * d;
+  });
+}
+
+inline double add_difference(const double* x, const double* first, int64_t count, double* sums) {
+  using loose = typename Simd<double>::loose;
+  constexpr int w = kWidth<double>;
+  typename Simd<double>::vec found{};
+  int64_t k = 0;
+  for (; k + w <= count; k += w) {
+    const auto d = read(x + k) - read(first + k);
+    *reinterpret_cast<loose*>(sums + k) = read(sums + k) + d;
+    found = larger(magnitude(d), found);
+  }
+  double result = largest_lane(found);
+  for (; k < count; k++) {
+    const double d = x[k] - first[k];
+    sums[k] += d;
+    result = magnitude(d) > result ? magnitude(d) : result;
+  }
+  return result;
+}
+
+inline CentredSums centre_row(const double* x, const double* mean, int64_t count, double scale,
+                              float* out) {
+  for (int64_t k = 0; k < count; k++) out[k] = float((x[k] - mean[k]) * scale);
+  double square[kParts] = {}, with_mean[kParts] = {};
+  int64_t k = 0;
+  for (; k + kParts <= count; k += kParts)
+    for (int i = 0; i < kParts; i++) {
+      square[i] += double(out[k + i]) * double(out[k + i]);
+      with_mean[i] += double(out[k + i]) * (mean[k + i] * scale);
+    }
+  for (; k < count; k++) {
+    square[0] += double(out[k]) * double(out[k]);
+    with_mean[0] += double(out[k]) * (mean[k] * scale);
+  }
+  return {(square[0] + square[1]) + (square[2] + square[3]),
+          (with_mean[0] + with_mean[1]) + (with_mean[2] + with_mean[3])};
+}
+
+inline NeighboursTable make_neighbours_table() {
+  return {flag_near,      load_scaled, largest_entry, dot_rows, squared_distance_rows,
+          add_difference, centre_row};
+}

@@ -1,0 +1,93 @@
+"""`Neighbours`, which may stand in for a layer in grids of neighbours, and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from simcore._grid.inputs import Array, check_on_cpu
+from simcore._grid.one_operator import tensor_record
+
+METRICS = ("cosine", "euclidean", "inner")
+
+
+@tensor_record
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The k nearest other rows of every row of a layer.
+
+    `knn_grid` takes a list of these objects wherever it takes layers, so that the neighbours of
+    each layer are found once for many grids; see `neighbours`.
+
+    Attributes
+    ----------
+    index : Tensor ``[n, k]``, int32
+        The nearest rows of every row, nearest first; of equally near rows the lower number first.
+        -1 everywhere if no row of the layer differs from another.
+    values : Tensor ``[n, k]``, float64
+        What ``metric`` says of each of them: the cosine distance (1 - cosine), the Euclidean
+        distance or the inner product.
+    squares : Tensor ``[n]``, float64
+        The inner product of every row with itself, or 1 for ``cosine`` (0 for a row of zeros).
+    layer : array ``[n, p]``
+        The layer, in the caller's memory. Second-order similarity reads its rows.
+    metric : {"cosine", "euclidean", "inner"}
+    """
+
+    index: Tensor
+    values: Tensor
+    squares: Tensor
+    layer: Array
+    metric: str = "cosine"
+
+    @property
+    def k(self) -> int:
+        """The number of neighbours of a row."""
+        return self.index.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of the three tensors."""
+        return self.index.nbytes + self.values.nbytes + self.squares.nbytes
+
+    def permute(self, rows: Tensor) -> Neighbours:
+        """Return the neighbours of the same layer with its rows (examples) in the order ``rows``.
+
+        Equally near rows keep the order that they have here.
+        """
+        place = torch.empty_like(rows)
+        place[rows] = torch.arange(len(rows), device=rows.device)
+        moved = place[self.index[rows].long()].int()
+        return replace(
+            self,
+            index=torch.where(self.index[rows] < 0, self.index[rows], moved),
+            values=self.values[rows],
+            squares=self.squares[rows],
+            layer=self.layer[rows],
+        )
+
+
+Neighbours.__module__ = "simcore.knn"  # the public module, which pickles refer to
+
+
+def check_neighbours(layer: Tensor, name: str, k: int) -> None:
+    """Raise a ValueError unless ``layer`` is on the CPU and every row has at least k others."""
+    check_on_cpu(layer, name, "neighbours")
+    if k >= len(layer):
+        raise ValueError(
+            f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "
+            f"{len(layer)} rows, got {k}"
+        )
+
+
+def check_alike_lists(found: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
+    """Raise a ValueError that names the first object of another k or metric."""
+    for name, one in found:
+        if (one.k, one.metric) != (k, metric):
+            raise ValueError(
+                f"{name}: wanted neighbours of k = {k} and metric {metric!r} like the others, got "
+                f"k = {one.k} and metric {one.metric!r}"
+            )

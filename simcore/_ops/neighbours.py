@@ -1,0 +1,50 @@
+"""The operators for nearest rows: names and shapes of results. They are for the CPU only."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+nearest_rows = torch.ops.simcore.nearest_rows
+list_similarity = torch.ops.simcore.list_similarity
+second_order_similarity = torch.ops.simcore.second_order_similarity
+cknna_terms = torch.ops.simcore.cknna_terms
+
+
+@torch.library.register_fake("simcore::nearest_rows")
+def _fake_nearest_rows(
+    x: Sequence[Tensor], k: int, metric: str, max_memory: int, name: str = "X"
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = (len(x), len(x[0]), k)
+    index = x[0].new_empty(shape, dtype=torch.int32)
+    values = x[0].new_empty(shape, dtype=torch.float64)
+    return index, values, x[0].new_empty(shape[:2], dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::list_similarity")
+def _fake_list_similarity(x: Tensor, y: Tensor, measure: str, max_memory: int) -> Tensor:
+    return x.new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::second_order_similarity")
+def _fake_second_order_similarity(
+    x: Sequence[Tensor], y: Sequence[Tensor], index_x: Tensor, index_y: Tensor, max_memory: int
+) -> Tensor:
+    return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::cknna_terms")
+def _fake_cknna_terms(
+    index_x: Tensor,
+    values_x: Tensor,
+    own_x: Tensor,
+    index_y: Tensor,
+    values_y: Tensor,
+    own_y: Tensor,
+    estimator: str,
+    max_memory: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = len(index_x), len(index_y) or len(index_x)
+    shapes = ((rows, columns), (rows,), (columns,))
+    xy, xx, yy = (values_x.new_empty(shape) for shape in shapes)
+    return xy, xx, yy

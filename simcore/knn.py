@@ -1,0 +1,388 @@
+"""Agreement of the nearest neighbours of all layer pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcore._grid.finish import as_given
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers
+from simcore._grid.neighbours import METRICS, Neighbours, check_alike_lists, check_neighbours
+from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_choice, check_count
+from simcore._grid.progress import progress_bar
+from simcore._grid.scale import LARGEST_EXPONENT
+from simcore._grid.side import LayersOrNeighbours, Side, Sides, read_sides
+from simcore._ops.neighbours import (
+    cknna_terms,
+    list_similarity,
+    nearest_rows,
+    second_order_similarity,
+)
+from simcore.cka import defined_layers, normalise
+
+MEASURES = ("mutual", "jaccard", "rank", "second-order")
+LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`
+ENTRY_BYTES = 12  # of a list: the number of a row, and a value
+NO_VARIANCE = "no variance between the rows, or between their directions for metric 'cosine'"
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``.
+
+    `Neighbours` describes the tensors. A side without layers has tensors without entries.
+    """
+
+    index: Tensor
+    values: Tensor
+    squares: Tensor
+
+    @property
+    def undefined(self) -> Tensor:
+        """Which layers have no neighbours, ``[L]`` bool."""
+        return self.index[:, 0, 0] < 0
+
+
+def _empty_lists(
+    like: Tensor, layers: Layers, k: int = 10, metric: str = "cosine", **_: Any
+) -> list[Tensor]:
+    shapes = [(len(layers[0]), k), (len(layers[0]), k), (len(layers[0]),)]
+    dtypes = (torch.int32, torch.float64, torch.float64)
+    kinds = list(zip(shapes, dtypes, strict=True))
+    return [like.new_empty(shape, dtype=dtype) for _ in layers for shape, dtype in kinds]
+
+
+def _as_neighbours(
+    outputs: list[Tensor], layers: Layers, k: int = 10, metric: str = "cosine", **_: Any
+) -> list[list[Tensor]]:
+    return [outputs[3 * i : 3 * i + 3] for i in range(len(layers))]
+
+
+@one_operator(_empty_lists, _as_neighbours, name="neighbours")
+def _neighbours(
+    layers: Layers,
+    k: int = 10,
+    metric: str = "cosine",
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> list[list[Tensor]]:
+    sides = read_sides(layers, None, "neighbours", max_memory=max_memory, names=("layers", "none"))
+    with progress_bar("neighbours", progress):
+        found, _ = _find(sides.x, k, metric, sides.bound)
+    triples = zip(found.index, found.values, found.squares, strict=True)
+    return [[part.clone() for part in triple] for triple in triples]
+
+
+def neighbours(
+    layers: Layers,
+    k: int = 10,
+    metric: str = "cosine",
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> list[Neighbours]:
+    """Find the k nearest other rows of every row of each layer.
+
+    Parameters
+    ----------
+    layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations; see `simcore.cka_grid`. On the CPU.
+    k : int
+        The number of neighbours, at most n - 1.
+    metric : {"cosine", "euclidean", "inner"}
+        What is near: a small angle between the rows as they are, not centred; a small distance; or
+        a large inner product of the rows as they are. A row of zeros is at the cosine distance 1
+        from all others.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the layers, lists included; default a quarter of the free
+        memory. A copy of one layer in float32 is held at a time.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    list of Neighbours
+        Of equally near rows the lower number comes first. Not differentiable.
+
+    Notes
+    -----
+    Products in float32, of rows that are centred first (the unit rows, for ``cosine``), find the
+    rows that may be among the k nearest given the rounding error of a product. These rows are then
+    compared by their distances in float64. The lists are therefore the same for layers of all
+    dtypes that hold the same numbers, on every processor and for any number of threads. Rows whose
+    distances differ by less than about 1e-14 of their magnitude may change places, unless they are
+    equal, entry by entry.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `simcore.cka_grid`; a k that is no integer from 1 to n - 1; an unknown metric; layers on
+        a CUDA device; lists that do not fit into `max_memory`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import knn_grid, neighbours
+    >>> found = neighbours(torch.randn(3, 100, 16), k=5)
+    >>> found[0].index.shape, knn_grid(found, measure="jaccard").shape
+    (torch.Size([100, 5]), torch.Size([3, 3]))
+    """
+    k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
+    found = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
+    return [
+        Neighbours(index, values, squares, layer, metric)
+        for (index, values, squares), layer in zip(found, layers, strict=True)
+    ]
+
+
+def _find(side: Side, k: int, metric: str, bound: int, any_unit: bool = False) -> tuple[Lists, int]:
+    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
+
+    With ``any_unit``, the values of a float64 layer may be in units of a power of two.
+    """
+    layers = side.layers
+    if not layers:
+        like = torch.empty(0)
+        return Lists(like.int().view(0, 0, 0), like.double(), like.double()), bound
+    check_neighbours(layers[0], f"{side.name}[0]", k)
+    taken = len(layers) * len(layers[0]) * (ENTRY_BYTES * k + 8)
+    if side.neighbours is not None:
+        names = ("index", "values", "squares")
+        parts = [torch.stack([getattr(f, name) for f in side.neighbours]) for name in names]
+        return Lists(*parts), max(bound - taken, 1)
+    if taken >= bound:
+        raise ValueError(
+            f"max_memory: wanted more than {taken} bytes for the neighbours in {side.name}, got "
+            f"{bound}"
+        )
+    left = bound - taken
+    if any_unit:
+        layers, copied = _squared_in_range(layers)
+        left = max(left - copied, 1)
+    return Lists(*nearest_rows(layers, k, metric, left, side.name)), left
+
+
+def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
+    """Return layers times powers of two where float64 could not hold products of their products.
+
+    The second value is the number of bytes of the copies.
+    """
+    result, copied = list(layers), 0
+    for i, layer in enumerate(layers):
+        if layer.dtype != torch.float64:
+            continue
+        largest = float(layer.abs().max())
+        if LEAST_PRODUCT < largest < 1 / LEAST_PRODUCT or not 0 < largest < math.inf:
+            continue
+        exponent = max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, math.frexp(largest)[1]))
+        result[i] = layer * 2.0**-exponent
+        copied += result[i].nbytes
+    return result, copied
+
+
+def _lists_of_both(
+    sides: Sides, k: int, metric: str, any_unit: bool = False
+) -> tuple[Lists, Lists, int]:
+    """Return the neighbours of both sides, and the bytes that are left.
+
+    ``k`` and ``metric`` are for layers where no side holds neighbours.
+    """
+    given = [
+        (f"{side.name}[{i}]", one)
+        for side in (sides.x, sides.y)
+        for i, one in enumerate(side.neighbours or [])
+    ]
+    if given:
+        k, metric = given[0][1].k, given[0][1].metric
+        check_alike_lists(given, k, metric)
+    x, left = _find(sides.x, k, metric, sides.bound, any_unit)
+    y, left = _find(sides.y, k, metric, left, any_unit)
+    return x, y, left
+
+
+@one_operator()
+def knn_grid(
+    X: LayersOrNeighbours,
+    Y: LayersOrNeighbours | None = None,
+    *,
+    measure: str = "mutual",
+    k: int = 10,
+    metric: str = "cosine",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Compute how well the rows' k nearest neighbours agree, for all layer pairs.
+
+    With N_X(i) and N_Y(i) the k nearest other rows of row i in either layer, the mean over i of
+
+    * mutual: ``|N_X & N_Y| / k``
+    * jaccard: ``|N_X & N_Y| / |N_X or N_Y|``
+    * rank: ``1 / H_m sum 2 / ((1 + |r_X - r_Y|) (r_X + r_Y))`` over the m common neighbours, of
+      ranks r from 1; ``H_m = 1 + 1/2 + ... + 1/m``; 0 where m = 0
+    * second-order: the cosine between the two vectors of cosine distances from row i to
+      ``N_X or N_Y``. Where all of a vector is 0, the value is 1 if the other is 0 too, else 0.
+
+    All are 1 for a layer with itself. Neighbours are found once for each layer, and no n x n matrix
+    is held. For unrelated layers mutual is near ``k / (n - 1)``.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Neighbours`
+        Representations as in `cka_grid`, on the CPU, or their `neighbours`, all of one k and
+        metric.
+    measure : {"mutual", "jaccard", "rank", "second-order"}
+    k : int
+        The number of neighbours, at most n - 1. `Neighbours` have their own.
+    metric : {"cosine", "euclidean", "inner"}
+        What is near; see `neighbours`. `Neighbours` have their own. Only ``euclidean`` ignores a
+        common offset of all rows. ``second-order`` takes ``cosine`` alone.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor. ``nan``, with one warning, for a layer
+        whose rows are all equal or, for ``cosine``, point in one direction up to rounding. Not
+        differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `neighbours`; a mixture of layers and neighbours on one side; neighbours of different k
+        or metrics; another metric than ``cosine`` for ``second-order``.
+
+    References
+    ----------
+    mutual: Huh et al. 2024 (``inner`` of unit rows, which is ``cosine``). jaccard and rank: Wang et
+    al. 2022. second-order: Hamilton et al. 2016. All but mutual as Klabunde et al. 2024 compute
+    them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import knn_grid
+    >>> x = torch.randn(3, 100, 16)
+    >>> knn_grid(x, measure="rank", k=5).diagonal()
+    tensor([1., 1., 1.], dtype=torch.float64)
+    """
+    check_choice(measure, "measure", MEASURES)
+    k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
+    sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
+    if measure == "second-order":
+        _check_cosine(sides, metric)
+    with progress_bar("knn_grid", progress):
+        x, y, left = _lists_of_both(sides, k, metric)
+        if measure == "second-order":
+            layers = (sides.x.layers, sides.y.layers)
+            grid = second_order_similarity(*layers, x.index, y.index, left)
+        else:
+            grid = list_similarity(x.index, y.index, measure, left)
+    undefined_y = x.undefined if sides.same else y.undefined
+    return sides.finish(grid, "knn_grid", x.undefined, undefined_y, NO_VARIANCE)
+
+
+def _check_cosine(sides: Sides, metric: str) -> None:
+    given = [*(sides.x.neighbours or []), *(sides.y.neighbours or [])]
+    found = given[0].metric if given else metric
+    if found != "cosine":
+        raise ValueError(
+            f"metric: wanted 'cosine' for measure 'second-order', which compares cosine distances, "
+            f"got {found!r}"
+        )
+
+
+@one_operator()
+def cknna_grid(
+    X: LayersOrNeighbours,
+    Y: LayersOrNeighbours | None = None,
+    *,
+    k: int = 10,
+    estimator: str = "unbiased",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Compute the kernel alignment of nearest neighbours (CKNNA) of all layer pairs.
+
+    ``HSIC(M.K, M.L) / sqrt(HSIC(M_X.K, M_X.K) HSIC(M_Y.L, M_Y.L))`` with the inner products K and L
+    of the rows as they are, not centred; ``M_X[i, j] = 1`` where j is one of the k rows of largest
+    inner product with row i, and ``M = M_X . M_Y``: CKA, restricted to the neighbours that both
+    layers share. The masked matrices are not symmetric. The unbiased estimator multiplies the
+    column sums of one with the row sums of the other, so that the value of X against Y may differ
+    from that of Y against X.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Neighbours`
+        Representations as in `cka_grid`, on the CPU, or their `neighbours` of metric ``inner`` and
+        one k.
+    k : int
+        The number of neighbours, 2 to n - 1. `Neighbours` have their own.
+    estimator : {"unbiased", "biased"}
+        ``unbiased`` needs n >= 4, and may be negative. In ``biased``, which is symmetric, a row
+        counts among its own neighbours if its inner product with itself is large enough.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        1 for a layer with itself. numpy if all inputs are numpy, else a torch tensor. ``nan``, with
+        one warning, for a layer whose rows are all equal or whose self-HSIC is not positive. Not
+        differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `knn_grid`; a k of 1; neighbours of another metric than ``inner``.
+
+    References
+    ----------
+    Huh et al. 2024, *The Platonic Representation Hypothesis*, appendix A. Their code adds 1e-6 to
+    the denominator, and computes one of the two orders of the unbiased estimator.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import cknna_grid
+    >>> x = torch.randn(3, 100, 16)
+    >>> cknna_grid(x, k=5).diagonal()
+    tensor([1., 1., 1.], dtype=torch.float64)
+    """
+    check_choice(estimator, "estimator", ("unbiased", "biased"))
+    k = check_count(k, "k", 2)
+    sides = read_sides(
+        X,
+        Y,
+        f"the {estimator} estimator of neighbours",
+        least_rows=max(LEAST_ROWS[estimator], 3),  # k is 2 at least
+        max_memory=max_memory,
+        with_neighbours=True,
+    )
+    _check_inner(sides)
+    with progress_bar("cknna_grid", progress):
+        x, y, left = _lists_of_both(sides, k, "inner", any_unit=True)
+        parts = [(side.index, side.values, side.squares) for side in (x, y)]
+        xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
+    defined = defined_layers("cknna_grid", xx, yy, sides.same)
+    return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
+
+
+def _check_inner(sides: Sides) -> None:
+    for side in (sides.x, sides.y):
+        for i, one in enumerate(side.neighbours or []):
+            if one.metric != "inner" or one.k < 2:
+                raise ValueError(
+                    f"{side.name}[{i}]: wanted neighbours of metric 'inner' and k >= 2, got metric "
+                    f"{one.metric!r} and k = {one.k}"
+                )
