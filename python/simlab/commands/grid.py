@@ -67,6 +67,12 @@ def grid(
     causal: Annotated[
         bool, typer.Option("--causal", help="For attention: use the lower triangle only.")
     ] = False,
+    norm: Annotated[
+        str | None, typer.Option(help="Norm of the RSM difference: `frobenius` or `spectral`.")
+    ] = None,
+    ridge: Annotated[
+        float | None, typer.Option(help="Ridge of GULP, in units of the total variance.")
+    ] = None,
     bootstrap: Annotated[
         int,
         typer.Option(
@@ -115,6 +121,8 @@ def grid(
         "top_k": count_or_share(top_k),
         "correlation": correlation,
         "causal": causal or None,
+        "norm": norm,
+        "ridge": ridge,
     }
     given = {name: value for name, value in options.items() if value is not None}
     with explain_interrupt(out):

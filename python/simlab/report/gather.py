@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.figures.blocks import clusters_of
 from simlab.figures.names import in_order, with_seeds, without_seed
-from simlab.figures.style import lowest_colour, measure_name
+from simlab.figures.style import colour_range, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
@@ -173,7 +173,9 @@ def _add_setting(
     exact: bool,
 ) -> None:
     """Add the grids of one task, measure, kind and options."""
-    number, start = len(found.settings), 0
+    number, start, first = len(found.settings), 0, heads.iloc[0]
+    known = MEASURES.get(str(first["measure"]))
+    distance = known is not None and known.distance and not first["quantity"]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
     given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
@@ -187,14 +189,14 @@ def _add_setting(
         symmetric = x == y and is_symmetric(list(planes.values()))
         for name in given:
             parts[name].append(entries(planes[name], symmetric))
-        grid = _describe(label, planes[VALUE])
+        # Layers that are alike stand together: distances count from the other end.
+        grid = _describe(label, planes[VALUE] * (-1 if distance else 1))
         if x == y and len(blocks):
             grid["blocks"] = list(_blocks(heads.iloc[[place]], x, found.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
         found.grids.append(grid)
-    first = heads.iloc[0]
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
@@ -207,7 +209,7 @@ def _add_setting(
             "kind": _word(first["kind"]),
             "measure": str(first["measure"]),
             "name": measure_name(heads.head(1)),
-            "range": [lowest_colour(str(first["measure"]), values), 1.0],
+            "range": list(colour_range("" if first["quantity"] else first["measure"], [values])),
             "planes": packed.planes,
         }
     )

@@ -182,6 +182,8 @@ class GridSection(Section):
     standardize: bool | None = None
     correlation: str | None = None
     causal: bool | None = None
+    norm: str | None = None
+    ridge: float | None = None
 
     @model_validator(mode="after")
     def _measures_take_options(self) -> GridSection:
