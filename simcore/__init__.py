@@ -20,11 +20,15 @@ from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
+from simcore.distances import distance_correlation_grid, rsm_difference_grid
 from simcore.knn import Neighbours, cknna_grid, knn_grid, neighbours
+from simcore.layer_descriptors import descriptor_grid, descriptors
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
 from simcore.recording import Comparison, Tape, compare, record
+from simcore.rowwise import cosine_grid, disagreement_grid, output_divergence_grid
 from simcore.rsa import rsa_grid
+from simcore.subspaces import eigenspace_overlap_grid, gulp_grid
 
 __version__ = _version("simcore")
 __all__ = [
@@ -42,8 +46,15 @@ __all__ = [
     "cka_grid",
     "cknna_grid",
     "compare",
+    "cosine_grid",
+    "descriptor_grid",
+    "descriptors",
+    "disagreement_grid",
+    "distance_correlation_grid",
     "distributed_attention",
+    "eigenspace_overlap_grid",
     "free_memory",
+    "gulp_grid",
     "hsic_grid",
     "knn_grid",
     "linreg_grid",
@@ -52,11 +63,13 @@ __all__ = [
     "neighbours",
     "neuronsim_grid",
     "nn",
+    "output_divergence_grid",
     "plan_cka",
     "procrustes_grid",
     "pwcca_grid",
     "record",
     "rsa_grid",
+    "rsm_difference_grid",
     "stats",
     "svcca_grid",
 ]

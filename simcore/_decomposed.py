@@ -44,6 +44,10 @@ class DecomposedSides:
         """Return ``diag(s) V' / max(s)`` of the layers of X; zeros for one without variance."""
         return [_weighted_components(basis) for basis in self.x]
 
+    def ranks(self) -> tuple[Tensor, Tensor]:
+        """Return the numbers of components of the layers of X and of Y, float64."""
+        return _kept(self.x), _kept(self.y or self.x)
+
     def smaller(self) -> Tensor:
         """Return ``c = min(k_x, k_y)`` of every pair, ``[Lx, Ly]`` float64."""
         return torch.minimum(_kept(self.x)[:, None], _kept(self.y or self.x)[None, :])
@@ -52,6 +56,22 @@ class DecomposedSides:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         x, y = _kept(self.x), _kept(self.y or self.x)
         return self.sides.finish(grid.clamp(max=1.0), function, x == 0, y == 0)
+
+
+@dataclass(frozen=True)
+class RotatedSides:
+    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale.
+
+    ``unit_x`` and ``unit_y`` are the lengths, in the given layers, of a length of 1 in these.
+    ``workspace`` is the number of bytes that the layers leave.
+    """
+
+    sides: Sides
+    x: list[Tensor]
+    y: list[Tensor]
+    unit_x: Tensor
+    unit_y: Tensor
+    workspace: int
 
 
 @dataclass(frozen=True)
@@ -140,35 +160,43 @@ def explained_sides(
 
 def rotated_sides(
     x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
-) -> tuple[Sides, list[Tensor], list[Tensor], int]:
+) -> RotatedSides:
     """Return layers of at most n columns, each equal to the given layer up to a rotation.
 
-    A layer wider than n, and a basis, becomes ``vectors diag(s)``: its products with other layers
-    have the same singular values. The last value is the number of bytes that the layers leave.
+    A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with other
+    layers have the same singular values, up to the scale.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     left = sides.bound
-    both: list[list[Tensor]] = []
-    for side in (sides.x, sides.y):
-        rotated, left = _rotated(side, left, progress)
-        both.append(rotated)
-    return sides, both[0], both[1], left
+    of_x, units_x, left = _rotated(sides.x, left, progress)
+    of_y, units_y, left = _rotated(sides.y, left, progress)
+    unit_x = torch.stack(units_x)
+    return RotatedSides(sides, of_x, of_y, unit_x, torch.stack(units_y or units_x), left)
 
 
-def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], int]:
+def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[Tensor], int]:
     if side.bases is not None:
         rotated = [_scores(basis) for basis in side.bases]
-        return rotated, max(left - sum(scores.nbytes for scores in rotated), 1)
+        units = [_largest(basis) for basis in side.bases]
+        return rotated, units, max(left - sum(scores.nbytes for scores in rotated), 1)
     scaled = in_range(side.layers)
-    left, rotated = max(left - scaled.nbytes, 1), []
-    for layer in scaled.layers:
-        if layer.shape[1] <= layer.shape[0]:
-            rotated.append(layer)
-            continue
-        (basis,), _ = decompose(Side(side.name, [layer]), [None], left, progress=progress)
-        rotated.append(_scores(basis))
-        left = max(left - rotated[-1].nbytes, 1)
-    return rotated, left
+    left, rotated, units = max(left - scaled.nbytes, 1), [], []
+    for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
+        unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
+        if layer.shape[1] > layer.shape[0]:
+            (basis,), _ = decompose(Side(side.name, [layer]), [None], left, progress=progress)
+            layer, unit = _scores(basis), unit * _largest(basis)
+            left = max(left - layer.nbytes, 1)
+        rotated.append(layer)
+        units.append(unit)
+    return rotated, units, left
+
+
+def _largest(basis: Basis) -> Tensor:
+    """Return the largest singular value of the layer; 1 without variance."""
+    if not basis.kept:
+        return torch.ones((), dtype=torch.float64, device=basis.vectors.device)
+    return basis.spectrum[0] * 2.0**basis.exponent
 
 
 def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:

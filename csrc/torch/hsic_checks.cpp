@@ -9,17 +9,20 @@ namespace {
 
 Estimator parse_estimator(const std::string& name) {
   if (name == "biased") return Estimator::biased;
-  TORCH_CHECK_VALUE(name == "unbiased", "estimator: wanted 'biased' or 'unbiased', got '", name,
-                    "'");
-  return Estimator::unbiased;
+  if (name == "unbiased") return Estimator::unbiased;
+  TORCH_CHECK_VALUE(name == "product", "estimator: wanted 'biased', 'unbiased' or 'product', got '",
+                    name, "'");
+  return Estimator::product;
 }
 
 }  // namespace
 
 KernelKind parse_kernel(const std::string& name) {
   if (name == "linear") return KernelKind::linear;
-  TORCH_CHECK_VALUE(name == "rbf", "kernel: wanted 'linear' or 'rbf', got '", name, "'");
-  return KernelKind::rbf;
+  if (name == "rbf") return KernelKind::rbf;
+  TORCH_CHECK_VALUE(name == "distance", "kernel: wanted 'linear', 'rbf' or 'distance', got '", name,
+                    "'");
+  return KernelKind::distance;
 }
 
 cpu::Method parse_method(const std::string& name) {

@@ -74,6 +74,19 @@ at::Tensor median_squared_distances_cpu(at::TensorList x, at::TensorList y) {
   }
 }
 
+at::Tensor uniformity_cpu(at::TensorList x, int64_t max_memory) {
+  const HsicProblem problem = hsic_problem(x, {}, KernelKind::rbf, "biased");
+  const cpu::Runtime runtime = torch_runtime();
+  try {
+    cpu::HsicRequest request =
+        plan_request(problem, cpu::Method::gram, max_memory, runtime.threads);
+    request.rows_alone = true;
+    return to_tensor(cpu::uniformity(problem, cpu::make_plan(request), runtime), {problem.rows()});
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
 void check_grams(const at::Tensor& grams, const char* name, int64_t n, at::ScalarType dtype) {
   TORCH_CHECK_VALUE(
       grams.dim() == 3 && grams.size(0) == n && grams.size(1) == n && n > 0 && grams.size(2) > 0,
@@ -138,6 +151,7 @@ TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("permuted_gram_products", permuted_gram_products_cpu);
   m.impl("gram_power_sums", gram_power_sums_cpu);
   m.impl("median_squared_distances", median_squared_distances_cpu);
+  m.impl("uniformity", uniformity_cpu);
 }
 
 }  // namespace simcore

@@ -12,14 +12,15 @@
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
-  // ---- hsic. Twins: hsic.py, stats.py. On CUDA: hsic_terms.
+  // ---- hsic. Twins: hsic.py, distances.py, rowwise.py, stats.py. On CUDA: hsic_terms.
   // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
   // torch's operations in simcore/_ops/hsic_batched.py.
 
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
-  // kernel "linear" | "rbf"; estimator "biased" | "unbiased"; method "auto" | "gram" | "feature";
-  // max_memory in bytes, 0 for the default; precision "highest" | "high" | "medium" of float32
-  // products on a device that has others than the highest.
+  // kernel "linear" | "rbf" | "distance" (of rows, not squared); estimator "biased" | "unbiased" |
+  // "product" (tr(K L), no HSIC); method "auto" | "gram" | "feature"; max_memory in bytes, 0 for
+  // the default; precision "highest" | "high" | "medium" of float32 products on a device that has
+  // others than the highest.
   m.def(
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
       "int max_memory, str precision=\"highest\") -> (Tensor xy, Tensor xx, Tensor yy)");
@@ -33,6 +34,10 @@ TORCH_LIBRARY(simcore, m) {
   // Median of the squared distances between the rows of each layer, as the RBF kernel's bandwidth
   // rule has it, float64 [Lx + Ly].
   m.def("median_squared_distances(Tensor[] x, Tensor[] y) -> Tensor");
+
+  // log mean exp(-2 |x_i - x_j|^2) over all ordered pairs of rows of each layer, the diagonal
+  // included, float64 [Lx].
+  m.def("uniformity(Tensor[] x, int max_memory) -> Tensor");
 
   // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
   // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32

@@ -222,12 +222,14 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 
 
 def _tensors_of(result: Any) -> list[Tensor]:
-    """Return the tensors of a tensor, a sequence or a dataclass.
+    """Return the tensors of a tensor, a sequence, a dictionary or a dataclass.
 
     Fields of the dataclass that are no tensors must have their default values.
     """
     if isinstance(result, Tensor):
         return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
     if isinstance(result, list | tuple):
         return [tensor for item in result for tensor in _tensors_of(item)]
     tensors = []

@@ -18,6 +18,7 @@ CUDA_COMPOSED = (
     "permuted_gram_products",
     "gram_power_sums",
     "median_squared_distances",
+    "uniformity",
     "principal_components",
     "nuclear_norms",
     "pwcca",
@@ -44,6 +45,10 @@ CALLS = {
     "rsa_grid, Spearman": ("rank_moments",),
     "neighbours, knn_grid": ("nearest_rows", "list_similarity", "second_order_similarity"),
     "cknna_grid": ("nearest_rows", "cknna_terms"),
+    "distance_correlation_grid, rsm_difference_grid": ("hsic_terms",),
+    "gulp_grid, eigenspace_overlap_grid": ("principal_components", "hsic_terms"),
+    "descriptors, descriptor_grid": ("uniformity",),
+    "cosine_grid, disagreement_grid, output_divergence_grid": (),
     "attention_grid": ("attention_similarity",),
     "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
     "stats.permutation_test, CKA": (
@@ -56,6 +61,10 @@ CALLS = {
 }
 
 
+# Options of public functions that are torch's operations on the CPU alone.
+CPU_OPTIONS = ("rsm_difference_grid, spectral",)
+
+
 def markdown() -> str:
     """Return the table of public functions and what computes them on each device."""
     lines = ["| function | CPU | CUDA |", "|---|---|---|"]
@@ -66,10 +75,16 @@ def markdown() -> str:
             kernels = any(name in CUDA_KERNELS for name in operators)
             on_cuda = "torch's operations" + (" and kernels" if kernels else "")
         else:
-            on_cuda = "kernels"
-        names = ", ".join(
-            f"`{name}`" if "_" in name or "." in name or name.islower() else name
-            for name in function.split(", ")
-        )
-        lines.append(f"| {names} | kernels | {on_cuda} |")
+            on_cuda = "kernels" if operators else "torch's operations"
+        on_cpu = "kernels" if operators else "torch's operations"
+        lines.append(f"| {_named(function)} | {on_cpu} | {on_cuda} |")
+    for function in CPU_OPTIONS:
+        lines.append(f"| {_named(function)} | torch's operations | no, an error names `X[0]` |")
     return "\n".join(lines) + "\n"
+
+
+def _named(function: str) -> str:
+    return ", ".join(
+        f"`{name}`" if "_" in name or "." in name or name == "descriptors" else name
+        for name in function.split(", ")
+    )

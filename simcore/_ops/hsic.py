@@ -9,6 +9,7 @@ hsic_terms = torch.ops.simcore.hsic_terms
 permuted_gram_products = torch.ops.simcore.permuted_gram_products
 gram_power_sums = torch.ops.simcore.gram_power_sums
 median_squared_distances = torch.ops.simcore.median_squared_distances
+uniformity = torch.ops.simcore.uniformity
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -47,3 +48,8 @@ def _fake_gram_power_sums(
 @torch.library.register_fake("simcore::median_squared_distances")
 def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
     return x[0].new_empty((len(x) + len(y),), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::uniformity")
+def _fake_uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
+    return x[0].new_empty((len(x),), dtype=torch.float64)

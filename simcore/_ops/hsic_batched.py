@@ -90,9 +90,27 @@ def median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor
     return torch.stack(medians)
 
 
+def uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
+    """Compute ``simcore::uniformity``, some rows of one layer's distances at a time."""
+    values = []
+    for features, power in _features(x):
+        n = len(features)
+        lengths = features.double().square().sum(1).to(features.dtype)
+        largest = torch.finfo(features.dtype).max
+        scale = (2 * power.square()).clamp(max=largest).to(features.dtype)
+        total = power.new_zeros(())
+        for rows in _slabs(n, 2 * n * features.element_size()):
+            distances = (features[rows] @ features.T).mul_(-2)
+            distances.add_(lengths[rows, None]).add_(lengths).clamp_(min=0)
+            distances.diagonal(rows.start).zero_()
+            total += distances.mul_(-scale).exp_().sum(dtype=torch.float64)
+        values.append((total / n**2).log())
+    return torch.stack(values)
+
+
 OPERATORS: dict[str, Callable[..., object]] = {
     function.__name__: in_full_float32(function)
-    for function in (permuted_gram_products, gram_power_sums, median_squared_distances)
+    for function in (permuted_gram_products, gram_power_sums, median_squared_distances, uniformity)
 }
 for _name, _function in OPERATORS.items():
     torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -17,6 +17,7 @@ from simcore.reference.cca import (
     svcca_grid,
 )
 from simcore.reference.coupling import couple, soft_clamp
+from simcore.reference.distances import distance_correlation_grid, rsm_difference_grid
 from simcore.reference.hsic import (
     center,
     cka,
@@ -41,7 +42,15 @@ from simcore.reference.neurons import (
     mixedsim_grid,
     neuronsim_grid,
 )
+from simcore.reference.rowwise import (
+    cosine_grid,
+    descriptor_grid,
+    descriptors,
+    disagreement_grid,
+    output_divergence_grid,
+)
 from simcore.reference.rsa import rank_moments, rsa_grid
+from simcore.reference.subspaces import eigenspace_overlap_grid, gulp_grid
 
 __all__ = [
     "attention_grid",
@@ -53,9 +62,16 @@ __all__ = [
     "cka",
     "cka_grid",
     "cknna_grid",
+    "cosine_grid",
     "couple",
+    "descriptor_grid",
+    "descriptors",
+    "disagreement_grid",
+    "distance_correlation_grid",
     "distributed_attention",
+    "eigenspace_overlap_grid",
     "gram",
+    "gulp_grid",
     "hsic",
     "hsic_biased",
     "hsic_grid",
@@ -67,11 +83,13 @@ __all__ = [
     "mixedsim_grid",
     "neighbour_lists",
     "neuronsim_grid",
+    "output_divergence_grid",
     "procrustes_grid",
     "pwcca_grid",
     "rank_moments",
     "rbf_width",
     "rsa_grid",
+    "rsm_difference_grid",
     "soft_clamp",
     "squared_distances",
     "svcca_grid",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simcore.reference.distances import pairs
 from simcore.reference.hsic import center
 
 Array = NDArray[np.float64]
@@ -233,16 +234,45 @@ def _explained(centred: Array, q: Array) -> float:
     return float(min(np.square(q.T @ centred).sum() / total, 1.0))
 
 
-def procrustes_grid(x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None) -> Array:
-    """Compute ``||Xc' Yc||_*`` of all pairs, scaled to unit Frobenius norm, ``[len(x), len(y)]``.
+_PROCRUSTES: dict[str, Callable[[float], float]] = {
+    "similarity": lambda s: s,
+    "distance": lambda s: float(np.sqrt(2 - 2 * s)),
+    "angular": lambda s: float(np.arccos(s)),
+}
+
+
+def procrustes_grid(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    form: str = "similarity",
+) -> Array:
+    """Compute a form of the orthogonal Procrustes comparison of all pairs, ``[len(x), len(y)]``.
+
+    With ``s = ||Xc' Yc||_*`` of layers that are scaled to unit Frobenius norm: ``similarity`` s,
+    ``distance`` ``sqrt(2 - 2 s)``, ``angular`` ``arccos s``; ``nan`` where a layer has no variance.
+    Of layers that are not scaled, ``size-and-shape``:
+    ``sqrt(||Xc||^2 + ||Yc||^2 - 2 ||Xc' Yc||_*)``.
 
     References
     ----------
     Ding et al. 2021; Williams et al. 2021.
     """
-    rows = [_unit(layer) for layer in x]
-    columns = rows if y is None else [_unit(layer) for layer in y]
-    return np.array([[_nuclear_norm(a.T @ b) for b in columns] for a in rows])
+    prepare = center if form == "size-and-shape" else _unit
+    rows = [prepare(layer) for layer in x]
+    columns = None if y is None else [prepare(layer) for layer in y]
+    if form == "size-and-shape":
+        return pairs(rows, columns, _size_and_shape, 0.0)
+    of = _PROCRUSTES[form]
+    grid = pairs(rows, columns, lambda a, b: of(_nuclear_norm(a.T @ b)), of(1.0))
+    if y is None:
+        grid[np.diag([bool(np.isnan(layer).any()) for layer in rows])] = np.nan
+    return grid
+
+
+def _size_and_shape(x: Array, y: Array) -> float:
+    nuclear = np.linalg.svd(x.T @ y, compute_uv=False).sum()
+    return float(np.sqrt(max(np.square(x).sum() + np.square(y).sum() - 2 * nuclear, 0.0)))
 
 
 def _unit(layer: ArrayLike) -> Array:

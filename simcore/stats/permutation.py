@@ -31,8 +31,10 @@ from simcore.stats.moments import (
 from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
+    best_value,
     check_measure,
     generator,
+    refuse_unpaired,
 )
 
 # A permutation of equal rows gives the observed value up to the order of summation. Values that
@@ -49,14 +51,15 @@ class PermutationTest:
     observed : array
         The value of the measure.
     pvalue : array
-        Probability of a value at least as large as the observed one if the rows of X and Y are
-        unrelated.
+        Probability of a value at least as large as the observed one (of distances: at most as
+        large) if the rows of X and Y are unrelated.
     null_mean, null_std : array
         Mean and standard deviation of the permutation distribution; the variance of draws divides
         by their number. With groups, `null_mean` is the mean over as many further permutations, in
         which no group keeps its place.
     calibrated : array
-        ``(observed - null_mean) / (1 - null_mean)``: 0 for unrelated layers, 1 for equal ones.
+        ``(observed - null_mean) / (1 - null_mean)``, of distances ``1 - observed / null_mean``: 0
+        for unrelated layers, 1 for equal ones.
     null : array ``[permutations, len(X), len(Y)]`` or None
         The drawn values, with ``return_null=True``.
     null_skewness : array or None
@@ -125,18 +128,20 @@ def permutation_test(
     """Test every layer pair for similarity beyond what unrelated rows would show.
 
     The rows of Y are permuted against those of X, all layers of Y by the same permutation. The test
-    is one-sided: large values of the measure are evidence.
+    is one-sided: large values of the measure are evidence, and small values of distances.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
     measure : str or function
-        "cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim", "mixedsim",
-        "knn-mutual", "knn-jaccard", "knn-rank", "knn-second-order" or "cknna", or a function
-        ``f(X, Y, **options)`` of two lists of tensors that returns a grid ``[len(X), len(Y)]`` of
-        similarities. CKA forms every Gram matrix once; the CCA family, linreg, procrustes and
-        mixedsim decompose every layer once, and neighbours are found once.
+        The name of a grid function of `simcore` without ``_grid``, such as "cka", "svcca", "cknna"
+        or "rsm_difference"; "knn-mutual", "knn-jaccard", "knn-rank" or "knn-second-order"; or a
+        function ``f(X, Y, **options)`` of two lists of tensors that returns a grid
+        ``[len(X), len(Y)]``; the values of a function that is not of simcore are taken to be
+        similarities. CKA forms every Gram matrix once; the CCA family, linreg, procrustes, mixedsim
+        and GULP decompose every layer once, and neighbours are found once. "descriptor" is refused:
+        it ignores which rows belong together.
     permutations : int
         Number K of draws. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}
@@ -180,9 +185,9 @@ def permutation_test(
         The measure is neither a name nor a function; it does not have an option; a count is no
         integer; or as `simcore.cka_grid`.
     ValueError
-        An unknown name, a count below 1, an invalid seed; ``moments`` with another measure, groups
-        or ``return_null``; groups of which no two have the same number of rows; a `max_memory`
-        below what the Gram matrices of 8 layers take; or as `simcore.cka_grid`.
+        An unknown name, "descriptor", a count below 1, an invalid seed; ``moments`` with another
+        measure, groups or ``return_null``; groups of which no two have the same number of rows; a
+        `max_memory` below what the Gram matrices of 8 layers take; or as `simcore.cka_grid`.
 
     References
     ----------
@@ -201,6 +206,7 @@ def permutation_test(
     tensor([0.0100, 0.0100, 0.0100], dtype=torch.float64)
     """
     check_measure(measure)
+    refuse_unpaired(measure)
     check_choice(method, "method", ("permutation", "moments"))
     draws = check_count(permutations, "permutations")
     rng = generator(seed)
@@ -221,7 +227,8 @@ def permutation_test(
     grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
     rows = _draws(rng, grid.n, draws, groups)
     values = grid.draws(rows, "permutation_test", progress, paired=False)
-    return _summary(values, draws, grid.dtype, return_null, grid.from_numpy)
+    best = best_value(measure, options)
+    return _summary(values, draws, grid.dtype, return_null, grid.from_numpy, best)
 
 
 def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) -> np.ndarray:
@@ -259,13 +266,21 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 
 
 def _summary(
-    values: Tensor, permutations: int, dtype: torch.dtype, return_null: bool, from_numpy: bool
+    values: Tensor,
+    permutations: int,
+    dtype: torch.dtype,
+    return_null: bool,
+    from_numpy: bool,
+    best: float = 1.0,
 ) -> PermutationTest:
-    """Summarise the observed grid ``values[0]``, and the values of the draws of `_draws`."""
+    """Summarise the observed grid ``values[0]``, and the values of the draws of `_draws`.
+
+    ``best`` is the value of a layer with itself: 1, or 0 for distances, whose small values count.
+    """
     observed, null = values[0], values[1 : 1 + permutations]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
     ties = _rounding(observed, dtype)
-    reached = (null >= observed - ties).sum(0)
+    reached = (null >= observed - ties if best > 0 else null <= observed + ties).sum(0)
     pvalue = (1 + reached.double()) / (1 + len(null))
     pvalue = pvalue.masked_fill(observed.isnan(), float("nan"))
     return _result(
@@ -275,6 +290,7 @@ def _summary(
         null_mean=moved.mean(0),
         null_std=null.std(0, correction=0),
         null=null if return_null else None,
+        best=best,
     )
 
 
@@ -335,9 +351,14 @@ def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
 
 
 def _result(
-    from_numpy: bool, *, observed: Tensor, null_mean: Tensor, **others: Tensor | None
+    from_numpy: bool,
+    *,
+    observed: Tensor,
+    null_mean: Tensor,
+    best: float = 1.0,
+    **others: Tensor | None,
 ) -> PermutationTest:
-    calibrated = (observed - null_mean) / (1 - null_mean)
+    calibrated = (observed - null_mean) / (best - null_mean)
     grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
     arrays: dict[str, Any] = {
         name: None if grid is None else as_given(grid, from_numpy) for name, grid in grids.items()

@@ -10,7 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore import cca, cka, knn, neurons, rsa
+from simcore import (
+    cca,
+    cka,
+    distances,
+    knn,
+    layer_descriptors,
+    neurons,
+    rowwise,
+    rsa,
+    subspaces,
+)
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
 from simcore._grid.neighbours import Neighbours
@@ -31,11 +41,26 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "mixedsim": neurons.mixedsim_grid,
     **{f"knn-{m}": functools.partial(knn.knn_grid, measure=m) for m in knn.MEASURES},
     "cknna": knn.cknna_grid,
+    "distance_correlation": distances.distance_correlation_grid,
+    "rsm_difference": distances.rsm_difference_grid,
+    "gulp": subspaces.gulp_grid,
+    "eigenspace_overlap": subspaces.eigenspace_overlap_grid,
+    "cosine": rowwise.cosine_grid,
+    "disagreement": rowwise.disagreement_grid,
+    "output_divergence": rowwise.output_divergence_grid,
+    "descriptor": layer_descriptors.descriptor_grid,
 }
 MEASURES = tuple(GRIDS)
+# Measures whose value of a layer with itself is 0: distances. Those that have an option for it, and
+# its value that makes them similarities.
+DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor")
+FORMS = {"procrustes": ("form", "similarity"), "cosine": ("form", "cosine")}
+# Measures that do not depend on which rows of two layers belong together: no permutation changes
+# their values.
+UNPAIRED = ("descriptor",)
 # Measures that take bases; those among them that truncate, with the default truncation; and those
 # among them that take bases of Y alone.
-DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim")
+DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim", "gulp")
 TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
 STANDARDIZED = ("svcca", "pwcca")
 EXPLAINED = ("linreg", "mixedsim")
@@ -63,6 +88,35 @@ def check_measure(measure: Measure) -> None:
         check_choice(measure, "measure", MEASURES)
     elif not callable(measure):
         raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
+
+
+def named(measure: Measure) -> str | None:
+    """Return the name of a measure that is given by name or as its function; None for others."""
+    if isinstance(measure, str):
+        return measure
+    return next((name for name, function in GRIDS.items() if function is measure), None)
+
+
+def refuse_unpaired(measure: Measure) -> None:
+    """Raise a ValueError for a measure whose values do not depend on the order of the rows."""
+    name = named(measure)
+    if name in UNPAIRED:
+        raise ValueError(
+            f"measure: wanted a measure that compares rows, got {name!r}, which ignores which rows "
+            "of two layers belong together"
+        )
+
+
+def best_value(measure: Measure, options: dict[str, Any]) -> float:
+    """Return the value of a layer with itself: 1, or 0 for distances.
+
+    A function that is not of simcore is taken to be a similarity.
+    """
+    name = named(measure)
+    if name in FORMS:
+        option, similarity = FORMS[name]
+        return float(options.get(option, similarity) == similarity)
+    return 0.0 if name in DISTANCES else 1.0
 
 
 class GridMeasure:

@@ -133,7 +133,8 @@ T median(std::vector<T> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Returns the Gram matrix [n, n]: exp(-d^2 / (2 s^2)), or inner products of columns centred first.
+// Returns the Gram matrix [n, n]: exp(-d^2 / (2 s^2)), or distances d, or inner products of columns
+// centred first.
 template <typename T = double>
 std::vector<T> gram(const Layer& x, simcore::KernelKind kernel, double bandwidth) {
   const int64_t n = x.n;
@@ -141,6 +142,11 @@ std::vector<T> gram(const Layer& x, simcore::KernelKind kernel, double bandwidth
     std::vector<T> g = squared_distances<T>(x);
     const T width = T(bandwidth * bandwidth) * median(g);
     for (T& d : g) d = std::exp(-d / (2 * width));
+    return g;
+  }
+  if (kernel == simcore::KernelKind::distance) {
+    std::vector<T> g = squared_distances<T>(x);
+    for (T& d : g) d = std::sqrt(d);
     return g;
   }
   std::vector<T> centred(x.values.begin(), x.values.end()), g(n * n);
@@ -190,6 +196,21 @@ double hsic_unbiased(std::vector<T> k, std::vector<T> l, int64_t n) {
   }
   const T m = T(n);
   return double((trace + sum_k * sum_l / ((m - 1) * (m - 2)) - 2 / (m - 2) * rows) / (m * (m - 3)));
+}
+
+// tr(K L)
+template <typename T>
+double gram_product(std::vector<T> k, std::vector<T> l, int64_t n) {
+  T sum = 0;
+  for (int64_t i = 0; i < n * n; i++) sum += k[i] * l[i];
+  return double(sum);
+}
+
+template <typename T>
+auto estimator(simcore::Estimator which) {
+  return which == simcore::Estimator::biased     ? hsic_biased<T>
+         : which == simcore::Estimator::unbiased ? hsic_unbiased<T>
+                                                 : gram_product<T>;
 }
 
 // The error allowed in an HSIC value: relative to the biased self-HSICs, so an absolute error of

@@ -61,12 +61,13 @@ Grams grams_of(const std::vector<naive::Layer>& layers, KernelKind kernel) {
 void compare(const HsicResult& result, const std::vector<naive::Layer>& x,
              const std::vector<naive::Layer>& y, const Options& options) {
   const int64_t n = x[0].n;
-  const bool biased = options.estimator == Estimator::biased;
-  const auto hsic = biased ? naive::hsic_biased<double> : naive::hsic_unbiased<double>;
+  const auto hsic = naive::estimator<double>(options.estimator);
+  const auto scale =
+      options.estimator == Estimator::product ? hsic : naive::estimator<double>(Estimator::biased);
   const Grams k = grams_of(x, options.kernel), l = y.empty() ? k : grams_of(y, options.kernel);
   std::vector<double> self_k, self_l;
-  for (const auto& g : k) self_k.push_back(naive::hsic_biased(g, g, n));
-  for (const auto& g : l) self_l.push_back(naive::hsic_biased(g, g, n));
+  for (const auto& g : k) self_k.push_back(scale(g, g, n));
+  for (const auto& g : l) self_l.push_back(scale(g, g, n));
   const DType dtype = x[0].dtype;
   CHECK(result.xy.size() == k.size() * l.size());
   CHECK(result.xx.size() == k.size() && result.yy.size() == l.size());
@@ -88,11 +89,14 @@ std::string describe(int64_t n, const naive::Shape& shape, const Options& option
          std::to_string(int(options.method)) + ", threads " + std::to_string(options.threads);
 }
 
-// The three computations: both linear paths, and RBF.
+constexpr Estimator kEstimators[] = {Estimator::biased, Estimator::unbiased, Estimator::product};
+
+// The four computations: both linear paths, RBF, and distances.
 const std::vector<Options> kPaths = {
     {KernelKind::linear, Estimator::biased, Method::gram, 0, 1},
     {KernelKind::linear, Estimator::biased, Method::feature, 0, 1},
     {KernelKind::rbf, Estimator::biased, Method::gram, 0, 1},
+    {KernelKind::distance, Estimator::biased, Method::gram, 0, 1},
 };
 
 bool same_bits(const HsicResult& a, const HsicResult& b) {
@@ -106,7 +110,7 @@ bool same_bits(const HsicResult& a, const HsicResult& b) {
 
 TEST(every_path_matches_the_definition) {
   for (Options options : kPaths)
-    for (const Estimator estimator : {Estimator::biased, Estimator::unbiased})
+    for (const Estimator estimator : kEstimators)
       for (const int64_t n : {2, 3, 4, 31, 33, 129})
         for (const DType dtype : {DType::f32, DType::f64}) {
           options.estimator = estimator;
@@ -123,7 +127,7 @@ TEST(every_path_matches_the_definition) {
 
 TEST(offsets_and_outlier_dimensions_cost_no_accuracy) {
   for (Options options : kPaths)
-    for (const Estimator estimator : {Estimator::biased, Estimator::unbiased})
+    for (const Estimator estimator : kEstimators)
       for (const double offset : {10.0, 1000.0}) {
         options.estimator = estimator;
         const naive::Shape shape{DType::f32, offset, 30, naive::Order::rows};
@@ -185,6 +189,47 @@ TEST(identical_layers_give_identical_entries) {
     CHECK_NEAR(result.xy[0 * 3 + 1], result.xy[2 * 3 + 1], 1e-14 * result.xx[0]);
     CHECK(result.xx[0] == result.xx[2]);
   }
+}
+
+// The difference of two equal layers is exactly 0, whichever side of the grid they stand on.
+TEST(products_of_equal_layers_cancel_exactly) {
+  const naive::Shape shape{DType::f32, 10, 1, naive::Order::rows};
+  const auto x = naive::make_layers(129, {31, 5}, 1, shape),
+             y = naive::make_layers(129, {31}, 1, shape);
+  const Options options{KernelKind::distance, Estimator::product, Method::gram, 0, 2};
+  const HsicResult result = compute(x, y, options);
+  CHECK(result.xx[0] + result.yy[0] - 2 * result.xy[0] == 0);
+  CHECK(result.xx[1] + result.yy[0] - 2 * result.xy[1] > 0);
+}
+
+TEST(uniformity_matches_the_definition) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const double scale : {1e-3, 0.2, 1e3})
+      for (const int64_t n : {1, 2, 33, 129}) {
+        check::context = "n " + std::to_string(n) + ", scale " + std::to_string(scale);
+        auto x = naive::make_layers(n, {3, 65}, 1, {dtype, 3, 1, naive::Order::rows});
+        for (naive::Layer& layer : x) {
+          for (double& value : layer.values) value *= scale;
+          naive::lay_out(layer, naive::Order::rows);
+        }
+        HsicRequest request;
+        request.n = n;
+        request.widths_x = {3, 65};
+        request.kernel = KernelKind::rbf;
+        request.rows_alone = true;
+        request.float64 = dtype == DType::f64;
+        request.threads = 2;
+        simcore::LayersProblem problem;
+        problem.n = n;
+        problem.x = naive::views(x);
+        const std::vector<double> got =
+            simcore::cpu::uniformity(problem, make_plan(request), naive::threads(2));
+        for (size_t l = 0; l < x.size(); l++) {
+          double sum = 0;
+          for (const double d : naive::squared_distances(x[l])) sum += std::exp(-2 * d);
+          CHECK_NEAR(got[l], std::log(sum / double(n * n)), dtype == DType::f64 ? 1e-10 : 1e-5);
+        }
+      }
 }
 
 TEST(magnitudes_beyond_the_range_of_float_squares) {

@@ -141,6 +141,22 @@ void rbf_matches_exp() {
 }
 
 template <typename T>
+void distance_matches_sqrt() {
+  const IsaTable<T>& isa = isa_table<T>();
+  const int64_t rows = 3, cols = 3 * isa.width;
+  const std::vector<T> norms_i = {T(0), T(4), T(150)};
+  std::vector<T> norms_j(cols), dots = random<T>(rows * cols, 7);
+  for (int64_t j = 0; j < cols; j++) norms_j[j] = T(j) / 4;
+  std::vector<T> g = dots;
+  isa.distance(g.data(), rows, cols, norms_i.data(), norms_j.data(), T(0.25));
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) {
+      const double d = double(norms_i[i]) + double(norms_j[j]) - 2 * double(dots[i * cols + j]);
+      CHECK_NEAR(double(g[i * cols + j]), std::sqrt(std::max(0.0, d)) - 0.25, 10 * kRounding<T>);
+    }
+}
+
+template <typename T>
 void select_keeps_what_lies_between() {
   const IsaTable<T>& isa = isa_table<T>();
   const int64_t cols = 129, begin = 5, end = 120;
@@ -303,6 +319,11 @@ TEST(packing) {
 TEST(rbf_entries) {
   rbf_matches_exp<float>();
   rbf_matches_exp<double>();
+}
+
+TEST(distance_entries) {
+  distance_matches_sqrt<float>();
+  distance_matches_sqrt<double>();
 }
 
 TEST(median_selection) {

@@ -41,14 +41,19 @@ TEST(a_method_that_is_asked_for_is_taken) {
   CHECK(make_plan(wanted).method == Method::gram);
 }
 
-TEST(rbf_has_no_feature_form) {
+TEST(other_kernels_have_no_feature_form) {
   HsicRequest wanted = request(50000, {8, 16});
-  wanted.kernel = KernelKind::rbf;
-  const HsicPlan plan = make_plan(wanted);
-  CHECK(plan.method == Method::gram);
-  CHECK(std::isinf(plan.flops_feature));
-  wanted.method = Method::feature;
-  CHECK(!check::message_of([&] { make_plan(wanted); }).empty());
+  for (const auto& [kernel, name] :
+       {std::pair(KernelKind::rbf, "'rbf'"), std::pair(KernelKind::distance, "'distance'")}) {
+    wanted.kernel = kernel;
+    wanted.method = Method::gram;
+    const HsicPlan plan = make_plan(wanted);
+    CHECK(plan.method == Method::gram);
+    CHECK(std::isinf(plan.flops_feature));
+    wanted.method = Method::feature;
+    const std::string message = check::message_of([&] { make_plan(wanted); });
+    CHECK(message.find(name) != std::string::npos);
+  }
 }
 
 TEST(the_workspace_stays_inside_the_bound) {

@@ -48,6 +48,12 @@ WAITS = {
     "stats.bootstrap:_percentiles": "two shares go to the device",
     "stats.moments:moment": "coefficients go to the device",
     "_top:top_of_table": "counts of neurons with variance",
+    "subspaces:_whitened_layers": "layers whose covariance has no Cholesky factor",
+    "subspaces:_spaces": "whether mean rows lie outside the row spaces decides shapes",
+    "subspaces:eigenspace_overlap_grid": "layers of zeros go to the device",
+    "subspaces:_overlaps": "widths of the layers go to the device",
+    "rowwise:_warn_zero_rows": "a warning counts the rows of zeros",
+    "layer_descriptors:_warn_of_directions": "the same",
 }
 
 
@@ -63,6 +69,11 @@ def layers(count: int, widths: tuple[int, ...], seed: int = 0) -> list[torch.Ten
 def two_sides(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """``count`` layers of two widths, and two more."""
     return layers(count, (5, 7)), layers(2, (6,), seed=1)
+
+
+def of_one_width(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """``count`` layers and two more, all of one width."""
+    return layers(count, (5,)), layers(2, (5,), seed=1)
 
 
 def heads(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -110,6 +121,31 @@ def _interval(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -
 TEST, INTERVAL = "stats.permutation_test, CKA", "stats.bootstrap_ci, CKA"
 HSIC, CCA = "cka_grid, hsic_grid", "cca_grid, svcca_grid"
 LINREG, PWCCA = "linreg_grid", "pwcca_grid"
+DISTANCE, SPACES = (
+    "distance_correlation_grid, rsm_difference_grid",
+    "gulp_grid, eigenspace_overlap_grid",
+)
+ROWWISE = "cosine_grid, disagreement_grid, output_divergence_grid"
+DESCRIBED = "descriptors, descriptor_grid"
+WHITENED = frozenset({"principal_components"})
+DISTANCES = [
+    Job(partial(simcore.procrustes_grid, form="angular"), "procrustes_grid", fewer=WHITENED),
+    Job(simcore.distance_correlation_grid, DISTANCE),
+    Job(simcore.rsm_difference_grid, DISTANCE),
+    Job(simcore.gulp_grid, SPACES),
+    Job(partial(simcore.gulp_grid, ridge=0.1), SPACES, fewer=WHITENED),
+    Job(simcore.eigenspace_overlap_grid, SPACES),
+    Job(simcore.cosine_grid, ROWWISE, of_one_width),
+    Job(partial(simcore.cosine_grid, form="angular"), ROWWISE, of_one_width),
+    Job(simcore.disagreement_grid, ROWWISE, of_one_width),
+    Job(simcore.output_divergence_grid, ROWWISE, of_one_width),
+    Job(partial(simcore.descriptor_grid, descriptor="uniformity"), DESCRIBED),
+    Job(
+        partial(simcore.descriptor_grid, descriptor="concentricity"),
+        DESCRIBED,
+        fewer=frozenset({"uniformity"}),
+    ),
+]
 JOBS = [
     Job(simcore.cka_grid, HSIC),
     Job(partial(simcore.cka_grid, estimator="unbiased"), HSIC),
@@ -131,6 +167,7 @@ JOBS = [
     Job(partial(simcore.neuronsim_grid, top_k=2), "neuronsim_grid"),
     Job(simcore.mixedsim_grid, "mixedsim_grid"),
     Job(simcore.rsa_grid, "rsa_grid, Pearson"),
+    *DISTANCES,
     Job(simcore.attention_grid, "attention_grid", heads),
     Job(partial(_wide, grid=simcore.attention_grid), "attention_grid", heads),
     Job(partial(simcore.attention_grid, measure="pearson"), "attention_grid", heads),
@@ -207,6 +244,7 @@ def test_what_the_cpu_alone_has_is_refused_in_one_line():
     x, y = two_sides(3)
     for grid in (
         partial(simcore.rsa_grid, correlation="spearman"),
+        partial(simcore.rsm_difference_grid, norm="spectral"),
         partial(stats.bootstrap_ci, measure="rsa", correlation="spearman", resamples=2),
         simcore.plan_cka,
     ):
@@ -253,7 +291,8 @@ TRACED = [
     for name, rows in ROWS.items()
     if not (name.startswith("nn.") or name in ON_CPU_ALONE)
     for i, row in enumerate(rows)
-    if (name, i) != ("rsa_grid", 1)  # Spearman, which is refused there
+    # Spearman's correlation and the spectral norm are refused there.
+    if (name, i) not in (("rsa_grid", 1), ("rsm_difference_grid", 1))
 ]
 
 

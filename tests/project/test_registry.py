@@ -24,6 +24,7 @@ JOBS = {
     "hsic_terms": "cka13",
     "gram_power_sums": "moments13",
     "median_squared_distances": "moments_rbf13",
+    "uniformity": "uniformity13",
     "permuted_gram_products": "permutation13",
     "principal_components": "svcca13",
     "nuclear_norms": "cca13",
@@ -42,8 +43,8 @@ JOBS = {
     "affine_coupling_backward": "coupling",
 }
 # Functions of families with CUDA kernels that take layers on the CPU alone: a plan is of the CPU's
-# kernels, and resampling is not written for a device.
-ON_CPU_ALONE = {("cka", "plan_cka")}
+# kernels, and the spectral norm waits for values again and again.
+ON_CPU_ALONE = {("cka", "plan_cka"), ("distances", "rsm_difference_grid")}
 
 
 @dataclass

@@ -51,6 +51,13 @@ NAMED = [
     ("neuronsim", {}),
     ("mixedsim", {}),
     ("mixedsim", {"top_k": 3}),
+    ("procrustes", {"form": "distance"}),
+    ("distance_correlation", {}),
+    ("rsm_difference", {}),
+    ("rsm_difference", {"norm": "spectral"}),
+    ("gulp", {}),
+    ("gulp", {"ridge": 0.1}),
+    ("eigenspace_overlap", {}),
 ]
 
 
@@ -66,6 +73,48 @@ def test_a_name_is_measured_like_its_function(name, own):
     tolerance.assert_same(got.observed, function(x, y, **own), torch.float32)
     interval = stats.bootstrap_ci(x, y, measure=name, resamples=3, **own)
     tolerance.assert_same(interval.observed, want.observed, torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "best"),
+    [
+        ("rsm_difference", {}, 0),
+        ("gulp", {"ridge": 0.1}, 0),
+        ("procrustes", {"form": "angular"}, 0),
+        ("procrustes", {}, 1),
+        ("cosine", {}, 1),
+        ("cosine", {"form": "angular"}, 0),
+        ("disagreement", {}, 0),
+        ("output_divergence", {}, 0),
+    ],
+)
+def test_small_distances_are_evidence(name, own, best):
+    """A layer and a noisy copy of it, by name and by function; and an unrelated one."""
+    generator = torch.Generator().manual_seed(0)
+    x, noise, other = torch.randn(3, 60, 5, generator=generator, dtype=torch.float64).unbind()
+    sides = [x], [x, x + 0.3 * noise, other]
+    for measure in (name, getattr(simcore, f"{name}_grid")):
+        test = stats.permutation_test(
+            *sides, measure=measure, permutations=99, return_null=True, **own
+        )
+        assert test.pvalue[0, :2].tolist() == [0.01, 0.01]
+        assert test.pvalue[0, 2] > 0.05
+        assert test.calibrated[0, 0] == pytest.approx(1, abs=1e-6)
+        assert 0.4 < test.calibrated[0, 1] < 1
+        assert abs(test.calibrated[0, 2]) < 0.2
+        want = (test.observed - test.null_mean) / (best - test.null_mean)
+        tolerance.assert_same(test.calibrated, want, torch.float64)
+        closer = (test.null > test.observed if best else test.null < test.observed).sum(0)
+        assert bool(((100 * test.pvalue).round() >= 1 + closer).all())
+
+
+@pytest.mark.parametrize("measure", ["descriptor", simcore.descriptor_grid])
+def test_descriptors_are_refused_in_one_line(measure):
+    x = torch.randn(2, 20, 3)
+    with pytest.raises(ValueError, match=r"^measure: wanted .* rows, got 'desc"):
+        stats.permutation_test(x, measure=measure, descriptor="magnitude")
+    interval = stats.bootstrap_ci(x, measure=measure, resamples=5, descriptor="magnitude")
+    assert interval.observed.shape == (2, 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -74,3 +74,12 @@ def test_medians_of_many_rows_are_those_of_some():
     x = layers(Case(4099, widths=(2,)), torch.float32)
     got = COMPOSED["median_squared_distances"](x, [])
     tolerance.assert_same(got, hsic.median_squared_distances(x, []), torch.float32)
+
+
+@pytest.mark.usefixtures("_slab_bytes")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 1e3])
+def test_uniformity(scale, dtype):
+    x = [scale * layer for layer in layers(Case(N, offset=3.0, widths=(4, 20)), dtype)]
+    got, want = COMPOSED["uniformity"](x, 0), hsic.uniformity(x, 0)
+    tolerance.assert_same(got, want, dtype)

@@ -68,6 +68,7 @@ def test_opcheck():
     torch.library.opcheck(
         torch.ops.simcore.median_squared_distances.default, (layers(Case(9)), layers(Case(9)))
     )
+    torch.library.opcheck(torch.ops.simcore.uniformity.default, (layers(Case(9)), 0))
 
 
 OP_ERRORS = {

@@ -192,3 +192,20 @@ def assert_trained_together(result, other) -> None:
 def assert_recomputed(result, other, dtype: torch.dtype) -> None:
     """Fail when gradients that recompute activations differ from those that keep them."""
     _assert_relative(result, other, RECOMPUTED[dtype])
+
+
+# Distances are compared in units of what they are differences of (`Other.units`).
+OTHER_UNITS = {torch.float32: 1e-6, torch.float64: 1e-12}
+SMALL_ANGLE = 1e-8  # the arccosine of a float64 near 1
+
+
+def assert_other(measure, result, reference, x, y, dtype: torch.dtype, condition=1.0) -> None:
+    """Fail when a row of `measure_table.DISTANCE_ROWS` is further from its twin than promised.
+
+    ``x`` and ``y`` are the exact values of the layers; ``condition`` is as in `assert_measure`.
+    """
+    result, reference = as_float64(result), as_float64(reference)
+    units = measure.units(x, x if y is None else y)
+    error = max_error(measure.compared(result) / units, measure.compared(reference) / units)
+    bound = condition * OTHER_UNITS[dtype]
+    assert error <= bound, f"{measure}: {error:.3g} > {bound:.3g} ({dtype})"

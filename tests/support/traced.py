@@ -172,6 +172,27 @@ def _permuted_row() -> Row:
     return Row(permuted)
 
 
+def _distances() -> dict[str, list[Row]]:
+    def narrow(grid: Callable[..., object], **options: object) -> Row:
+        """Layers of one width."""
+        return Row(lambda a, b, c: grid([a[:, :3], b], [c[:, :3]], **options))
+
+    return {
+        "distance_correlation_grid": [_grid(simcore.distance_correlation_grid)],
+        "rsm_difference_grid": [
+            _grid(simcore.rsm_difference_grid),
+            _grid(simcore.rsm_difference_grid, norm="spectral"),
+        ],
+        "gulp_grid": [_grid(simcore.gulp_grid), _grid(simcore.gulp_grid, ridge=0.1)],
+        "eigenspace_overlap_grid": [_grid(simcore.eigenspace_overlap_grid)],
+        "cosine_grid": [narrow(simcore.cosine_grid), narrow(simcore.cosine_grid, form="angular")],
+        "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
+        "descriptor_grid": [_grid(simcore.descriptor_grid, descriptor="uniformity")],
+        "disagreement_grid": [narrow(simcore.disagreement_grid)],
+        "output_divergence_grid": [narrow(simcore.output_divergence_grid)],
+    }
+
+
 def _table() -> dict[str, list[Row]]:
     attention = simcore.attention_grid
     return {
@@ -196,7 +217,11 @@ def _table() -> dict[str, list[Row]]:
             _grid(simcore.pwcca_grid, standardize=True, top_k=0.5),
         ],
         "linreg_grid": [_grid(simcore.linreg_grid, max_memory=10**8)],
-        "procrustes_grid": [_grid(simcore.procrustes_grid)],
+        "procrustes_grid": [
+            _grid(simcore.procrustes_grid),
+            _grid(simcore.procrustes_grid, form="size-and-shape"),
+        ],
+        **_distances(),
         "neuronsim_grid": [
             _grid(simcore.neuronsim_grid),
             _grid(simcore.neuronsim_grid, return_partners=True),

@@ -91,6 +91,7 @@ Centring<T> centring_of(const Source* data, const LayerView& layer, int64_t n) {
   c.exponent = layer_exponent(total, double(n) * double(layer.width), kExponentLimit<T>);
   const double scale = std::ldexp(1.0, -c.exponent);
   c.scale = static_cast<T>(scale);
+  c.squares = (total.square - total.correction) * scale * scale;
   bool finite = true;
   for (int64_t k = 0; k < layer.width; k++) {
     split_mean(sums.first[k], sums.shift[k] / double(n), scale, &c.mean_hi[k], &c.mean_lo[k]);

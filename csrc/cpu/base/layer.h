@@ -22,6 +22,7 @@ struct Centring {
   std::vector<T> mean_hi, mean_lo;  // [width]
   T scale = 1;
   int exponent = 0;           // scale == 2^-exponent
+  double squares = 0;         // of the centred entries times scale, summed
   bool has_variance = false;  // false: every column is constant
   int64_t nonfinite = 0;      // NaN or infinite entries in the layer
 };

@@ -1,7 +1,8 @@
 // HSIC sums of all layer pairs through tiles of their Gram matrices.
 //
-// Math      K^l_ij = <xc^l_i, xc^l_j> (or the RBF of it); S_ab = sum_{i != j} K^a_ij K^b_ij for all
-//           layers a, b. K is symmetric: only j > i is computed, twice its sum is S.
+// Math      K^l_ij = <xc^l_i, xc^l_j>, or the RBF or the distance of rows that it gives;
+//           S_ab = sum_{i != j} K^a_ij K^b_ij for all layers a, b. K is symmetric: only j > i is
+//           computed, twice its sum is S.
 // Shapes    n examples, L layers of width p_l; a tile is rows [i0, i0 + tile_rows) against
 //           [j0, j0 + tile_cols), stored per layer as G[l][tile], column group by column group.
 // Plan      for each row block I:   centre, convert and pack its rows of every layer, once
@@ -16,6 +17,7 @@
 // Numerics  entries of K in T; S in T over kContractDepth entries, then float64. Each thread adds
 //           a fixed set of chunks: the result is bit-equal on repetition with equal threads.
 // Twin      simcore/reference/hsic.py:hsic
+//           simcore/reference/distances.py:distance_matrix
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,9 +37,9 @@ constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end togethe
 template <typename T>
 class GramPass {
  public:
-  GramPass(const Grid<T>& grid, const RbfScale* rbf, const HsicPlan& plan, const Runtime& rt)
+  GramPass(const Grid<T>& grid, const KernelScale* scale, const HsicPlan& plan, const Runtime& rt)
       : grid_(grid),
-        rbf_(rbf),
+        scale_(scale),
         plan_(plan),
         rt_(rt),
         isa_(isa_table<T>()),
@@ -55,7 +57,7 @@ class GramPass {
       columns_.push_back(std::make_unique<Buffer<T>>(column_size));
       column_norms_.emplace_back(plan.tile_cols);
     }
-    if (rbf != nullptr) row_sums_.resize(grid.count() * grid.n);
+    if (scale != nullptr) row_sums_.resize(grid.count() * grid.n);
     if (plan.power_sums) {
       squares_.resize(grid.count() * grid.n);
       cubes_.resize(grid.count());
@@ -73,9 +75,9 @@ class GramPass {
           compute(tile, j0 - i0);
         else
           compute_beyond(tile, j0);
-        if (rbf_ != nullptr) add_row_sums(tile);
+        if (scale_ != nullptr) add_row_sums(tile);
         if (!cubes_.empty()) add_power_sums(tile);
-        contract(tile);
+        if (!plan_.rows_alone) contract(tile);
         done += tile.entries;
         if (rt_.progress) rt_.progress(std::min(1.0, done / total));
       }
@@ -181,7 +183,7 @@ class GramPass {
   void finish(const Tile& tile, const Tile::Group& group, const double* norms, int64_t l,
               int64_t begin, int64_t end) {
     T* g = gram_.data() + l * tile_stride_ + group.offset;
-    if (rbf_ != nullptr && begin < end) apply_rbf(tile, group, norms, l, begin, end);
+    if (scale_ != nullptr && begin < end) apply_kernel(tile, group, norms, l, begin, end);
     const int64_t valid_columns = std::min(unit_, grid_.n - group.column);
     for (int64_t i = begin; i < end; i++) {
       const int64_t row = tile.i0 + i;
@@ -192,19 +194,22 @@ class GramPass {
     }
   }
 
-  void apply_rbf(const Tile& tile, const Tile::Group& group, const double* column_norms, int64_t l,
-                 int64_t begin, int64_t end) {
+  void apply_kernel(const Tile& tile, const Tile::Group& group, const double* column_norms,
+                    int64_t l, int64_t begin, int64_t end) {
     T norm_i[kTaskRows], norm_j[kMaxUnit];
     const double* norms = norms_.data() + l * padded_n();
     for (int64_t i = begin; i < end; i++) norm_i[i - begin] = T(norms[tile.i0 + i]);
     for (int64_t j = 0; j < unit_; j++) norm_j[j] = T(column_norms[j]);
-    const T gamma = defined(l) ? T(rbf_->gammas[l]) : T(0);
-    isa_.rbf(gram_.data() + l * tile_stride_ + group.offset + begin * unit_, end - begin, unit_,
-             norm_i, norm_j, gamma, T(rbf_->shift));
+    T* g = gram_.data() + l * tile_stride_ + group.offset + begin * unit_;
+    const T shift = T(scale_->shifts[l]);
+    if (scale_->kind == KernelKind::distance)
+      return isa_.distance(g, end - begin, unit_, norm_i, norm_j, shift);
+    const T gamma = defined(l) ? T(scale_->gammas[l]) : T(0);
+    isa_.rbf(g, end - begin, unit_, norm_i, norm_j, gamma, shift);
   }
 
   // Returns false for a layer whose RBF bandwidth is 0: more than half of its rows coincide.
-  bool defined(int64_t l) const { return rbf_ == nullptr || std::isfinite(rbf_->gammas[l]); }
+  bool defined(int64_t l) const { return scale_ == nullptr || scale_->defined(l); }
 
   // Entry (i, j) of the upper triangle counts in row i and, by symmetry, in row j.
   void add_row_sums(const Tile& tile) {
@@ -278,13 +283,13 @@ class GramPass {
       }
       for (int64_t i = 0; i < grid_.n; i++)
         sums.diag[a * grid_.n + i] =
-            rbf_ == nullptr ? norms_[a * padded_n() + i] : 1.0 - double(T(rbf_->shift));
+            scale_ == nullptr ? norms_[a * padded_n() + i] : scale_->diagonal() - scale_->shifts[a];
     }
     return sums;
   }
 
   const Grid<T>& grid_;
-  const RbfScale* rbf_;
+  const KernelScale* scale_;  // null: linear
   const HsicPlan& plan_;
   const Runtime& rt_;
   const IsaTable<T>& isa_;
@@ -298,21 +303,21 @@ class GramPass {
   ContractionPlan contraction_;
   std::vector<std::unique_ptr<ContractionSlot<T>>> slots_;  // one per thread
   std::vector<double> norms_;                               // [L, padded n] squared row lengths
-  std::vector<double> row_sums_;                            // [L, n], RBF only
+  std::vector<double> row_sums_;                            // [L, n], not of the linear kernel
   std::vector<double> squares_, cubes_;                     // [L, n], [L], if asked for
 };
 
 }  // namespace
 
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const HsicPlan& plan,
+GridSums gram_sums(const Grid<T>& grid, const KernelScale* scale, const HsicPlan& plan,
                    const Runtime& rt) {
-  return GramPass<T>(grid, rbf, plan, rt).run();
+  return GramPass<T>(grid, scale, plan, rt).run();
 }
 
-template GridSums gram_sums<float>(const Grid<float>&, const RbfScale*, const HsicPlan&,
+template GridSums gram_sums<float>(const Grid<float>&, const KernelScale*, const HsicPlan&,
                                    const Runtime&);
-template GridSums gram_sums<double>(const Grid<double>&, const RbfScale*, const HsicPlan&,
+template GridSums gram_sums<double>(const Grid<double>&, const KernelScale*, const HsicPlan&,
                                     const Runtime&);
 
 }  // namespace simcore::cpu

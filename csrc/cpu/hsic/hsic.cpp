@@ -1,6 +1,8 @@
-// Prepares the layers, runs the planned path, and turns its sums into HSIC values.
+// Prepares the layers, runs the planned path, and turns its sums into HSIC values; the uniformity
+// of layers (twin: simcore/reference/rowwise.py:uniformity) comes from row sums of the same Grams.
 #include "cpu/hsic/hsic.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,13 +27,13 @@ double total(const double* a, int64_t n) {
 }
 
 // The row sums that the estimator asks for, [L, n]: without the diagonal for the unbiased one,
-// with it for the biased one. Empty: all zero (biased, linear: centred features).
+// with it for the others. Empty: all zero (linear: centred features).
 std::vector<double> estimator_rows(const GridSums& sums, Estimator estimator, bool linear) {
-  if (linear && estimator == Estimator::biased) return {};
+  if (linear && estimator != Estimator::unbiased) return {};
   std::vector<double> rows(sums.diag.size());
   for (size_t i = 0; i < rows.size(); i++) {
     const double off = linear ? -sums.diag[i] : sums.rows[i];
-    rows[i] = estimator == Estimator::biased ? off + sums.diag[i] : off;
+    rows[i] = estimator == Estimator::unbiased ? off : off + sums.diag[i];
   }
   return rows;
 }
@@ -39,12 +41,15 @@ std::vector<double> estimator_rows(const GridSums& sums, Estimator estimator, bo
 template <typename T>
 class Assembler {
  public:
-  Assembler(const Grid<T>& grid, const GridSums& sums, const HsicProblem& problem)
+  // scale: null for the linear kernel
+  Assembler(const Grid<T>& grid, const GridSums& sums, const HsicProblem& problem,
+            const KernelScale* scale)
       : grid_(grid),
         sums_(sums),
         estimator_(problem.estimator),
-        linear_(problem.kernel == KernelKind::linear),
-        rows_(estimator_rows(sums, problem.estimator, linear_)),
+        kernel_(problem.kernel),
+        scale_(scale),
+        rows_(estimator_rows(sums, problem.estimator, scale == nullptr)),
         totals_(grid.count()) {
     if (rows_.empty()) return;
     for (int64_t l = 0; l < grid.count(); l++) totals_[l] = total(&rows_[l * grid.n], grid.n);
@@ -56,27 +61,34 @@ class Assembler {
     PairSums pair{sums_.offdiag[a * grid_.count() + b],
                   dot(&sums_.diag[a * n], &sums_.diag[b * n], n), 0.0};
     if (!rows_.empty()) pair.row_dot = dot(&rows_[a * n], &rows_[b * n], n);
-    const double value = estimator_ == Estimator::biased
-                             ? hsic_biased(pair, totals_[a], totals_[b], double(n))
-                             : hsic_unbiased(pair, totals_[a], totals_[b], double(n));
-    // The linear kernel is quadratic in the features, which were scaled by 2^-exponent.
+    // The features were scaled by 2^-exponent.
     const int exponent = grid_.centring[a].exponent + grid_.centring[b].exponent;
-    return linear_ ? std::ldexp(value, 2 * exponent) : value;
+    return std::ldexp(estimate(pair, a, b), degree(kernel_) * exponent);
   }
 
  private:
+  double estimate(const PairSums& pair, int64_t a, int64_t b) const {
+    const double n = double(grid_.n);
+    if (estimator_ == Estimator::biased) return hsic_biased(pair, totals_[a], totals_[b], n);
+    if (estimator_ == Estimator::unbiased) return hsic_unbiased(pair, totals_[a], totals_[b], n);
+    return gram_product(pair, totals_[a], totals_[b], shift(a), shift(b), n);
+  }
+
+  double shift(int64_t layer) const { return scale_ == nullptr ? 0 : scale_->shifts[layer]; }
+
   const Grid<T>& grid_;
   const GridSums& sums_;
   Estimator estimator_;
-  bool linear_;
+  KernelKind kernel_;
+  const KernelScale* scale_;
   std::vector<double> rows_;    // [L, n] or empty
   std::vector<double> totals_;  // [L]
 };
 
 template <typename T>
 HsicResult assemble(const Grid<T>& grid, const GridSums& sums, const HsicProblem& problem,
-                    const Runtime& rt) {
-  const Assembler<T> assembler(grid, sums, problem);
+                    const Runtime& rt, const KernelScale* scale = nullptr) {
+  const Assembler<T> assembler(grid, sums, problem, scale);
   const int64_t count_x = grid.count_x;
   const int64_t count_y = grid.symmetric ? count_x : grid.count() - count_x;
   const int64_t offset_y = grid.symmetric ? 0 : count_x;
@@ -108,8 +120,29 @@ HsicResult run(const HsicProblem& problem, const HsicPlan& plan, const Runtime& 
     return assemble(grid, feature_sums(grid, plan, rt), problem, rt);
   if (problem.kernel == KernelKind::linear)
     return assemble(grid, gram_sums<T>(grid, nullptr, plan, rt), problem, rt);
-  const RbfScale scale = median_bandwidths(grid, problem.bandwidth, rt);
-  return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt);
+  const KernelScale scale = problem.kernel == KernelKind::rbf
+                                ? median_bandwidths(grid, problem.bandwidth, rt)
+                                : distance_scale(grid);
+  return assemble(grid, gram_sums(grid, &scale, plan, rt), problem, rt, &scale);
+}
+
+constexpr double kUniformity = 2;  // Wang & Isola 2020
+
+template <typename T>
+std::vector<double> log_potentials(const LayersProblem& problem, const HsicPlan& plan,
+                                   const Runtime& rt) {
+  const Grid<T> grid = make_grid<T>(problem, rt);
+  KernelScale scale;
+  scale.shifts.assign(grid.count(), 0.0);
+  for (const Centring<T>& centring : grid.centring)
+    scale.gammas.push_back(std::min(std::ldexp(kUniformity, 2 * centring.exponent),
+                                    double(std::numeric_limits<T>::max())));
+  const std::vector<double> rows = gram_sums(grid, &scale, plan, rt).rows;
+  std::vector<double> result;
+  const double n = double(grid.n);
+  for (int64_t l = 0; l < grid.count(); l++)
+    result.push_back(std::log((n + total(&rows[l * grid.n], grid.n)) / (n * n)));
+  return result;
 }
 
 template <typename T>
@@ -126,6 +159,12 @@ std::vector<double> medians(const LayersProblem& problem, const Runtime& rt) {
 
 std::vector<double> median_squared_distances(const LayersProblem& problem, const Runtime& rt) {
   return problem.has_float64() ? medians<double>(problem, rt) : medians<float>(problem, rt);
+}
+
+std::vector<double> uniformity(const LayersProblem& problem, const HsicPlan& plan,
+                               const Runtime& rt) {
+  return plan.float64 ? log_potentials<double>(problem, plan, rt)
+                      : log_potentials<float>(problem, plan, rt);
 }
 
 HsicResult hsic_terms(const HsicProblem& problem, const HsicPlan& plan, const Runtime& rt) {

@@ -25,6 +25,11 @@ struct HsicResult {
 // Throws std::invalid_argument naming the layer that holds NaN or infinity.
 HsicResult hsic_terms(const HsicProblem& problem, const HsicPlan& plan, const Runtime& rt);
 
+// [x] log mean exp(-2 |x_i - x_j|^2) over all ordered pairs of rows, the diagonal included; y is
+// empty and the plan has rows_alone. Throws as hsic_terms does.
+std::vector<double> uniformity(const LayersProblem& problem, const HsicPlan& plan,
+                               const Runtime& rt);
+
 // [x, then y] median of the squared distances over all ordered pairs of rows; the rule and its
 // sampling are median.cpp's. Throws as hsic_terms does.
 std::vector<double> median_squared_distances(const LayersProblem& problem, const Runtime& rt);

@@ -128,9 +128,9 @@ double median_squared_distance(LayerView layer, const Centring<T>& centring, int
 }  // namespace
 
 template <typename T>
-RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt) {
-  RbfScale scale;
-  scale.shift = rbf_shift(bandwidth);
+KernelScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt) {
+  KernelScale scale;
+  scale.shifts.assign(grid.count(), double(T(rbf_shift(bandwidth))));
   scale.gammas.resize(grid.count());
   parallel_tasks(rt, grid.count(), [&](int64_t l, int) {
     const double median = median_squared_distance<T>(grid.layers[l], grid.centring[l], grid.n);
@@ -139,7 +139,7 @@ RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime&
   return scale;
 }
 
-template RbfScale median_bandwidths<float>(const Grid<float>&, double, const Runtime&);
-template RbfScale median_bandwidths<double>(const Grid<double>&, double, const Runtime&);
+template KernelScale median_bandwidths<float>(const Grid<float>&, double, const Runtime&);
+template KernelScale median_bandwidths<double>(const Grid<double>&, double, const Runtime&);
 
 }  // namespace simcore::cpu

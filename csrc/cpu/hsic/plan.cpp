@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "core/math/rbf_math.h"
 #include "cpu/base/buffer.h"
@@ -37,19 +38,21 @@ struct Widths {
 
 struct Sizes : GridSizes {
   int64_t pairs;
-  bool rbf, row_results;  // row_results: sums per row of every layer
-  bool symmetric;         // x with itself
+  bool linear, rbf, row_results;  // row_results: sums per row of every layer
+  bool symmetric;                 // x with itself
   Widths x, y;
 
   explicit Sizes(const HsicRequest& r)
       : GridSizes(r, in_float64(r)),
-        rbf(r.kernel == KernelKind::rbf),
-        row_results(rbf || r.power_sums),
+        linear(r.kernel == KernelKind::linear),
+        rbf(r.kernel == KernelKind::rbf && !r.rows_alone),
+        row_results(!linear || r.power_sums),
         symmetric(r.widths_y.empty()),
         x(r.widths_x),
         y(r.widths_y) {
     const int64_t rows = int64_t(r.widths_x.size()), columns = int64_t(r.widths_y.size());
     pairs = symmetric ? rows * (rows + 1) / 2 : rows * columns + rows + columns;
+    if (r.rows_alone) pairs = 0;
   }
 
   int64_t median_rows() const { return n == 0 ? 0 : MedianRule(n).rows; }
@@ -63,7 +66,7 @@ double gram_flops(const Sizes& s) {
 }
 
 double feature_flops(const Sizes& s) {
-  if (s.rbf) return std::numeric_limits<double>::infinity();
+  if (!s.linear) return std::numeric_limits<double>::infinity();
   const double squares = s.x.squares + s.y.squares;
   const double cross = s.symmetric ? s.x.sum * s.x.sum - squares : 2 * s.x.sum * s.y.sum;
   return double(s.n) * (cross + squares);
@@ -127,17 +130,18 @@ HsicPlan make_plan(const HsicRequest& request) {
   HsicPlan plan;
   plan.float64 = in_float64(request);
   plan.power_sums = request.power_sums;
+  plan.rows_alone = request.rows_alone;
   plan.max_memory = memory_bound(request.max_memory);
   plan.flops_gram = gram_flops(sizes);
   plan.flops_feature = feature_flops(sizes);
-  if (request.method == Method::feature && sizes.rbf)
-    throw std::invalid_argument(
-        "method: wanted 'auto' or 'gram' for kernel 'rbf', which has no feature form, got "
-        "'feature'");
+  if (request.method == Method::feature && !sizes.linear)
+    throw std::invalid_argument(std::string("method: wanted 'auto' or 'gram' for kernel '") +
+                                (sizes.rbf ? "rbf" : "distance") +
+                                "', which has no feature form, got 'feature'");
   if (request.method != Method::automatic) return plan_method(plan, sizes, request.method);
   const bool feature = plan.flops_feature < plan.flops_gram;
   const Method fewer = feature ? Method::feature : Method::gram;
-  if (sizes.rbf) return plan_method(plan, sizes, fewer);
+  if (!sizes.linear) return plan_method(plan, sizes, fewer);
   try {
     return plan_method(plan, sizes, fewer);
   } catch (const std::invalid_argument&) {  // does not fit: the other method may

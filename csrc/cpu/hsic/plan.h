@@ -15,19 +15,20 @@ struct HsicRequest : GridRequest {
   Method method = Method::automatic;
   double bandwidth = 1.0;   // of the RBF kernel
   bool power_sums = false;  // linear kernel, Gram method: HsicResult's powers too
+  bool rows_alone = false;  // sums of the rows of Gaussian kernels, and no products of layers
 };
 
 // Tiles of the Gram path: rows [tile_rows, tile_cols] of a Gram tile, depth over features.
 struct HsicPlan : TilePlan {
   Method method = Method::gram;
-  bool power_sums = false;
+  bool power_sums = false, rows_alone = false;
   double flops = 0;  // of the chosen method
   double flops_gram = 0;
-  double flops_feature = 0;  // infinite for the RBF kernel, which has no feature form
+  double flops_feature = 0;  // infinite for kernels but the linear one: they have no feature form
 };
 
 // Throws std::invalid_argument when not even the smallest tiles fit into max_memory, or when the
-// feature method is asked of the RBF kernel.
+// feature method is asked of another kernel than the linear one.
 HsicPlan make_plan(const HsicRequest& request);
 
 }  // namespace simcore::cpu

@@ -1,9 +1,11 @@
 // The sums over example pairs of centred layers that both paths of HSIC compute.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "core/math/hsic_math.h"
 #include "cpu/hsic/plan.h"
 #include "cpu/products/grid.h"
 
@@ -18,18 +20,31 @@ struct GridSums {
   std::vector<double> cubes;    // [L] sum_{i != j} K_ij^3, if asked for
 };
 
-// gammas[l] = 1 / (2 sigma_l^2); shift = the kernel's value at the median distance.
-struct RbfScale {
-  std::vector<double> gammas;
-  double shift = 0;
+// The constants of a kernel other than the linear one, for every layer.
+struct KernelScale {
+  KernelKind kind = KernelKind::rbf;
+  std::vector<double> gammas;  // of rbf: 1 / (2 sigma^2); infinite where undefined
+  std::vector<double> shifts;  // subtracted from every entry
+
+  double diagonal() const { return kind == KernelKind::rbf ? 1 : 0; }  // of K, not shifted
+  bool defined(int64_t layer) const { return gammas.empty() || std::isfinite(gammas[layer]); }
 };
 
+// The RBF kernel's widths; the shift is its value at the median distance.
 template <typename T>
-RbfScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt);
+KernelScale median_bandwidths(const Grid<T>& grid, double bandwidth, const Runtime& rt);
 
-// rbf: null for the linear kernel.
 template <typename T>
-GridSums gram_sums(const Grid<T>& grid, const RbfScale* rbf, const HsicPlan& plan,
+KernelScale distance_scale(const Grid<T>& grid) {
+  KernelScale scale{KernelKind::distance, {}, {}};
+  for (const Centring<T>& centring : grid.centring)
+    scale.shifts.push_back(double(T(distance_shift(centring.squares, double(grid.n)))));
+  return scale;
+}
+
+// scale: null for the linear kernel.
+template <typename T>
+GridSums gram_sums(const Grid<T>& grid, const KernelScale* scale, const HsicPlan& plan,
                    const Runtime& rt);
 
 template <typename T>

@@ -68,6 +68,9 @@ struct IsaTable {
   // cols is a multiple of width.
   void (*rbf)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T gamma, T shift);
 
+  // g[i][j] <- sqrt(max(0, norm_i + norm_j - 2 g[i][j])) - shift, likewise.
+  void (*distance)(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T shift);
+
   // Appends the squared distances of g[begin, end) of one row that lie in [lo, hi] to out, which
   // has room for end - begin more. Returns the number of appended distances, and adds the number of
   // distances below lo to *below.

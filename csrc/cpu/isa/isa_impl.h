@@ -278,6 +278,17 @@ void rbf(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T g
     }
 }
 
+inline float root(float x) { return __builtin_sqrtf(x); }
+inline double root(double x) { return __builtin_sqrt(x); }
+
+template <typename T>
+void distance(T* g, int64_t rows, int64_t cols, const T* norm_i, const T* norm_j, T shift) {
+  for (int64_t i = 0; i < rows; i++, g += cols) {
+    const T norm = norm_i[i];
+    for (int64_t j = 0; j < cols; j++) g[j] = root(squared_distance(norm, norm_j[j], g[j])) - shift;
+  }
+}
+
 template <typename T>
 int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j, T lo, T hi,
                T* out, int64_t* below) {
@@ -310,6 +321,7 @@ IsaTable<T> make_table(const char* name) {
           pack_plain<T>,
           gather_entries<T>,
           rbf<T>,
+          distance<T>,
           select<T>,
           load<T>,
           flaws<T>,

@@ -13,8 +13,9 @@ struct HsicBuffers {
   using Stored = typename Rows::Stored;
   DeviceLayer* layers;
   Centring<T> centring;
-  double *norms, *row_sums, *gammas;  // [L][pitch] twice, [L]
-  double *sums, *self_sums;           // [shares][La][Lb], [kSelfShares][L]
+  double *norms, *row_sums;  // [L][pitch]; row_sums null for the linear kernel
+  double *gammas, *shifts;   // [L]; of the RBF kernel and of distances, else null
+  double *sums, *self_sums;  // [shares][La][Lb], [kSelfShares][L]
   ColumnSums* column_sums;
   Stored *rows, *columns;  // packed; columns == rows where all examples are packed at once
   Stored* gram;
@@ -36,8 +37,10 @@ struct HsicBuffers {
     centring.exponent = arena.take<int>(s.layers);
     centring.nonfinite = nonfinite;
     norms = arena.take<double>(s.layers * pitch);
-    row_sums = s.rbf ? arena.take<double>(s.layers * pitch) : nullptr;
-    gammas = s.rbf ? arena.take<double>(s.layers) : nullptr;
+    row_sums = s.linear() ? nullptr : arena.take<double>(s.layers * pitch);
+    gammas = s.rbf() ? arena.take<double>(s.layers) : nullptr;
+    shifts = s.kernel == KernelKind::distance ? arena.take<double>(s.layers) : nullptr;
+    centring.squares = shifts;
     const int64_t pairs = s.symmetric() ? s.layers * s.layers : s.count_x * s.count_y;
     sums = arena.take<double>(plan.shares * pairs);
     self_sums = s.symmetric() ? nullptr : arena.take<double>(kSelfShares * s.layers);
@@ -45,7 +48,7 @@ struct HsicBuffers {
     const int64_t mark = arena.used();
     column_sums = arena.take<ColumnSums>(plan.column_chunks * s.columns);
     bytes = arena.used();
-    if (s.rbf && !plan.keep_distances) {
+    if (s.rbf() && !plan.keep_distances) {
       arena.rewind(mark);
       const int64_t m = round_to(MedianRule(s.n).rows, tile);
       median_rows = arena.take<Stored>(Rows::kPlanes * plan.median_layers * m * s.widest_pitch);

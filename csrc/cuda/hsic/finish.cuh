@@ -13,29 +13,38 @@ struct HsicSums {
   const double* self;     // [self_shares][L], or null: the diagonal of offdiag
   int64_t shares, self_shares;
   const double* norms;     // [L][pitch] diagonals of linear Grams
-  const double* row_sums;  // [L][pitch], without the diagonal; rbf only, else null
+  const double* row_sums;  // [L][pitch], without the diagonal; null for the linear kernel
   int64_t pitch, n;
   int64_t layers;
   const double* gammas;  // [L], rbf only, else null
-  double shift;
-  const int* exponent;  // [L]
+  double shift;          // rbf only
+  const double* shifts;  // [L], distance only, else null
+  const int* exponent;   // [L]
+  KernelKind kernel;
   Estimator estimator;
+
+  __device__ double shift_of(int64_t layer) const {
+    return kernel == KernelKind::distance ? shifts[layer] : shift;
+  }
+  __device__ double diagonal(int64_t layer, int64_t i) const {
+    if (kernel == KernelKind::linear) return norms[layer * pitch + i];
+    return (kernel == KernelKind::rbf ? 1 : 0) - shift_of(layer);
+  }
 };
 
 // Returns the HSIC of layers a and b, computed by one warp, `upper` being their sum over i < j.
 __device__ inline double hsic_of(const HsicSums& s, int64_t a, int64_t b, double upper) {
   PairSums pair{2 * upper, 0, 0};
   double rows_a = 0, rows_b = 0;
-  const bool rbf = s.row_sums != nullptr, biased = s.estimator == Estimator::biased;
+  const bool linear = s.row_sums == nullptr, unbiased = s.estimator == Estimator::unbiased;
   for (int64_t i = lane_of_thread(); i < s.n; i += kWarp) {
-    const double diag_a = rbf ? 1 - s.shift : s.norms[a * s.pitch + i];
-    const double diag_b = rbf ? 1 - s.shift : s.norms[b * s.pitch + i];
+    const double diag_a = s.diagonal(a, i), diag_b = s.diagonal(b, i);
     pair.diag += diag_a * diag_b;
     // Rows of a linear Gram sum to 0, the diagonal included: features are centred.
-    const double off_a = rbf ? s.row_sums[a * s.pitch + i] : -diag_a;
-    const double off_b = rbf ? s.row_sums[b * s.pitch + i] : -diag_b;
-    const double row_a = biased ? (rbf ? off_a + diag_a : 0) : off_a;
-    const double row_b = biased ? (rbf ? off_b + diag_b : 0) : off_b;
+    const double off_a = linear ? -diag_a : s.row_sums[a * s.pitch + i];
+    const double off_b = linear ? -diag_b : s.row_sums[b * s.pitch + i];
+    const double row_a = unbiased ? off_a : linear ? 0 : off_a + diag_a;
+    const double row_b = unbiased ? off_b : linear ? 0 : off_b + diag_b;
     pair.row_dot += row_a * row_b;
     rows_a += row_a;
     rows_b += row_b;
@@ -45,11 +54,17 @@ __device__ inline double hsic_of(const HsicSums& s, int64_t a, int64_t b, double
   rows_a = warp_sum(rows_a);
   rows_b = warp_sum(rows_b);
   const double n = double(s.n);
-  const double value =
-      biased ? hsic_biased(pair, rows_a, rows_b, n) : hsic_unbiased(pair, rows_a, rows_b, n);
-  if (rbf) return isfinite(s.gammas[a]) && isfinite(s.gammas[b]) ? value : nan("");
-  // The linear kernel is quadratic in the features, which were scaled by 2^-exponent.
-  return scalbn(value, 2 * (s.exponent[a] + s.exponent[b]));
+  double value;
+  if (unbiased)
+    value = hsic_unbiased(pair, rows_a, rows_b, n);
+  else if (s.estimator == Estimator::biased)
+    value = hsic_biased(pair, rows_a, rows_b, n);
+  else
+    value = gram_product(pair, rows_a, rows_b, s.shift_of(a), s.shift_of(b), n);
+  if (s.kernel == KernelKind::rbf)
+    return isfinite(s.gammas[a]) && isfinite(s.gammas[b]) ? value : nan("");
+  // The features were scaled by 2^-exponent.
+  return scalbn(value, degree(s.kernel) * (s.exponent[a] + s.exponent[b]));
 }
 
 constexpr int kFinishThreads = 256;

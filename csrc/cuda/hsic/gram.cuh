@@ -8,22 +8,25 @@
 //                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
 //           rbf_entries     K_ij from distances that were kept, in place of gram_tiles
 //           add_self_sums   the same of a layer with itself, where x and y differ
-//           add_row_sums    RBF: sum_{j != i} K_ij, a block per (rows, layer)
+//           add_row_sums    RBF and distances: sum_{j != i} K_ij, a block per (rows, layer)
 // Numerics  at most Product::kChunk entries are added in T before their sum goes to float64. Every
 //           sum has one owner and a fixed order: repetition is bit-equal.
-// Twin      simcore/reference/hsic.py; the CPU's csrc/cpu/hsic/gram.cpp has the formulas
+// Twin      simcore/reference/hsic.py
+//           simcore/reference/distances.py; the CPU's csrc/cpu/hsic/gram.cpp has the formulas
 #pragma once
 
 #include <cmath>
 #include <type_traits>
 
+#include "core/math/hsic_math.h"
 #include "core/math/index_math.h"
 #include "cuda/products/contract.cuh"
 #include "cuda/products/layers.cuh"
 
 namespace simcore::cuda {
 
-enum class Entry { linear, rbf, distance };  // distance: squared, or -1 where no pair is
+// squared: the squared distance, or -1 where no pair is; distance: the kernel, shifted.
+enum class Entry { linear, rbf, squared, distance };
 
 // Tiles of a block of the examples' pairs: rows from row0 on against columns from column0 on.
 struct TileBlock {
@@ -51,22 +54,24 @@ struct GramArguments {
   const typename Rows::Stored* packed_columns;
   const double* norms;  // [L][norm_pitch]
   int64_t norm_pitch;
-  const double* gammas;  // [L]; rbf only
-  T shift;               // rbf only
+  const double* gammas;            // [L]; rbf only
+  T shift;                         // rbf only
+  const double* shifts = nullptr;  // [L]; distance only
 };
 
 template <Entry entry, typename T>
 __device__ __forceinline__ T gram_entry(T product, T norm_i, T norm_j, T gamma, T shift) {
   if (entry == Entry::linear) return product;
   const T d = norm_i + norm_j - 2 * product;
-  const T distance = d > T(0) ? d : T(0);
-  return entry == Entry::distance ? distance : exp_of(-gamma * distance) - shift;
+  const T squared = d > T(0) ? d : T(0);
+  if (entry == Entry::squared) return squared;
+  return (entry == Entry::distance ? std::sqrt(squared) : exp_of(-gamma * squared)) - shift;
 }
 
-// The storage of entries: Gram entries as the product needs them that contracts them, distances as
-// plain numbers.
+// The storage of entries: Gram entries as the product needs them that contracts them, squared
+// distances as plain numbers.
 template <typename Product, Entry entry>
-using EntryRows = std::conditional_t<entry == Entry::distance, PlainRows<typename Product::Value>,
+using EntryRows = std::conditional_t<entry == Entry::squared, PlainRows<typename Product::Value>,
                                      typename Product::Rows>;
 
 // Blocks: tiles of the group, layers.
@@ -95,6 +100,7 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   const double gamma = entry == Entry::rbf ? g.gammas[blockIdx.y] : 0;
   // An infinite gamma belongs to an undefined layer: finish.cuh makes its results nan.
   const T finite = isfinite(gamma) ? T(gamma) : T(0);
+  const T shift = entry == Entry::distance ? T(g.shifts[blockIdx.y]) : g.shift;
   const int64_t entries = gridDim.x * side * side;
   auto* out = gram + blockIdx.y * Out::kPlanes * entries;
   product.visit([&](int r, int c, const T(&values)[Product::kRun]) {
@@ -103,13 +109,20 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
     for (int e = 0; e < Product::kRun; e++) {
       const int64_t i = i0 + r, j = j0 + c + e;
       const bool wanted = i < j && j < g.n;
-      results[e] = entry == Entry::distance ? T(-1) : T(0);
+      results[e] = entry == Entry::squared ? T(-1) : T(0);
       if (wanted && entry == Entry::linear) results[e] = values[e];
       if (wanted && entry != Entry::linear)
-        results[e] = gram_entry<entry>(values[e], T(norms[i]), T(norms[j]), finite, g.shift);
+        results[e] = gram_entry<entry>(values[e], T(norms[i]), T(norms[j]), finite, shift);
     }
     Out::put(out, entries, (blockIdx.x * side + r) * side + c, results);
   });
+}
+
+// The sums of squares of the layers become the shifts of their distances, as rounded in T.
+template <typename T>
+__global__ void squares_to_shifts(double* squares, int64_t layers, int64_t n) {
+  const int64_t l = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (l < layers) squares[l] = double(T(distance_shift(squares[l], double(n))));
 }
 
 constexpr int kRbfThreads = 256;

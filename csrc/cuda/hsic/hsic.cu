@@ -55,7 +55,7 @@ void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const int64_t tiles = triangle_size(s.padded_n(plan.tile) / plan.tile);
   const int64_t cached = device.l2_bytes / 2 / (s.layers * tile_entries * entry_bytes);
   plan.group_tiles = std::min(std::max(cached, kLeastGroup), tiles);
-  if (!s.rbf) return;
+  if (!s.rbf()) return;
   const int64_t m = ceil_div(MedianRule(s.n).rows, plan.tile);
   const int64_t distances = triangle_size(m) * tile_entries;
   plan.median_layers = std::clamp<int64_t>(
@@ -87,7 +87,7 @@ HsicPlan plan_of(const HsicSizes& s, const Device& device, int64_t max_memory) {
   plan.block_rows = s.padded_n(plan.tile);
   // Entries of the kernel come from the distances that the median is taken over, where these are of
   // all pairs and where memory allows: no Gram matrix is then formed twice.
-  plan.keep_distances = s.rbf && MedianRule(s.n).step == 1;
+  plan.keep_distances = s.rbf() && MedianRule(s.n).step == 1;
   plan_groups<typename Product::Rows>(plan, s, device);
   while (true) {
     plan_shares<Product>(plan, s, device);
@@ -118,7 +118,7 @@ HsicSizes::HsicSizes(const HsicProblem& problem)
       widest(0),
       pitches(0),
       widest_pitch(0),
-      rbf(problem.kernel == KernelKind::rbf) {
+      kernel(problem.kernel) {
   for (const auto* side : {&problem.x, &problem.y})
     for (const LayerView& layer : *side) {
       columns += layer.width;

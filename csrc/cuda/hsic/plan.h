@@ -15,7 +15,9 @@ struct HsicSizes {
   int64_t n, count_x, count_y, layers;  // count_y: 0 for x with itself
   int64_t columns, widest;              // of all layers, of one
   int64_t pitches, widest_pitch;        // the same of packed rows
-  bool rbf;
+  KernelKind kernel;
+  bool rbf() const { return kernel == KernelKind::rbf; }
+  bool linear() const { return kernel == KernelKind::linear; }
   bool symmetric() const { return count_y == 0; }
   int64_t padded_n(int64_t tile) const { return round_to(n, tile); }
 };

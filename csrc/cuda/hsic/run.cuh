@@ -30,15 +30,15 @@ class HsicRun {
     const int64_t x = sizes_.count_x;
     pairs_ = sizes_.symmetric() ? PairBlock{0, x, 0, x, true}
                                 : PairBlock{0, x, x, sizes_.count_y, false};
-    shift_ = sizes_.rbf ? rbf_shift(problem.bandwidth) : 0;
+    shift_ = sizes_.rbf() ? rbf_shift(problem.bandwidth) : 0;
   }
 
   void run() {
     centre();
     clear(buffers_.sums, plan_.shares * pairs_.rows * pairs_.columns, stream_);
     if (!sizes_.symmetric()) clear(buffers_.self_sums, kSelfShares * sizes_.layers, stream_);
-    if (sizes_.rbf) {
-      clear(buffers_.row_sums, sizes_.layers * pitch_, stream_);
+    if (!sizes_.linear()) clear(buffers_.row_sums, sizes_.layers * pitch_, stream_);
+    if (sizes_.rbf()) {
       if (plan_.keep_distances) pack(0, buffers_.rows);
       find_widths();
     }
@@ -59,6 +59,9 @@ class HsicRun {
     store_table(table_, buffers_.layers, stream_);
     centre_layers(buffers_.layers, sizes_.n, plan_.column_chunks, extent_of(table_),
                   buffers_.column_sums, buffers_.centring, stream_);
+    if (buffers_.shifts != nullptr)
+      launch("squares_to_shifts", squares_to_shifts<T>, {ceil_div(sizes_.layers, kSumThreads)},
+             kSumThreads, stream_, buffers_.shifts, sizes_.layers, sizes_.n);
   }
 
   Centring<T> centring_from(int64_t layer) const {
@@ -100,7 +103,7 @@ class HsicRun {
                                   nullptr,
                                   T(0)};
       T* distances = buffers_.distances + (kept ? l * entries : 0);
-      launch("gram_tiles", gram_tiles<Product, Entry::distance>, {tiles, count}, Product::kThreads,
+      launch("gram_tiles", gram_tiles<Product, Entry::squared>, {tiles, count}, Product::kThreads,
              stream_, kShared, g, distances);
       select(rule, distances, entries, count, buffers_.gammas + l);
     }
@@ -152,7 +155,7 @@ class HsicRun {
     if (!sizes_.symmetric())
       launch("add_self_sums", add_self_sums<Rows>, {kSelfShares, sizes_.layers}, kSumThreads,
              stream_, buffers_.gram, entries, buffers_.self_sums);
-    if (sizes_.rbf)
+    if (!sizes_.linear())
       launch("add_row_sums", add_row_sums<Rows, int(kSide)>, {pitch_ / kSide, sizes_.layers},
              int(kSide), stream_, buffers_.gram, block, first, tiles, buffers_.row_sums, pitch_);
   }
@@ -168,9 +171,11 @@ class HsicRun {
                                 buffers_.norms,
                                 pitch_,
                                 buffers_.gammas,
-                                T(shift_)};
-    const auto kernel =
-        sizes_.rbf ? gram_tiles<Product, Entry::rbf> : gram_tiles<Product, Entry::linear>;
+                                T(shift_),
+                                buffers_.shifts};
+    const auto kernel = sizes_.rbf()      ? gram_tiles<Product, Entry::rbf>
+                        : sizes_.linear() ? gram_tiles<Product, Entry::linear>
+                                          : gram_tiles<Product, Entry::distance>;
     launch("gram_tiles", kernel, {tiles, sizes_.layers}, Product::kThreads, stream_, kShared, g,
            buffers_.gram);
   }
@@ -190,7 +195,8 @@ class HsicRun {
                         buffers_.norms, buffers_.row_sums, pitch_, sizes_.n, sizes_.layers,
                         buffers_.gammas,
                         // the shift as rounded in the Gram entries
-                        double(T(shift_)), buffers_.centring.exponent, problem_.estimator};
+                        double(T(shift_)), buffers_.shifts, buffers_.centring.exponent,
+                        problem_.kernel, problem_.estimator};
     const int64_t count =
         pairs_.triangle ? triangle_size(pairs_.rows) : pairs_.rows * pairs_.columns;
     launch("finish_pairs", finish_pairs, {ceil_div(count, kFinishThreads / kWarp)}, kFinishThreads,

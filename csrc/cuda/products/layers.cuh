@@ -68,10 +68,11 @@ static __global__ void column_sums(const DeviceLayer* layers, int64_t n, int64_t
 
 template <typename T>
 struct Centring {
-  T* mean_hi;          // [columns]
-  T* mean_lo;          // [columns]
-  int* exponent;       // [L] scale = 2^-exponent
-  int64_t* nonfinite;  // [L]
+  T* mean_hi;                 // [columns]
+  T* mean_lo;                 // [columns]
+  int* exponent;              // [L] scale = 2^-exponent
+  int64_t* nonfinite;         // [L]
+  double* squares = nullptr;  // [L] of the centred entries times scale, summed; not always wanted
 };
 
 constexpr int kCentringThreads = 256;
@@ -114,6 +115,8 @@ __global__ void finish_centring(const DeviceLayer* layers, int64_t n, int64_t ch
     centring.nonfinite[blockIdx.x] = nonfinite[0];
   }
   const double scale = scalbn(1.0, -exponent);
+  if (thread == 0 && centring.squares != nullptr)
+    centring.squares[blockIdx.x] = (partial[0].square - partial[0].correction) * scale * scale;
   for (int64_t k = thread; k < layer.view.width; k += kCentringThreads) {
     double shift = 0;
     for (int64_t c = 0; c < chunks; c++) shift += sums[c * columns + layer.column + k].shift;

@@ -73,6 +73,12 @@ def grid(
     metric: Annotated[
         str | None, typer.Option(help="What is near: `cosine`, `euclidean` or `inner` products.")
     ] = None,
+    norm: Annotated[
+        str | None, typer.Option(help="Norm of the RSM difference: `frobenius` or `spectral`.")
+    ] = None,
+    ridge: Annotated[
+        float | None, typer.Option(help="Ridge of GULP, in units of the total variance.")
+    ] = None,
     bootstrap: Annotated[
         int,
         typer.Option(
@@ -123,6 +129,8 @@ def grid(
         "causal": causal or None,
         "k": k,
         "metric": metric,
+        "norm": norm,
+        "ridge": ridge,
     }
     given = {name: value for name, value in options.items() if value is not None}
     with explain_interrupt(out):

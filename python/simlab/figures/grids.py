@@ -18,7 +18,7 @@ from simlab.figures.blocks import outline_blocks
 from simlab.figures.names import in_order
 from simlab.figures.pairs import Panel, is_dense, line_names, panels_of
 from simlab.figures.panels import add_note, colour_bar, flow, headline, matrix
-from simlab.figures.style import POINTS, STYLE, lowest_colour, measure_name
+from simlab.figures.style import POINTS, STYLE, colour_range, measure_name
 from simlab.figures.table import complete
 from simlab.representations.kinds import CLS
 
@@ -66,7 +66,7 @@ def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> 
     sizes, tasks = ({getattr(p, name) for p in panels} for name in ("n", "task"))
     titles = [panel.title for panel in panels]
     for axis, panel in zip(axes, panels, strict=True):
-        image = _draw_panel(axis, panel, _lowest(panels), side, _has_values(panels))
+        image = _draw_panel(axis, panel, _range(panels), side, _has_values(panels))
         repeated = titles.count(panel.title) > 1
         title = (panel.title_with_models if repeated else panel.title).replace("-", "–")
         title += f" (n = {panel.n:,})" if len(sizes) > 1 and "n =" not in title else ""
@@ -96,7 +96,7 @@ def _draw_matrix(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> Figure
     for panel, line in zip(panels, places, strict=True):
         axis = axes[lines.index(line), tasks.index(panel.task)]
         used.add(axis)
-        image = _draw_panel(axis, panel, _lowest(panels), side, roomy)
+        image = _draw_panel(axis, panel, _range(panels), side, roomy)
         if score := _outlined(axis, panel, blocks):
             axis.set_xlabel(score, fontsize=7, labelpad=1)
     for axis in set(axes.ravel()) - used:
@@ -122,14 +122,16 @@ def _columns(panels: Sequence[Panel]) -> int:
     return int(np.ceil(np.sqrt(len(panels))))
 
 
-def _lowest(panels: Sequence[Panel]) -> float:
+def _range(panels: Sequence[Panel]) -> tuple[float, float]:
     first = panels[0].rows.iloc[0]
     measure = "" if first["quantity"] else first["measure"]
-    return min(lowest_colour(measure, panel.values) for panel in panels)
+    return colour_range(measure, [panel.values for panel in panels])
 
 
-def _draw_panel(axis: Axes, panel: Panel, low: float, side: float, with_values: bool) -> AxesImage:
-    image = heatmap.draw_cells(axis, panel.values, low)
+def _draw_panel(
+    axis: Axes, panel: Panel, scale: tuple[float, float], side: float, with_values: bool
+) -> AxesImage:
+    image = heatmap.draw_cells(axis, panel.values, *scale)
     points = side * POINTS / max(panel.values.shape)
     heatmap.label_layers(axis, panel.y_layers, panel.x_layers, points)
     if with_values:

@@ -20,8 +20,13 @@ _TICK_POINTS = 10.0  # from one label of a tick to the next
 
 
 def draw_cells(axis: Axes, values: np.ndarray, low: float, high: float = 1.0) -> AxesImage:
-    """Draw `values`, row 0 at the bottom, without ticks and frame."""
-    image = axis.imshow(values, origin="lower", cmap=heat_colours(), vmin=low, vmax=high)
+    """Draw `values`, row 0 at the bottom, without ticks and frame.
+
+    `low` and `high` are the values of the first and of the last colour; `low` may be above `high`.
+    """
+    colours = heat_colours() if low <= high else heat_colours().reversed()
+    scale = {"vmin": min(low, high), "vmax": max(low, high)}
+    image = axis.imshow(values, origin="lower", cmap=colours, **scale)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     return image
@@ -70,7 +75,10 @@ def p_note(pvalues: Iterable[np.ndarray]) -> str:
 
 def _on(image: AxesImage, value: float) -> str:
     """Return the colour in which text is read on a cell."""
-    return "white" if image.norm(value) < 0.6 else "black"
+    share = image.norm(value)
+    if image.get_cmap().name.endswith("_r"):
+        share = 1 - share
+    return "white" if share < 0.6 else "black"
 
 
 def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], points: float) -> None:

@@ -21,9 +21,9 @@ from simlab.figures.style import (
     POINTS,
     STYLE,
     add_legend,
+    colour_range,
     draw_curves,
     layer_names,
-    lowest_colour,
     measure_name,
 )
 from simlab.figures.table import MEASURE_COLUMNS, complete
@@ -176,8 +176,8 @@ def _note(grids: Sequence[Grid]) -> str:
 
 def _draw_grid(axis: Axes, grid: Grid) -> None:
     first = grid.rows.iloc[0]
-    low = lowest_colour("" if first["quantity"] else first["measure"], grid.values)
-    image = heatmap.draw_cells(axis, grid.values, low)
+    scale = colour_range("" if first["quantity"] else first["measure"], [grid.values])
+    image = heatmap.draw_cells(axis, grid.values, *scale)
     heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
     name = measure_name(grid.rows)
     axis.set_title(f"{name[0].upper()}{name[1:]}", fontweight="bold")

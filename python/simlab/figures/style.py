@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -140,10 +140,19 @@ def short(value: float) -> str:
     return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 
-def lowest_colour(measure: str, values: np.ndarray) -> float:
-    """Return the start of the colour scale: 0, or the lowest value if it is below 0."""
-    low = float(np.nanmin(values, initial=0.0))
-    return max(MEASURES[measure].lowest, low) if measure in MEASURES else low
+def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:
+    """Return the values of the first and of the last colour, which is that of equal layers.
+
+    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1. Distances begin
+    at the greatest possible distance, or at the greatest value if there is none, and end at 0.
+    """
+    known = MEASURES.get(measure)
+    if known is not None and known.distance:
+        if math.isfinite(known.highest):
+            return known.highest, 0.0
+        return max(float(np.nanmax(part, initial=0.0)) for part in values) or 1.0, 0.0
+    low = min(float(np.nanmin(part, initial=0.0)) for part in values)
+    return (max(known.lowest, low) if known else low), 1.0
 
 
 def unusual_settings(first: pd.Series) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.figures.blocks import clusters_of
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.figures.style import lowest_colour, measure_name
+from simlab.figures.style import colour_range, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
@@ -197,7 +197,9 @@ def _add_setting(
     exact: bool,
 ) -> None:
     """Add the grids of one task, measure, kind and options."""
-    number, start = len(found.settings), 0
+    number, start, first = len(found.settings), 0, heads.iloc[0]
+    known = MEASURES.get(str(first["measure"]))
+    distance = known is not None and known.distance and not first["quantity"]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
     given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
@@ -220,11 +222,11 @@ def _add_setting(
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
         made.append(grid)
-        values.append(planes[VALUE])
+        # Layers that are alike stand together: distances count from the other end.
+        values.append(planes[VALUE] * (-1 if distance else 1))
     for grid, (down, across) in zip(made, clustered(values), strict=True):
         grid["clustered"] = [down] if down == across else [down, across]
     found.grids += made
-    first = heads.iloc[0]
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
@@ -237,7 +239,7 @@ def _add_setting(
             "kind": _word(first["kind"]),
             "measure": str(first["measure"]),
             "name": measure_name(heads.head(1)),
-            "range": _range(str(first["measure"]), finite),
+            "range": list(colour_range("" if first["quantity"] else first["measure"], [finite])),
             "planes": packed.planes,
             "details": describe({name: first[name] for name in ("bandwidth", "options")}),
         }
@@ -255,12 +257,6 @@ def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
 
 def _length(part: tuple[int, tuple[int, ...]]) -> int:
     return len(part[1])
-
-
-def _range(measure: str, values: np.ndarray) -> list[float]:
-    """Return the lowest and the highest value that colours show; a known measure is at most 1."""
-    highest = 1.0 if measure in MEASURES else float(values.max(initial=1.0))
-    return [lowest_colour(measure, values), highest]
 
 
 def _share_ranges(settings: list[dict[str, Any]]) -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
 # A stored grid and the grid of its representations differ by less than this, on any machine.
 _ROUNDING = 1e-3
+_DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
 
 
 def blocks(
@@ -205,12 +206,15 @@ def block_rows(
 
 
 def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of every grid of a model with itself, and of every square grid of errors."""
+    """Yield the rows of every grid of a model with itself, and of every square grid of errors.
+
+    Grids of distances are left out: scores are of similarities.
+    """
     aligned = is_alignment(frame)
     # Two models without a seed are the same model if they have the same name.
     own = frame["model_x"] == frame["model_y"]
     own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
-    own &= frame["layer_y"].notna() & ~aligned
+    own &= frame["layer_y"].notna() & ~aligned & ~frame["measure"].isin(_DISTANCES)
     grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
     found = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
     errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]

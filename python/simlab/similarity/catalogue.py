@@ -1,17 +1,17 @@
 """The table of all measures that ``simcore grid`` computes.
 
 A `Measure` names a grid function of `simcore` and holds its options, the kinds of input that it
-takes, its symmetry and the range of its values. The value of a layer with itself is 1 for every
-measure, where it is defined; only `attention-pearson` counts constant rows as 0. This module
-imports nothing from `simcore`, so that help texts and figures, which need names and ranges only,
-load no numerics.
+takes, its symmetry and the range of its values. The value of a layer with itself is 1, or 0 for
+measures that are distances, where it is defined; only `attention-pearson` counts constant rows as
+0. This module imports nothing from `simcore`, so that help texts and figures, which need names and
+ranges only, load no numerics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf, log
+from math import inf, log, pi, sqrt
 from typing import Any
 
 from simlab.errors import UserError
@@ -54,12 +54,14 @@ OPTIONS = {
     "causal": Option("a flag", lambda value: isinstance(value, bool)),
     "k": Option("a count from 1", lambda value: type(value) is int and value >= 1),
     "metric": _one_of("cosine", "euclidean", "inner"),
+    "norm": _one_of("frobenius", "spectral"),
+    "ridge": Option("a number from 0", lambda value: _is_number(value) and 0 <= value < inf),
 }
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of similarity.
+    """A measure of similarity or of distance.
 
     Attributes
     ----------
@@ -74,8 +76,13 @@ class Measure:
         matrix of `simcore.distributed_attention`.
     symmetric
         Whether the value of X against Y equals the value of Y against X.
-    lowest
-        The least possible value; the greatest is always 1.
+    lowest, highest
+        The least and the greatest possible value.
+    distance
+        Whether the value of a layer with itself is 0, and large values mean unlike layers.
+    paired
+        Whether values depend on which rows of two layers belong together: if not, no permutation
+        test is possible.
     """
 
     function: str
@@ -87,6 +94,9 @@ class Measure:
     takes_attention: bool = False
     symmetric: bool = True
     lowest: float = 0.0
+    highest: float = 1.0
+    distance: bool = False
+    paired: bool = True
 
 
 _CKA = {"estimator": BOTH, "kernel": "linear", "bandwidth": 1.0, "causal": False}
@@ -133,6 +143,93 @@ _NEIGHBOURS = {
         {"k": 10, "estimator": "unbiased"},
         symmetric=False,
         lowest=-1.0,
+    ),
+}
+_DESCRIPTOR = {"function": "descriptor_grid", "distance": True, "paired": False}
+_DISTANCES = {
+    "procrustes-distance": Measure(
+        "procrustes_grid",
+        "orthogonal Procrustes distance of layers of unit norm",
+        "Procrustes distance",
+        fixed={"form": "distance"},
+        highest=sqrt(2),
+        distance=True,
+    ),
+    "procrustes-angular": Measure(
+        "procrustes_grid",
+        "the same as an angle",
+        "Procrustes angle",
+        fixed={"form": "angular"},
+        highest=pi / 2,
+        distance=True,
+    ),
+    "size-and-shape": Measure(
+        "procrustes_grid",
+        "the same without scaling the layers",
+        "size-and-shape distance",
+        fixed={"form": "size-and-shape"},
+        highest=inf,
+        distance=True,
+    ),
+    "distance-correlation": Measure(
+        "distance_correlation_grid",
+        "correlation of the distances between rows",
+        "distance correlation",
+    ),
+    "rsm-difference": Measure(
+        "rsm_difference_grid",
+        "norm of the difference of the distances between rows",
+        "RSM difference",
+        {"norm": "frobenius"},
+        highest=inf,
+        distance=True,
+    ),
+    "gulp": Measure(
+        "gulp_grid",
+        "how far ridge regressions on X and on Y can differ",
+        "GULP",
+        {"ridge": 0.0},
+        highest=inf,
+        distance=True,
+    ),
+    "eigenspace-overlap": Measure(
+        "eigenspace_overlap_grid",
+        "overlap of the spaces that the columns span",
+        "eigenspace overlap",
+    ),
+    "cosine": Measure(
+        "cosine_grid",
+        "mean cosine of the rows of layers of one width",
+        "cosine of rows",
+        lowest=-1.0,
+    ),
+    "angular": Measure(
+        "cosine_grid",
+        "mean angle of the rows of layers of one width, over pi",
+        "angle of rows",
+        fixed={"form": "angular"},
+        distance=True,
+    ),
+    "magnitude": Measure(
+        summary="difference of the lengths of the mean rows",
+        label="magnitude difference",
+        fixed={"descriptor": "magnitude"},
+        highest=inf,
+        **_DESCRIPTOR,
+    ),
+    "concentricity": Measure(
+        summary="difference of the mean cosines to the mean row",
+        label="concentricity difference",
+        fixed={"descriptor": "concentricity"},
+        highest=2.0,
+        **_DESCRIPTOR,
+    ),
+    "uniformity": Measure(
+        summary="difference of the logarithms of the mean of exp(-2 distance²)",
+        label="uniformity difference",
+        fixed={"descriptor": "uniformity"},
+        highest=inf,
+        **_DESCRIPTOR,
     ),
 }
 MEASURES = {
@@ -185,6 +282,7 @@ MEASURES = {
         "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", _TOP, symmetric=False
     ),
     **_NEIGHBOURS,
+    **_DISTANCES,
     "attention-js": Measure(
         summary="each head of X with its best head of Y, 1 - Jensen-Shannon divergence",
         label="attention, Jensen–Shannon",
@@ -255,6 +353,7 @@ def help_lines() -> list[str]:
     for name, measure in MEASURES.items():
         notes = [_flag(option) for option in measure.options]
         notes += [] if measure.symmetric else ["asymmetric: both directions are stored"]
+        notes += ["a distance"] if measure.distance else []
         lines.append(f"`{name}`: {measure.summary}" + (f" ({', '.join(notes)})" if notes else ""))
     return lines
 

@@ -156,6 +156,11 @@ def grid_rows(
         not take the input.
     """
     measure = find_measure(name)
+    if resampling.permutations and not measure.paired:
+        raise UserError(
+            f"--permutations: wanted a measure that compares rows, found {name}, which ignores "
+            "which rows of two layers belong together"
+        )
     for other in (*xs[1:], *ys):
         require_same_examples(xs[0], other)
     _require_input(name, measure, chosen, [*xs, *ys])

@@ -11,9 +11,10 @@ of a question are rows that belong together, so whole examples are drawn.
   places, `Resampling.permutations` times (`simcore.stats.permutation_test`). Examples of several
   rows change places only with examples that have the same number of rows, so that each row keeps
   its place in its example.
-* `calibrated`: ``(value - chance) / (1 - chance)``, where chance is the mean value of permuted
-  grids; examples of several rows are permuted as often again for it, so that none keeps its place.
-  It is 1 for equal layers, and 0 for layers that are as alike as unrelated examples make them.
+* `calibrated`: ``(value - chance) / (1 - chance)``, of distances ``1 - value / chance``, where
+  chance is the mean value of permuted grids; examples of several rows are permuted as often again
+  for it, so that none keeps its place. It is 1 for equal layers, and 0 for layers that are as alike
+  as unrelated examples make them.
 
 Intervals of measures that decompose layers (CCA, SVCCA, PWCCA, linear regression, mixedsim) are
 nan, with a note, where the kept components of a layer span all rows of a half
@@ -136,9 +137,10 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     found: dict[str, np.ndarray] = {}
     if resampling.bootstrap:
         interval = halves(call, resampling)
-        found["low"] = values + (interval.low - interval.observed)
-        # The greatest value of every measure is 1.
-        found["high"] = np.minimum(values + (interval.high - interval.observed), 1.0)
+        least = 0.0 if call.measure.distance else -np.inf
+        found["low"] = np.maximum(values + (interval.low - interval.observed), least)
+        highest = call.measure.highest
+        found["high"] = np.minimum(values + (interval.high - interval.observed), highest)
     if resampling.permutations:
         test = _run(
             call,
@@ -149,7 +151,8 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         )
         _note_places(call)
         found["pvalue"] = test.pvalue
-        found["calibrated"] = (values - test.null_mean) / (1 - test.null_mean)
+        best = 0.0 if call.measure.distance else 1.0
+        found["calibrated"] = (values - test.null_mean) / (best - test.null_mean)
     return found
 
 

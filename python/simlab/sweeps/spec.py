@@ -142,6 +142,8 @@ class GridSection(Section):
     causal: bool | None = None
     k: int | None = None
     metric: str | None = None
+    norm: str | None = None
+    ridge: float | None = None
 
     @model_validator(mode="after")
     def _measures_take_options(self) -> GridSection:

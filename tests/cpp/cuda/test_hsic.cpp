@@ -76,8 +76,7 @@ Result compute(const DeviceHsicProblem& problem, int64_t l2_bytes = 1 << 20) {
 template <typename T>
 Result plain_loops(const Layers& x, const Layers& y, const DeviceHsicProblem& problem) {
   const int64_t n = problem.n;
-  const auto hsic =
-      problem.estimator == Estimator::biased ? naive::hsic_biased<T> : naive::hsic_unbiased<T>;
+  const auto hsic = naive::estimator<T>(problem.estimator);
   std::vector<std::vector<T>> k, l;
   for (const auto& layer : x) k.push_back(naive::gram<T>(layer, problem.kernel, problem.bandwidth));
   for (const auto& layer : y) l.push_back(naive::gram<T>(layer, problem.kernel, problem.bandwidth));
@@ -121,8 +120,8 @@ void check_grid(const Layers& x, const Layers& y, KernelKind kernel, Estimator e
   compare(compute(problem), x, y, problem);
 }
 
-constexpr KernelKind kKernels[] = {KernelKind::linear, KernelKind::rbf};
-constexpr Estimator kEstimators[] = {Estimator::biased, Estimator::unbiased};
+constexpr KernelKind kKernels[] = {KernelKind::linear, KernelKind::rbf, KernelKind::distance};
+constexpr Estimator kEstimators[] = {Estimator::biased, Estimator::unbiased, Estimator::product};
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
@@ -238,6 +237,8 @@ TEST(grids_by_tensor_cores) {
   check_tensor_grid(KernelKind::rbf, Estimator::unbiased, 0);
   check_tensor_grid(KernelKind::linear, Estimator::biased, 0);
   check_tensor_grid(KernelKind::linear, Estimator::unbiased, 1);
+  check_tensor_grid(KernelKind::distance, Estimator::biased, 1);
+  check_tensor_grid(KernelKind::distance, Estimator::product, 0);
 }
 
 // Products of bfloat16 numbers alone are as far off as their 8 bits say, and no further.

@@ -8,10 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from simlab.errors import UserError
-from simlab.figures import draw
+from simlab.figures import draw, heatmap
 from simlab.figures.draw import plot
 from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
+from simlab.figures.style import heat_colours
 from simlab.figures.truncation import plot_truncation
 from simlab.store.results import (
     BASELINE,
@@ -157,6 +158,34 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
             for value in table.to_numpy().ravel()
             if not np.isnan(value)
         ]
+
+
+def test_equal_layers_have_the_last_colour_in_grids_of_distances():
+    """Bounded distances end at their bound, others at the largest of all panels."""
+    for measure, highest in (("angular", 1.0), ("rsm-difference", 7.0)):
+        rows = [
+            ResultRow(
+                comparison=f"A-{y}",
+                measure=measure,
+                model_x="A",
+                model_y=y,
+                layer_x=i,
+                layer_y=j,
+                value=scale * abs(i - j),
+                n=9,
+                task="rt",
+            )
+            for y, scale in (("B", 0.2), ("C", highest / 3 if highest > 1 else 0.1))
+            for i in range(LAYERS)
+            for j in range(LAYERS)
+        ]
+        figure = plot_grids(to_frame(rows))
+        images = [axis.images[0] for axis in figure.axes if axis.images]
+        for image in images:
+            assert image.get_clim() == (0.0, pytest.approx(highest))
+            assert image.cmap(image.norm(0.0)) == pytest.approx(heat_colours()(1.0), abs=0.02)
+            assert heatmap._on(image, 0.0) == "black"
+            assert heatmap._on(image, highest) == "white"
 
 
 def test_curve_has_every_layer_and_the_majority_line(frame):

@@ -67,11 +67,19 @@ def test_every_cell_equals_the_results(opened, studies, tmp_path, exact):
     np.testing.assert_allclose(shown, given, rtol=1e-7, atol=max(steps) * 0.501)
 
 
-@pytest.mark.parametrize("order", ["model", "clustered"])
-def test_every_cell_has_the_colour_of_its_value(opened, written, order):
-    """Through the colour map and back: a colour is off by less than one of its 256 steps."""
-    rows = [row for row in grid("A-B", "A", "B") if row.layer_x < 3]
-    value = {(row.layer_x, row.layer_y): row.value for row in rows}
+@pytest.mark.parametrize(
+    ("measure", "order"), [("cka", "model"), ("cka", "clustered"), ("angular", "model")]
+)
+def test_every_cell_has_the_colour_of_its_value(opened, written, measure, order):
+    """Through the colour map and back: a colour is off by less than one of its 256 steps.
+
+    The last colour is that of equal layers, also of distances.
+    """
+    rows = [row for row in grid("A-B", "A", "B", measure=measure) if row.layer_x < 3]
+    value = {
+        (row.layer_x, row.layer_y): 1 - row.value if measure == "angular" else row.value
+        for row in rows
+    }
     view = opened(written(rows), order=order)
     columns, downs = view.edges()
     assert (len(columns), len(downs)) == (5, 4)

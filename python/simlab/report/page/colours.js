@@ -35,12 +35,12 @@ export function lookup(name) {
 }
 
 /**
- * The step of a colour map that shows a value.
+ * The step of a colour map that shows a value; a range of distances goes from high to low.
  * @param {number} value
  * @param {[number, number]} range
  */
 export function stepOf(value, [low, high]) {
-  const share = high > low ? (value - low) / (high - low) : 0.5;
+  const share = high === low ? 0.5 : (value - low) / (high - low);
   return Math.round(Math.min(Math.max(share, 0), 1) * (STEPS - 1));
 }
 
@@ -52,6 +52,17 @@ export function stepOf(value, [low, high]) {
 export function inkOn(table, step) {
   const [red, green, blue] = table.subarray(step * 3, step * 3 + 3);
   return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
+}
+
+/**
+ * The lowest and the highest value, in the direction of a range.
+ * @param {Float32Array} values
+ * @param {[number, number]} range
+ * @returns {[number, number]}
+ */
+export function fitted(values, [first, last]) {
+  const [low, high] = extent(values);
+  return first > last ? [high, low] : [low, high];
 }
 
 /**

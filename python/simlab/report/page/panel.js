@@ -1,6 +1,6 @@
 /** A grid with its own choice of task, kind, measure and models. */
 import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
-import { extent, lookup } from "./colours.js";
+import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
 import { page, planesOf } from "./data.js";
 import { hiddenModels, searched } from "./filter.js";
@@ -66,7 +66,7 @@ export class Panel {
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
-    const range = state.range === "fitted" ? extent(value) : setting.range;
+    const range = state.range === "fitted" ? fitted(value, setting.range) : setting.range;
     this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid),
       captionOf(this.grid));
     this.choose(number);

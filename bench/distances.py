@@ -1,0 +1,125 @@
+"""The table of distances: ours, CKA of the same layers, and a pair by the published formulation.
+
+    python -m bench.distances --job gulp13 --repeats 5
+    python -m bench.distances --list
+
+The published codes compare two layers at a time: "published pair" is the time of one pair, the
+first layer with the last. A grid of 13 layers is 169 of them. Data as in `bench.measures`; float32,
+two threads.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from bench import distance_formulas as published
+from bench import harness
+
+EPS = float(np.finfo(np.float32).eps)
+PAIR = "published pair"
+# The name in `published`: the grid's own name, and the options of the call.
+MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "distance_correlation": ("distance_correlation", {}),
+    "rsm_difference": ("rsm_difference", {}),
+    "rsm_difference_spectral": ("rsm_difference", {"norm": "spectral"}),
+    "gulp": ("gulp", {"ridge": 0.1}),
+    "eigenspace_overlap": ("eigenspace_overlap", {}),
+    "uniformity": ("descriptor", {"descriptor": "uniformity"}),
+    "magnitude": ("descriptor", {"descriptor": "magnitude"}),
+    "concentricity": ("descriptor", {"descriptor": "concentricity"}),
+    "procrustes": ("procrustes", {"form": "distance"}),
+    "cosine": ("cosine", {}),
+}
+RANKED = ("gulp", "eigenspace_overlap", "descriptor")  # twins that have a rule of rank
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A function that returns a grid."""
+
+    run: Callable[[Tensor], object]
+
+
+@dataclass(frozen=True)
+class Job(harness.LayersJob):
+    """One measure on one input."""
+
+    measure: str
+    timed: bool = True
+
+    def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
+        """Return ours, CKA, and one pair of the published formulation."""
+        import simcore
+
+        name, options = MEASURES[self.measure]
+        pair = getattr(published, self.measure)
+        return {
+            "ours": Contestant(functools.partial(getattr(simcore, f"{name}_grid"), **options)),
+            "cka grid": Contestant(simcore.cka_grid),
+            PAIR: Contestant(lambda x: np.array([[pair(x[0].numpy(), x[-1].numpy())]])),
+        }
+
+    def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
+        """Return the error against the twin for the first and the last layer; of CKA, nan."""
+        import simcore
+        from simcore import reference
+
+        if contestant.run is simcore.cka_grid:
+            return float("nan")
+        name, options = MEASURES[self.measure]
+        ranked = {"eps": EPS} if name in RANKED else {}
+        layers = [x[i].double().numpy() for i in (0, -1)]
+        want = getattr(reference, f"{name}_grid")(layers[:1], layers[1:], **options, **ranked)
+        return float(np.abs(grid[0, -1] - want).max())
+
+    def floor_flops(self) -> float:
+        """Return the flops of Grams (half of them by symmetry) or covariances, and of contractions.
+
+        p^3 / 3 for a Cholesky factor, n p^2 for a triangular system.
+        """
+        n, p, count = self.n, self.p, self.layers
+        pairs = count * (count + 1) / 2
+        grams, contraction = count * n**2 * p, pairs * n**2
+        whitened = count * (2 * n * p**2 + p**3 / 3)
+        return {
+            "distance_correlation": grams + contraction,
+            "rsm_difference": grams + contraction,
+            "rsm_difference_spectral": grams,
+            "gulp": whitened + grams + contraction,
+            "eigenspace_overlap": whitened + grams + contraction,
+            "uniformity": grams,
+            "procrustes": pairs * (2 * n * p**2 + 8 / 3 * p**3),
+            "cosine": 2 * pairs * n * p,
+        }.get(self.measure, 2 * count * n * p)
+
+    def floor_bytes(self) -> float:
+        """Return the bytes of one read of the layers."""
+        return 4.0 * self.layers * self.n * self.p
+
+
+def _job(measure: str, layers: int = 13) -> Job:
+    return Job(layers, 1600, 768, measure)
+
+
+JOBS = {
+    "distance_correlation13": _job("distance_correlation"),
+    "rsm_difference13": _job("rsm_difference"),
+    "rsm_spectral13": _job("rsm_difference_spectral"),
+    "gulp13": _job("gulp"),
+    "eigenspace_overlap13": _job("eigenspace_overlap"),
+    "uniformity13": _job("uniformity"),
+    "magnitude13": _job("magnitude"),
+    "concentricity13": _job("concentricity"),
+    "procrustes_distance13": _job("procrustes"),
+    "cosine13": _job("cosine"),
+    "distance_correlation325": _job("distance_correlation", 325),
+}
+
+if __name__ == "__main__":
+    harness.main({"distances": JOBS}, __doc__)

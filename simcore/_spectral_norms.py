@@ -1,0 +1,188 @@
+"""Spectral norms of the differences of distance matrices, by Lanczos iterations.
+
+Math      E = D_x - D_y is symmetric: its norm is its largest eigenvalue in magnitude. Lanczos
+          builds an orthonormal basis Q of the span of v, E v, E^2 v, ... and the tridiagonal
+          T = Q' E Q. An eigenvalue t of T with eigenvector s is within r = beta |s_last| of an
+          eigenvalue of E, and within r^2 / gap if t is separated from the others by gap.
+Plan      the distance matrices of two blocks of layers are held, and all pairs of the blocks
+          advance together: D_x times the vectors of all its pairs is one matrix product. Every new
+          vector is made orthogonal to all before it, twice.
+Numerics  distances and vectors in the layers' dtype, T in float64. The pairs end when the largest
+          eigenvalue of each is known to TOLERANCE, and the other end of its spectrum cannot exceed
+          it. A pair that has not ended after STEPS takes all eigenvalues of E, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from simcore._grid.scale import InRange
+from simcore._ops.composed import centred_columns
+
+STEPS, CHECKED = 48, 6  # the most steps; steps from one check to the next
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-11}  # of the norm
+VECTORS = STEPS + 8  # vectors of a pair that are held, products and copies included
+
+
+def spectral_differences(
+    scaled: InRange, count: int, bound: int, report: Callable[[float], None]
+) -> Tensor:
+    """Return ``||D_x - D_y||_2`` of layers [0, count) with the others; with themselves if all.
+
+    Parameters
+    ----------
+    scaled : InRange
+        The layers of X, then of Y.
+    bound : int
+        Bytes that may be allocated.
+
+    Raises
+    ------
+    ValueError
+        Two distance matrices do not fit into ``bound``.
+    """
+    layers, n = scaled.layers, len(scaled.layers[0])
+    same = count == len(layers)
+    dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
+    columns = range(0 if same else count, len(layers))
+    side = _side(n, max(count, len(columns)), dtype, bound)
+    powers = [int(centred_columns(t)[1].log2()) for t in layers]
+    powers = [power + e for power, e in zip(powers, scaled.exponents, strict=True)]
+    unit = max(powers)
+
+    def distances(run: range) -> Tensor:
+        made = torch.empty(len(run), n, n, dtype=dtype)
+        for out, i in zip(made, run, strict=True):
+            _distances(layers[i], out).mul_(2.0 ** max(powers[i] - unit, -1000))
+        return made
+
+    grid = torch.zeros(count, len(columns), dtype=torch.float64)
+    blocks = [(a, b) for a in _runs(range(count), side) for b in _runs(columns, side)]
+    held: tuple[range | None, Tensor | None] = (None, None)
+    for done, (a, b) in enumerate(blocks, 1):
+        if not same or a.start <= b.start:
+            x = held[1] if held[0] == a and held[1] is not None else distances(a)
+            held = (a, x)
+            alone = same and a == b
+            norms = _norms(x, None if alone else distances(b))
+            grid[a.start : a.stop, b.start - columns.start : b.stop - columns.start] = norms
+            if same and not alone:
+                grid[b.start : b.stop, a.start : a.stop] = norms.T
+        report(done / len(blocks))
+    return grid * 2.0**unit
+
+
+def _runs(whole: range, side: int) -> Iterator[range]:
+    return (range(i, min(i + side, whole.stop)) for i in range(whole.start, whole.stop, side))
+
+
+def _side(n: int, most: int, dtype: torch.dtype, bound: int) -> int:
+    """Return how many layers of either side are compared at a time."""
+
+    def needed(side: int) -> int:
+        matrices, pairs = (side + min(side, most - side) + 1) * n * n, side * side * VECTORS * n
+        return int((matrices + pairs) * dtype.itemsize + 3 * 8 * n * n)
+
+    for side in range(most, 0, -1):
+        if needed(side) <= bound:
+            return side
+    raise ValueError(
+        f"max_memory: wanted at least {needed(1)} bytes for two distance matrices, got {bound}"
+    )
+
+
+def _distances(layer: Tensor, out: Tensor) -> Tensor:
+    """Write the distances between the rows of ``layer``, in units of its largest entry."""
+    features = centred_columns(layer)[0].to(out.dtype)
+    lengths = features.double().square().sum(1).to(out.dtype)
+    torch.mm(features, features.T, out=out)
+    out.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).sqrt_()
+    out.diagonal().zero_()
+    return out
+
+
+def _norms(x: Tensor, y: Tensor | None) -> Tensor:
+    """Return the norms ``[I, J]`` of all differences of x ``[I, n, n]`` and y, or x itself."""
+    other = x if y is None else y
+    if y is None:
+        i, j = torch.triu_indices(len(x), len(x), 1)
+    else:
+        i, j = (
+            t.flatten() for t in torch.meshgrid(*map(torch.arange, (len(x), len(y))), indexing="ij")
+        )
+    found, certain = _lanczos(x, y, i, j) if len(i) else (torch.zeros(0).double(), None)
+    for pair in [] if certain is None else torch.nonzero(~certain).flatten().tolist():
+        difference = x[i[pair]].double() - other[j[pair]].double()
+        found[pair] = torch.linalg.eigvalsh(difference).abs().max()
+    grid = torch.zeros(len(x), len(other), dtype=torch.float64)
+    grid[i, j] = found
+    return grid + grid.T if y is None else grid
+
+
+def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the norms of ``x[i] - y[j]`` of all pairs, and which of them are certain."""
+    n, pairs = x.shape[1], len(i)
+    steps = min(STEPS, n)
+    generator = torch.Generator().manual_seed(0)
+    start = 1 + torch.randn(n, generator=generator, dtype=torch.float64)  # no direction is left out
+    vectors = torch.empty(pairs, steps + 1, n, dtype=x.dtype)
+    vectors[:, 0] = start / start.norm()
+    alpha, beta = torch.zeros(2, pairs, steps, dtype=torch.float64)
+    apply = _Difference(x, y, i, j)
+    for step in range(steps):
+        product = apply(vectors[:, step])
+        alpha[:, step] = (product * vectors[:, step]).sum(1, dtype=torch.float64)
+        basis = vectors[:, : step + 1]
+        for _ in range(2):
+            shares = torch.bmm(basis, product[:, :, None])
+            product = torch.baddbmm(product[:, None], shares.mT, basis, alpha=-1).squeeze(1)
+        length = torch.linalg.vector_norm(product, dim=1, dtype=torch.float64)
+        # What rounding leaves of a product within the span is no direction: T ends there.
+        rounding = torch.finfo(x.dtype).eps * alpha[:, : step + 1].abs().amax(1)
+        length = torch.where(length > rounding, length, 0.0)
+        beta[:, step] = length
+        scale = torch.where(length > 0, 1 / length, 0.0).to(x.dtype)
+        vectors[:, step + 1] = product * scale[:, None]
+        if (step + 1) % CHECKED == 0 or step + 1 == steps:
+            found, certain = _largest(alpha[:, : step + 1], beta[:, : step + 1], TOLERANCE[x.dtype])
+            if bool(certain.all()):
+                break
+    return found, certain
+
+
+class _Difference:
+    """The products of ``x[i] - y[j]`` with a vector of each pair."""
+
+    def __init__(self, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> None:
+        self.x, self.y, self.i, self.j = x, y, i, j
+        across = len(x) if y is None else len(y)
+        self.vectors = torch.zeros(len(x), across, x.shape[1], dtype=x.dtype)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        self.vectors[self.i, self.j] = v
+        if self.y is None:
+            self.vectors[self.j, self.i] = v
+            products = torch.bmm(self.vectors, self.x)  # the matrices are symmetric
+            return products[self.i, self.j] - products[self.j, self.i]
+        of_x = torch.bmm(self.vectors, self.x)
+        of_y = torch.bmm(self.vectors.transpose(0, 1), self.y)
+        return of_x[self.i, self.j] - of_y[self.j, self.i]
+
+
+def _largest(alpha: Tensor, beta: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Return the largest eigenvalue in magnitude of T ``[P, k, k]``, and whether it is certain."""
+    beyond = beta[:, :-1]
+    t = torch.diag_embed(alpha) + torch.diag_embed(beyond, 1) + torch.diag_embed(beyond, -1)
+    values, vectors = torch.linalg.eigh(t)
+    ends = values[:, [0, -1]]
+    residuals = beta[:, -1:] * vectors[:, -1, [0, -1]].abs()
+    gaps = (values[:, [1, -2]] - ends).abs() if values.shape[1] > 1 else torch.zeros_like(ends)
+    errors = torch.minimum(residuals, residuals.square() / gaps.clamp(min=1e-300))
+    sizes = ends.abs()
+    largest = sizes.amax(1, keepdim=True)
+    known = errors <= tolerance * largest
+    below = sizes + residuals < largest  # this end cannot be the largest
+    return largest.squeeze(1), (known | below).all(1)

@@ -1,0 +1,245 @@
+"""Descriptors of single layers, and their differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.inputs import Array, Layers, check_finite, row_blocks
+from simcore._grid.memory import memory_bound
+from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_choice, check_max_memory
+from simcore._grid.progress import progress_bar
+from simcore._grid.side import Side, Sides, read_side, read_sides
+from simcore._ops.hsic import uniformity
+
+DESCRIPTORS = ("magnitude", "concentricity", "uniformity")
+
+
+def _empty(like: Tensor, layers: Layers, **_: object) -> list[Tensor]:
+    return [like.new_empty(len(layers), dtype=torch.float64) for _ in DESCRIPTORS]
+
+
+def _named(outputs: list[Tensor], *_: object, **__: object) -> dict[str, Array]:
+    return dict(zip(DESCRIPTORS, outputs, strict=True))
+
+
+@one_operator(_empty, _named)
+def descriptors(
+    layers: Layers, *, max_memory: int | None = None, progress: bool = False
+) -> dict[str, Array]:
+    """Describe the shape of each layer by three numbers, which need no other layer.
+
+    * ``magnitude``: the length of the mean row. Large where all rows share an offset.
+    * ``concentricity``: the mean cosine of the rows to the mean row, in [-1, 1]. Near 1 where rows
+      point in one direction, as in the narrow cones of many encoders.
+    * ``uniformity``: ``log mean exp(-2 ||x_i - x_j||^2)`` over all ordered pairs of rows, the
+      diagonal included, in ``[-log n, 0]``. Low where rows are spread out; it is made for rows of
+      length 1, and is at its lowest value where all rows are more than a few units apart.
+
+    Parameters
+    ----------
+    layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        Representations as in `cka_grid`; n may differ between layers.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    dict of str to array ``[L]``, float64
+        numpy if all inputs are numpy, else torch tensors on the inputs' device. The concentricity
+        of a layer whose mean row is zero up to rounding (shorter than ``eps`` of the layer's dtype
+        times the root mean square of the rows' lengths) is ``nan``, with one warning. Not
+        differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cka_grid`; a `max_memory` below what the smallest tiles take.
+
+    Warns
+    -----
+    UserWarning
+        Rows of zeros, which have no direction, are left out of the mean cosine.
+
+    Notes
+    -----
+    Magnitude and concentricity read a layer twice and compute in float64. Uniformity is one pass
+    over its distances, formed in float32 from centred float32 layers: the error of a distance is a
+    few 1e-7 of the squared lengths of the two centred rows, and moves the value by twice that at
+    most.
+
+    References
+    ----------
+    Klabunde et al. 2024; Wang and Isola 2020 (uniformity); Wang et al. 2022 (magnitude and
+    concentricity).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simcore import descriptors
+    >>> found = descriptors([np.array([[1.0, 1.0], [1.0, -1.0]])])
+    >>> found["magnitude"], found["concentricity"].round(6)
+    (array([1.]), array([0.707107]))
+    """
+    side = read_side(layers, "layers", "a descriptor", least_rows=1)
+    side = replace(side, layers=[layer.detach() for layer in side.layers])
+    found = _described(side, DESCRIPTORS, check_max_memory(max_memory), "descriptors", progress)
+    _warn_of_directions("descriptors", [(side, found)])
+    return {name: as_given(found[name], side.from_numpy) for name in DESCRIPTORS}
+
+
+@one_operator()
+def descriptor_grid(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    descriptor: str,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Array:
+    """Compute the absolute difference of a descriptor of two layers, of all pairs.
+
+    A distance: 0 for a layer with itself. It ignores which rows of the two layers belong together,
+    so that permutation tests refuse it, and distances of 0 say little.
+
+    Parameters
+    ----------
+    X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
+        As in `cka_grid`.
+    descriptor : {"magnitude", "concentricity", "uniformity"}
+        As in `descriptors`, whose notes and warnings hold here too.
+    max_memory : int, optional
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    array ``[len(X), len(Y)]``, float64
+        numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the row
+        and column of a layer without concentricity, with one warning. Not differentiable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `descriptors`; layers of different n; an unknown descriptor.
+
+    References
+    ----------
+    Klabunde et al. 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import descriptor_grid
+    >>> x = torch.randn(3, 100, 8)
+    >>> descriptor_grid(x, descriptor="uniformity").diagonal()
+    tensor([0., 0., 0.], dtype=torch.float64)
+    """
+    check_choice(descriptor, "descriptor", DESCRIPTORS)
+    sides = read_sides(X, Y, "a descriptor", least_rows=1, max_memory=max_memory)
+    return _differences(sides, descriptor, progress)
+
+
+def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
+    for side in (sides.x, sides.y):
+        check_finite(side.layers, side.name)
+    found = [
+        (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))
+        for side in (sides.x, sides.y)
+        if side.layers
+    ]
+    _warn_of_directions("descriptor_grid", found)
+    x, y = found[0][1][descriptor], found[-1][1][descriptor]
+    return as_given((x[:, None] - y[None, :]).abs(), sides.from_numpy)
+
+
+def _described(
+    side: Side, wanted: tuple[str, ...], max_memory: int, function: str, progress: bool
+) -> dict[str, Tensor]:
+    """Return the wanted descriptors, and ``zeros``, the numbers of rows of zeros, if counted."""
+    bound = memory_bound(max_memory, side.layers[0])
+    # A block in float64, a scaled copy of it, and rows as long as the means.
+    needed = max(8 * 3 * (row_blocks(t)[0].numel() + t.shape[1]) for t in side.layers)
+    if needed > bound:
+        raise ValueError(
+            f"max_memory: wanted at least {needed} bytes for a block of rows, got {bound}"
+        )
+    found: dict[str, Tensor] = {}
+    with progress_bar(function, progress) as report:
+        if "uniformity" in wanted:
+            found["uniformity"] = _uniformity(side.layers, bound)
+        if "concentricity" in wanted:
+            parts = [_concentricity(layer, _mean_row(layer)) for layer in side.layers]
+            found["concentricity"], found["zeros"] = map(torch.stack, zip(*parts, strict=True))
+        if "magnitude" in wanted:
+            found["magnitude"] = torch.stack([_length(_mean_row(t)) for t in side.layers])
+        report(1.0)
+    return found
+
+
+def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
+    """Call the operator for all layers together, or one by one if they differ in n."""
+    if all(len(layer) == len(layers[0]) for layer in layers):
+        return uniformity(layers, bound)
+    return torch.cat([uniformity([layer], bound) for layer in layers])
+
+
+def _mean_row(layer: Tensor) -> Tensor:
+    """Return the mean row in float64; entries are divided by n first, so that no sum overflows."""
+    blocks = row_blocks(layer)
+    return torch.stack([(block.double() / len(layer)).sum(0) for block in blocks]).sum(0)
+
+
+def _length(row: Tensor) -> Tensor:
+    """Return the length of a row of any scale."""
+    largest = row.abs().max()
+    unit = torch.where(largest > 0, largest, 1.0)
+    return unit * torch.linalg.vector_norm(row / unit)
+
+
+def _concentricity(layer: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean cosine of the rows to the mean row, and the number of rows of zeros."""
+    length = _length(mean)
+    direction = mean / length
+    cosines, lengths, zeros = [], [], []
+    for block in row_blocks(layer):
+        rows = block.double()
+        largest = rows.abs().amax(1, keepdim=True)
+        some = largest > 0
+        rows = rows / torch.where(some, largest, 1.0)
+        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        cosines.append(((rows @ direction)[:, None] / torch.where(some, norms, 1.0)).sum())
+        lengths.append(_length((largest * norms).flatten()))
+        zeros.append((~some).sum())
+    count = torch.stack(zeros).sum()
+    root_mean_square = _length(torch.stack(lengths)) / len(layer) ** 0.5
+    defined = length > torch.finfo(layer.dtype).eps * root_mean_square
+    mean_cosine = torch.stack(cosines).sum() / (len(layer) - count)
+    return torch.where(defined, mean_cosine.clamp(-1.0, 1.0), float("nan")), count
+
+
+def _warn_of_directions(function: str, found: list[tuple[Side, dict[str, Tensor]]]) -> None:
+    """Warn of rows of zeros, and of layers whose mean row has no direction."""
+    zeros, undefined = [], []
+    for side, values in found:
+        if "concentricity" not in values:
+            continue
+        counts = torch.stack([values["zeros"].double(), values["concentricity"]]).T.tolist()
+        for i, (count, value) in enumerate(counts):
+            if value != value:
+                undefined.append(f"{side.name}[{i}]")
+            elif count > 0:
+                zeros.append(f"{int(count)} of {side.name}[{i}]")
+    if zeros:
+        warn_caller(f"{function}: rows of zeros are left out: {', '.join(zeros)}")
+    if undefined:
+        warn_caller(
+            f"{function}: nan for {', '.join(undefined)}: a mean row of zero up to rounding"
+        )

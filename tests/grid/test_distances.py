@@ -1,0 +1,284 @@
+"""Distances and measures of uncentred layers: twins, invariances, and values that are known."""
+
+import numpy as np
+import pytest
+import torch
+
+import simcore
+from simcore import bases, descriptors, gulp_grid, procrustes_grid, reference, rsm_difference_grid
+from support import tolerance
+from support.cases import DTYPES, HALVES, Case, exact
+from support.correlated import orthonormal
+from support.measure_table import DISTANCE_ROWS, LINEAR, SCALE, TRANSLATION
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*independent columns")
+EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
+ON_BASES = [measure for measure in DISTANCE_ROWS if measure.takes_bases]
+FLOAT64 = torch.float64
+
+WIDTHS = (7, 1, 40, 24)
+CASES = (
+    *(Case(n, widths=WIDTHS) for n in (2, 3, 5, 33)),
+    *(Case(129, o, b, WIDTHS) for o, b in ((0.0, False), (10.0, True), (1000.0, False))),
+    Case(33, 1000.0, True, WIDTHS),
+    Case(150, 10.0, True, (130, 3)),
+)
+
+
+def check(measure, x, y, dtype, *, eps=None):
+    got, want = measure(x, y), measure.twin(x, y, eps=eps)
+    assert got.dtype == FLOAT64
+    tolerance.assert_other(measure, got, want, exact(x), exact(y), dtype)
+    return got
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@EVERY
+def test_twin(measure, dtype):
+    for case in CASES:
+        x = measure.layers(case, dtype)
+        y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
+        grid = check(measure, x, None, dtype)
+        check(measure, x, y, dtype)
+        itself = grid.diagonal()[~grid.diagonal().isnan()]
+        if measure.itself == 0:
+            assert not itself.any()
+        elif case.n > max(case.widths):  # else a layer may have dependent columns
+            np.testing.assert_allclose(itself, 1, atol=tolerance.OTHER_UNITS[dtype])
+
+
+@EVERY
+def test_half_precisions_and_mixtures(measure):
+    for dtype in HALVES:
+        x = measure.layers(Case(60, 1.0, widths=(20, 7)), dtype)
+        eps = torch.finfo(torch.float32).eps
+        if measure.name == "concentricity":
+            eps = torch.finfo(dtype).eps
+        check(measure, x, None, torch.float32, eps=eps)
+    x = measure.layers(Case(60, 1.0, widths=(20, 7)))
+    x[1] = x[1].float()
+    y = measure.layers(Case(60, widths=(12,)), torch.float32, seed=1)
+    check(measure, x, y, torch.float32, eps=torch.finfo(torch.float32).eps)
+
+
+def changed(kind, x, seed=3):
+    """``x`` with its neurons changed in one of the ways that `support.measure_table` names."""
+    width = x.shape[1]
+    generator = np.random.default_rng([seed, width])
+    order, signs = generator.permutation(width), generator.choice([-1.0, 1.0], width)
+    rotation = np.linalg.qr(generator.standard_normal((width, width)))[0]
+    matrices = {
+        "permutation": np.eye(width)[order],
+        "signs": np.eye(width)[order] * signs,
+        "neurons": np.eye(width)[order] * signs * generator.uniform(0.2, 5, width),
+        "rotation": rotation,
+        "linear": rotation * np.geomspace(0.2, 5, width) @ rotation[order],
+        "scale": 3 * np.eye(width),
+        "translation": np.eye(width),
+    }
+    shift = 4.0 * np.arange(width) if kind == "translation" else 0.0
+    return x @ torch.from_numpy(matrices[kind]) + torch.as_tensor(shift)
+
+
+@EVERY
+def test_invariances(measure):
+    x, y = measure.sides(offset=1.0)
+    want, condition = measure(x, y), tolerance.DRAWN_CONDITION
+    for kind in measure.invariant:
+        moved = [changed(kind, layer) for layer in x]
+        for got, wanted, sides in (
+            (measure(moved, y), want, (moved, y)),
+            (measure(y, moved), want.T, (y, moved)),
+        ):
+            tolerance.assert_other(measure, got, wanted, *map(exact, sides), FLOAT64, condition)
+    for kind in measure.jointly:
+        moved = [[changed(kind, layer) for layer in side] for side in (x, y)]
+        tolerance.assert_other(
+            measure, measure(*moved), want, *map(exact, moved), FLOAT64, condition
+        )
+    tolerance.assert_other(measure, measure(y, x).T, want, exact(x), exact(y), FLOAT64, condition)
+
+
+@EVERY
+def test_what_a_measure_is_not_invariant_to(measure):
+    x, y = measure.sides(offset=1.0)
+    want = measure(x, y)
+    for kind in (LINEAR | SCALE | TRANSLATION) - measure.invariant:
+        change = (measure([changed(kind, layer) for layer in x], y) - want).abs().max()
+        assert float(change) > tolerance.CHANGE, kind
+
+
+@EVERY
+def test_a_common_factor(measure):
+    """Distances of some units; other measures of one factor are invariant to two, or to neither."""
+    x, y = measure.sides()
+    for factor in (3.0, 2.0**-40):
+        scaled = [[factor * layer for layer in side] for side in (x, y)]
+        if measure.degree or "scale" in measure.invariant:
+            got = measure(*scaled) / factor**measure.degree
+            tolerance.assert_other(measure, got, measure(x, y), exact(x), exact(y), FLOAT64)
+
+
+@EVERY
+def test_order_of_the_examples(measure):
+    x, y = measure.sides()
+    order = torch.randperm(len(x[0]), generator=torch.Generator().manual_seed(0))
+    want = measure(x, y)
+    got = measure([layer[order] for layer in x], [layer[order] for layer in y])
+    tolerance.assert_other(measure, got, want, exact(x), exact(y), FLOAT64)
+    alone = measure(x, [layer[order] for layer in y])
+    if measure.function == "descriptor_grid":
+        tolerance.assert_other(measure, alone, want, exact(x), exact(y), FLOAT64)
+    else:
+        assert float((alone - want).abs().max()) > tolerance.CHANGE
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@EVERY
+def test_equal_layers_in_different_places(measure, dtype):
+    """Digits cancel between them: the promise of each measure, in its units."""
+    x = measure.layers(Case(129, 10.0, True, (40, 24)), dtype)
+    clones = [layer.clone() for layer in x]
+    for grid in (measure([*x, *clones])[:2, 2:], measure(x, clones)):
+        want = np.where(np.eye(2) > 0, measure.itself, grid)
+        if measure.name == "angular":
+            assert tolerance.max_error(grid, want) <= tolerance.SMALL_ANGLE
+        else:
+            tolerance.assert_other(measure, grid, want, exact(x), None, dtype)
+    if measure.name in ("rsm-difference", "disagreement"):
+        assert not grid.diagonal().any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_procrustes_of_a_rotated_copy(dtype):
+    x = [layer.double() for layer in DISTANCE_ROWS[0].layers(Case(80, 10.0, True, (9, 200)))]
+    turned = [(changed("rotation", layer) + 2).to(dtype) for layer in x]
+    x = [layer.to(dtype) for layer in x]
+    for form, of in (("distance", np.square), ("angular", np.cos)):
+        got = of(as_array(procrustes_grid(x, turned, form=form)).diagonal())
+        np.testing.assert_allclose(got, of(0.0), atol=2 * tolerance.FLOAT32_MEASURE_ABSOLUTE)
+    lengths = [float((layer - layer.mean(0)).norm()) for layer in x]
+    got = procrustes_grid(x, [3 * layer for layer in turned], form="size-and-shape").diagonal()
+    np.testing.assert_allclose(got, [2 * length for length in lengths], rtol=1e-5)
+
+
+def as_array(grid):
+    return np.asarray(grid)
+
+
+def test_size_and_shape_of_any_scale_and_of_constant_layers():
+    x, y = (torch.from_numpy(orthonormal(50, 4)) * scale for scale in (1e300, 1e300))
+    far = procrustes_grid([x], [2 * y], form="size-and-shape")
+    np.testing.assert_allclose(far, 1e300 * np.sqrt(4), rtol=1e-10)
+    constant = torch.full((50, 3), 7.0, dtype=FLOAT64)
+    grid = procrustes_grid([constant, y / 1e300], form="size-and-shape")
+    np.testing.assert_allclose(grid, [[0, 2], [2, 0]], atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_known_spaces(dtype):
+    """Orthonormal columns: x and y share two of four and three dimensions."""
+    q = torch.from_numpy(orthonormal(60, 6)).to(dtype)
+    x, y = [q[:, :4] * torch.arange(1, 5)], [q[:, 2:5]]
+    grids = {
+        "gulp-without-ridge": (4 + 3 - 2 * 2, lambda a, b: gulp_grid(a, b)),
+        "overlap": (2 / 4, lambda a, b: simcore.eigenspace_overlap_grid(a, b)),
+    }
+    for want, grid in grids.values():
+        np.testing.assert_allclose(grid(x, y), [[want]], atol=1e-5)
+        np.testing.assert_allclose(grid(y, x), [[want]], atol=1e-5)
+    # With columns of unit length S is the identity over 3, and P_y = 1 / (1 / 3 + ridge).
+    ridge, kept = 0.5, (1 / 3) / (1 / 3 + 0.5)
+    got = gulp_grid(y, [q[:, 2:5] @ torch.ones(3, 1, dtype=dtype)], ridge=ridge)
+    one = 1 / (1 + ridge)
+    np.testing.assert_allclose(got, [[3 * kept**2 + one**2 - 2 * kept * one]], atol=1e-5)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-30, 1e-16, 1e-9])
+def test_gulp_of_dependent_columns_and_vanishing_ridges(ridge):
+    """A covariance without Cholesky factor; directions far above the ridge count whole."""
+    x = DISTANCE_ROWS[0].layers(Case(60, widths=(6, 4)))
+    doubled = [torch.cat([layer, layer], 1) for layer in x]
+    want = gulp_grid(x)
+    np.testing.assert_allclose(gulp_grid(doubled, ridge=ridge), want, atol=1e-5)
+    np.testing.assert_allclose(gulp_grid(x, doubled, ridge=ridge), want, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("measure", ON_BASES, ids=str)
+def test_bases_stand_for_layers(measure, dtype):
+    x, y = measure.sides(dtype=dtype, offset=2.0)
+    want = measure(x, y)
+    for other in (measure(bases(x), bases(y)), measure(bases(x), y)):
+        tolerance.assert_other(measure, other, want, exact(x), exact(y), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_spaces_with_and_without_a_column_of_ones(dtype):
+    """A constant column adds a dimension, unless the others make it already."""
+    x = DISTANCE_ROWS[0].layers(Case(60, 3.0, widths=(6,)), dtype)[0]
+    ones = torch.full((60, 1), 5.0, dtype=dtype)
+    row = next(m for m in DISTANCE_ROWS if m.name == "eigenspace-overlap")
+    for layers in (
+        [x, torch.cat([x, ones], 1)],
+        [x - x[:, :1] + 1, ones, torch.cat([x, x + 1], 1)],
+    ):
+        check(row, layers, None, dtype)
+        check(row, layers, [x], dtype)
+
+
+def test_angles_and_cosines_of_known_rows():
+    x = np.array([[1.0, 0], [0, 2], [3, 3]])
+    y = np.array([[0.0, 5], [0, 1], [-1, -1]])
+    np.testing.assert_allclose(simcore.cosine_grid([x], [y]), [[(0 + 1 - 1) / 3]], atol=1e-15)
+    got = simcore.cosine_grid([x], [y], form="angular")
+    np.testing.assert_allclose(got, [[(0.5 + 0 + 1) / 3]], atol=1e-8)
+
+
+def test_predictions():
+    """The first of several largest entries counts; probabilities and logits disagree alike."""
+    x = np.array([[2.0, 2, 1], [0, 1, 0], [3, 0, 1]])
+    y = np.array([[1.0, 2, 0], [0, 3, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(simcore.disagreement_grid([x], [y]), [[1 / 3]])
+    grid = simcore.output_divergence_grid([1e4 * x], [1e4 * y])
+    # In two of three rows one side is sure of a class, and the other gives it half.
+    each = (0.5 * np.log2(2) + 0.5 * np.log2(2 / 3)) / 2 + np.log2(4 / 3) / 2
+    np.testing.assert_allclose(grid, [[2 * each / 3]], atol=1e-12)
+
+
+def test_descriptors_are_those_of_the_grid_and_take_any_n():
+    x = [torch.randn(n, 5, dtype=FLOAT64) * 0.3 + 1 for n in (30, 41)]
+    found = descriptors(x)
+    want = reference.descriptors(exact(x))
+    assert list(found) == ["magnitude", "concentricity", "uniformity"]
+    for name, values in found.items():
+        np.testing.assert_allclose(values, want[name], rtol=1e-12)
+        one = simcore.descriptor_grid(x[:1], descriptor=name)
+        assert one.item() == 0
+    assert isinstance(descriptors(exact(x))["magnitude"], np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 1e30), (FLOAT64, 1e-200), (FLOAT64, 1e200)]
+)
+@EVERY
+def test_extreme_scales(measure, dtype, scale):
+    if not (measure.degree or "scale" in measure.invariant):
+        return
+    x = [layer.to(dtype) for layer in measure.sides()[0]]
+    y = [layer.to(dtype) for layer in measure.sides()[1]]
+    want = measure(x, y)
+    big = [[layer * scale for layer in side] for side in (x, y)]
+    got = measure(*big) / scale**measure.degree
+    tolerance.assert_other(measure, got, want, exact(x), exact(y), dtype)
+    if "scale" in measure.invariant:
+        one = measure(big[0], y)
+        tolerance.assert_other(measure, one, want, exact(x), exact(y), dtype)
+
+
+def test_differences_of_layers_of_very_different_scales():
+    x, y = torch.randn(2, 40, 5, dtype=FLOAT64).unbind()
+    for norm in ("frobenius", "spectral"):
+        of_x = float(rsm_difference_grid([x], [x * 0], norm=norm))
+        got = rsm_difference_grid([1e200 * x], [1e-200 * y], norm=norm)
+        np.testing.assert_allclose(got / 1e200, [[of_x]], rtol=1e-10)

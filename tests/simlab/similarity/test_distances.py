@@ -1,0 +1,135 @@
+"""Distances and measures of uncentred layers by the command's function: values, draws, blocks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from simcore import reference
+from simlab.errors import UserError
+from simlab.models.sources import resolve
+from simlab.report.gather import gather
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.folder import load_representations
+from simlab.similarity.blocks import block_rows
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.grids import grid
+from simlab.store.results import read_results
+from support.lab.tinymodels import PIECES, save_tiny_model
+from support.measure_table import DISTANCE_ROWS
+from support.tolerance import FLOAT32_MEASURE
+
+# Rows of the catalogue, by the name of the row of tests that has the same function and options.
+NAMES = {
+    "procrustes-distance": "procrustes-distance",
+    "procrustes-angular": "procrustes-angular",
+    "size-and-shape": "size-and-shape",
+    "distance-correlation": "distance-correlation",
+    "rsm-difference": "rsm-difference",
+    "gulp": "gulp-without-ridge",
+    "eigenspace-overlap": "eigenspace-overlap",
+    "cosine": "cosine",
+    "angular": "angular",
+    "magnitude": "magnitude",
+    "concentricity": "concentricity",
+    "uniformity": "uniformity",
+}
+
+
+@pytest.fixture(scope="module")
+def reps(tmp_path_factory, review_task):
+    """The words of two random twins of a tiny model."""
+    folder = tmp_path_factory.mktemp("reps")
+    source = resolve(str(save_tiny_model(folder / "model", pieces=PIECES)))
+    for name, seed in (("a", 3), ("b", 5)):
+        options = ExtractOptions(kind="word-mean", limit=12, random_init_seed=seed)
+        extract(source, review_task, folder / name, options, label=name.upper(), seed=seed)
+    return [folder / "a", folder / "b"]
+
+
+def table_of(path):
+    rows = read_results(path)
+    return rows.pivot(index="layer_x", columns="layer_y", values="value").to_numpy()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grids(tmp_path, reps, name):
+    """The values of the twin; within the range; 0 or 1 for a layer with itself."""
+    measure, out = MEASURES[name], tmp_path / "grid.parquet"
+    row = next(row for row in DISTANCE_ROWS if row.name == NAMES[name])
+    assert measure.function == row.function
+    assert {**measure.options, **measure.fixed}.items() >= row.options.items()
+    grid(reps, out, measure=name)
+    x, y = ([np.asarray(t) for t in load_representations(folder).layers] for folder in reps)
+    options = {**row.options, **({"eps": np.finfo(np.float32).eps} if row.rank_rule else {})}
+    want = getattr(reference, row.function)(x, y, **options)
+    found = table_of(out)
+    np.testing.assert_allclose(found, want, rtol=FLOAT32_MEASURE, atol=FLOAT32_MEASURE)
+    assert ((measure.lowest <= found) & (found <= measure.highest)).all()
+    grid(reps[:1], tmp_path / "own.parquet", measure=name)
+    own = np.diag(table_of(tmp_path / "own.parquet"))
+    assert measure.distance == (row.itself == 0)
+    itself = row.itself
+    if name == "eigenspace-overlap":  # LayerNorm leaves dependent columns
+        itself = np.linalg.matrix_rank(x[0]) / x[0].shape[1]
+    np.testing.assert_allclose(own, itself, atol=0 if measure.distance else FLOAT32_MEASURE)
+
+
+def test_every_new_measure_is_tested_here():
+    functions = {row.function for row in DISTANCE_ROWS}
+    known = {name for name, measure in MEASURES.items() if measure.function in functions}
+    assert known - {"procrustes"} == set(NAMES)
+
+
+def test_draws_of_a_distance(tmp_path, tiny_bert, review_task):
+    options = ExtractOptions(kind="mean", limit=30)
+    extract(tiny_bert, review_task, tmp_path / "mean", options, label="A")
+    out = tmp_path / "gulp.parquet"
+    grid(tmp_path / "mean", out, measure="gulp", ridge=0.1, bootstrap=20, permutations=19)
+    frame = read_results(out)
+    assert json.loads(frame.iloc[0]["options"]) == {"ridge": 0.1}
+    own = frame[frame["layer_x"] == frame["layer_y"]]
+    assert (own["pvalue"] == 0.05).all()
+    assert (own["calibrated"] == 1).all()
+    assert (frame["low"] >= 0).all()
+    assert (frame["high"] >= frame["value"]).all()
+    assert (frame["calibrated"] > 0.1).all()
+
+
+def test_descriptors_are_not_permuted(tmp_path, reps):
+    out = tmp_path / "grid.parquet"
+    with pytest.raises(UserError, match=r"^--permutations: wanted .* rows, found"):
+        grid(reps, out, measure="magnitude", permutations=9)
+    assert not out.exists()
+    grid(reps, out, measure="magnitude", bootstrap=4)
+
+
+def test_options_of_other_norms(tmp_path, reps):
+    out = tmp_path / "grid.parquet"
+    grid(reps, out, measure="rsm-difference", norm="spectral")
+    x, y = (load_representations(folder).layers for folder in reps)
+    want = reference.rsm_difference_grid(x, y, norm="spectral")
+    np.testing.assert_allclose(table_of(out), want, rtol=FLOAT32_MEASURE)
+
+
+def test_blocks_leave_distances_out(tmp_path, reps):
+    for name in ("gulp", "cosine"):
+        grid(reps[:1], tmp_path / f"{name}.parquet", measure=name)
+    both = read_results([tmp_path / "gulp.parquet", tmp_path / "cosine.parquet"])
+    assert {rows[0].measure for _, rows in block_rows(both)} == {"cosine"}
+    with pytest.raises(UserError, match="wanted a grid of a model with itself"):
+        list(block_rows(both[both["measure"] == "gulp"]))
+
+
+def test_layers_that_are_alike_stand_together_on_the_page(tmp_path, reps):
+    """The order of a grid of distances is that of their negatives as similarities."""
+    from simlab.figures.table import distinguish, read_table
+
+    out = tmp_path / "grid.parquet"
+    grid(reps, out, measure="angular", joint=True)
+    (found,) = gather(distinguish(read_table([out]))).grids
+    frame = read_results(out)
+    frame["value"], frame["measure"] = 1 - frame["value"], "cosine"
+    other = tmp_path / "cosine.parquet"
+    frame.to_parquet(other)
+    assert found["clustered"] == gather(distinguish(read_table([other]))).grids[0]["clustered"]
