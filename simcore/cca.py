@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simcore._decomposed import decomposed_sides, explained_sides, rotated_sides, warn_tied
 from simcore._grid.basis import Truncation
-from simcore._grid.finish import as_given, with_zero_diagonal
+from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, row_blocks
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
@@ -375,10 +375,10 @@ def procrustes_grid(
     s = (total / norm_x[:, None] / norm_y[None, :]).clamp(max=1.0)
     if form == "size-and-shape":
         grid = _size_and_shape(s.nan_to_num(0.0), norm_x * rotated.unit_x, norm_y * rotated.unit_y)
-        return as_given(with_zero_diagonal(grid, sides.same), sides.from_numpy)
+        return as_given(sides.with_zeros(grid), sides.from_numpy)
     if form != "similarity":
         grid = torch.sqrt(2 - 2 * s) if form == "distance" else torch.arccos(s)
-        s = with_zero_diagonal(grid, sides.same)
+        s = sides.with_zeros(grid)
     return sides.finish(s, "procrustes_grid", norm_x == 0, norm_y == 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._grid.finish import as_given, with_zero_diagonal
+from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite, check_on_cpu
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
@@ -76,9 +76,8 @@ def distance_correlation_grid(
     with progress_bar("distance_correlation_grid", progress):
         xy, xx, yy = _distance_terms(sides, scaled, "biased")
     # The covariance of distances is not negative; rounding may make it so.
-    squares = normalise(xy.clamp(min=0), xx, yy)
-    why = "no variance"
-    return sides.finish(squares.sqrt(), "distance_correlation_grid", xx <= 0, yy <= 0, why)
+    values = normalise(xy.clamp(min=0), xx, yy).clamp(max=1).sqrt()
+    return sides.finish(values, "distance_correlation_grid", xx <= 0, yy <= 0)
 
 
 def _distance_terms(sides: Sides, scaled: InRange, estimator: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,7 +161,7 @@ def rsm_difference_grid(
             grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
         else:
             grid = _frobenius_differences(*_distance_terms(sides, scaled, "product"), scaled)
-    return as_given(with_zero_diagonal(grid, sides.same), sides.from_numpy)
+    return as_given(sides.with_zeros(grid), sides.from_numpy)
 
 
 def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from simcore._grid.finish import as_given, warn_caller, with_zero_diagonal
+from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
@@ -95,7 +95,7 @@ def cosine_grid(
     empty = left == sides.n
     count_x, count_y = grid.shape
     if form == "angular":
-        grid = with_zero_diagonal(grid, sides.same)
+        grid = sides.with_zeros(grid)
     else:
         grid = grid.clamp(-1.0, 1.0)
     return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
@@ -290,7 +290,7 @@ def output_divergence_grid(
             p = x.softmax(-1)
             total += _own_divergences(p) if sides.same else _divergences(p, y.softmax(-1))
     grid = (total / sides.n).clamp(0.0, 1.0)
-    return as_given(with_zero_diagonal(grid, sides.same), sides.from_numpy)
+    return as_given(sides.with_zeros(grid), sides.from_numpy)
 
 
 def _divergences(p: Tensor, q: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from simcore._decomposed import decomposed_sides, rotated_sides
 from simcore._grid.basis import Basis
-from simcore._grid.finish import warn_caller, with_zero_diagonal
+from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite, row_blocks
 from simcore._grid.one_operator import one_operator
 from simcore._grid.progress import progress_bar
@@ -113,16 +114,13 @@ def gulp_grid(
         xy, xx, yy = hsic_terms(x, y, "linear", "biased", 1.0, "auto", left)
     grid = (xx[:, None] + yy - 2 * xy) * (sides.n - 1.0) ** 2
     none = variances == 0
-    grid = with_zero_diagonal(grid.clamp(min=0), sides.same)
+    grid = sides.with_zeros(grid.clamp(min=0))
     return sides.finish(grid, "gulp_grid", none[:count], none[count:] if y else none)
 
 
 def _check_ridge(ridge: float) -> float:
-    if (
-        isinstance(ridge, bool)
-        or not isinstance(ridge, int | float)
-        or not 0 <= ridge < float("inf")
-    ):
+    real = isinstance(ridge, Real) and not isinstance(ridge, bool)
+    if not real or not 0 <= ridge < math.inf:
         raise ValueError(f"ridge: wanted a number of at least 0, got {ridge!r}")
     return float(ridge)
 
@@ -138,7 +136,7 @@ def _gulp_of_bases(
         xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", decomposed.workspace)
     ranks_x, ranks_y = decomposed.ranks()
     grid = ranks_x[:, None] + ranks_y - 2 * xy * (sides.n - 1.0) ** 2
-    grid = with_zero_diagonal(grid.clamp(min=0), sides.same)
+    grid = sides.with_zeros(grid.clamp(min=0))
     return sides.finish(grid, "gulp_grid", ranks_x == 0, ranks_y == 0)
 
 

@@ -53,17 +53,6 @@ def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:
     return torch.where(undefined_x[:, None] | undefined_y[None, :], float("nan"), grid)
 
 
-def with_zero_diagonal(distances: Tensor, same: bool) -> Tensor:
-    """Return the distances, exactly 0 between a layer and itself; ``nan`` stays ``nan``.
-
-    ``same`` tells whether the grid compares X with itself.
-    """
-    if same:
-        diagonal = distances.diagonal()
-        diagonal.masked_fill_(~diagonal.isnan(), 0.0)
-    return distances
-
-
 def as_given(result: Tensor, from_numpy: bool) -> Array:
     """Return the result as a numpy array if ``from_numpy``, else as the tensor that it is."""
     return result.numpy() if from_numpy else result

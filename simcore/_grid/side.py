@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, cast
 
@@ -96,6 +96,21 @@ class Sides:
         """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
 
+    def with_zeros(self, distances: Tensor) -> Tensor:
+        """Return the distances, exactly 0 between a layer and itself; ``nan`` stays ``nan``.
+
+        A layer of Y is a layer of X if it is the same memory, read in the same way.
+        """
+        if self.same:
+            itself = torch.eye(len(self.x), dtype=torch.bool, device=distances.device)
+        else:
+            places = [[_place(layer) for layer in side.layers] for side in (self.x, self.y)]
+            if set(places[0]).isdisjoint(places[1]):
+                return distances
+            pairs = [[x == y for y in places[1]] for x in places[0]]
+            itself = torch.tensor(pairs, device=distances.device)
+        return distances.masked_fill(itself & ~distances.isnan(), 0.0)
+
     def finish(
         self,
         grid: Tensor,
@@ -110,6 +125,12 @@ class Sides:
         """
         warn_undefined(function, undefined_x, None if self.same else undefined_y, why)
         return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
+
+
+def _place(layer: Tensor) -> tuple[Hashable, ...]:
+    """Return where a layer is in memory, and how it is read."""
+    address = layer.untyped_storage().data_ptr() or id(layer)
+    return address, layer.storage_offset(), layer.shape, layer.stride(), layer.dtype
 
 
 def columns_of(basis: Basis) -> Tensor:

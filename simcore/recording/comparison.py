@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS
 from simcore._grid.options import check_flag
-from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
-from simcore.cka import cka_grid, hsic_grid
+from simcore.cka import hsic_grid
 from simcore.minibatch import MinibatchCKA
-from simcore.neurons import mixedsim_grid, neuronsim_grid
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
 from simcore.recording.outputs import Select
@@ -27,26 +25,15 @@ from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
-from simcore.rsa import rsa_grid
+from simcore.stats.resampled_grid import GRIDS
 
-MEASURES: dict[str, Callable[..., Any]] = {
-    "cka": cka_grid,
-    "hsic": hsic_grid,
-    "cca": cca_grid,
-    "svcca": svcca_grid,
-    "pwcca": pwcca_grid,
-    "linreg": linreg_grid,
-    "procrustes": procrustes_grid,
-    "rsa": rsa_grid,
-    "neuronsim": neuronsim_grid,
-    "mixedsim": mixedsim_grid,
-}
+MEASURES: dict[str, Callable[..., Any]] = {**GRIDS, "hsic": hsic_grid}
 LABEL = 14  # the most letters of a printed name of a column
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A grid of similarities with the names of its layers.
+    """A grid of a measure with the names of its layers.
 
     Attributes
     ----------

@@ -214,7 +214,9 @@ class GridMeasure:
 
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
         """Return the grid of the layers with these rows; None stands for all rows in order."""
-        grid = self.function(_take(self.x, rows_x), _take(self.y, rows_y), **self.options)
+        x = _take(self.x, rows_x)
+        alike = self.y is self.x and rows_y is rows_x  # then a layer is compared with itself
+        grid = self.function(x, x if alike else _take(self.y, rows_y), **self.options)
         grid = torch.as_tensor(grid, dtype=torch.float64)
         wanted = (len(self.x), len(self.y))
         if tuple(grid.shape) != wanted:
@@ -226,12 +228,14 @@ class GridMeasure:
     ) -> Tensor:
         """Return the grids ``[draws, Lx, Ly]`` of all draws of rows of Y, and of X if ``paired``.
 
-        Only the first draw may warn, because a measure would give the same warnings for every draw.
+        The first draw is all rows in order. It alone may warn, because a measure would give the
+        same warnings for every draw.
         """
-        grids = []
+        grids: list[Tensor] = []
         with warnings.catch_warnings():
             for index in counted(rows, label, progress):
-                grids.append(self(index if paired else None, index))
+                taken = index if grids else None
+                grids.append(self(taken if paired else None, taken))
                 warnings.simplefilter("ignore", UserWarning)
         return torch.stack(grids)
 

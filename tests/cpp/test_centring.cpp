@@ -20,6 +20,13 @@ template <typename T>
 void compare_with_long_double(const naive::Layer& layer) {
   const Centring<T> c = make_centring<T>(layer.view, layer.n);
   CHECK(c.nonfinite == 0);
+  double squares = 0;
+  for (int64_t i = 0; i < layer.n; i++)
+    for (int64_t k = 0; k < layer.view.width; k++) {
+      const double value = centred(c, layer.at(i, k), k);
+      squares += value * value;
+    }
+  CHECK_NEAR(c.squares, squares, 1e-6 * (1 + squares));
   for (int64_t k = 0; k < layer.view.width; k++) {
     long double mean = 0;
     double largest = 0;

@@ -5,7 +5,15 @@ import pytest
 import torch
 
 import simcore
-from simcore import bases, descriptors, gulp_grid, procrustes_grid, reference, rsm_difference_grid
+from simcore import (
+    bases,
+    descriptors,
+    gulp_grid,
+    procrustes_grid,
+    reference,
+    rsm_difference_grid,
+    stats,
+)
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
 from support.correlated import orthonormal
@@ -147,6 +155,25 @@ def test_equal_layers_in_different_places(measure, dtype):
             tolerance.assert_other(measure, grid, want, exact(x), None, dtype)
     if measure.name in ("rsm-difference", "disagreement"):
         assert not grid.diagonal().any()
+
+
+@pytest.mark.parametrize("measure", [row for row in DISTANCE_ROWS if row.itself == 0], ids=str)
+def test_a_layer_of_both_sides_is_0_apart(measure):
+    """The same memory, as a tensor, a view of it, or a numpy array, and in every resample."""
+    x, y = measure.sides(dtype=torch.float32)
+    for grid in (
+        measure(x, [y[1], x[0]]),
+        measure(x, [y[1], x[0][:, :]]),
+        measure([t.numpy() for t in x], [y[1].numpy(), x[0].numpy()]),
+    ):
+        assert grid[0, 1] == 0
+        assert (grid[1:] > 0).all()
+    assert measure([x[0]], [x[0].flip(0)]) > 0 or measure.function == "descriptor_grid"
+    interval = stats.bootstrap_ci(
+        x, measure=measure.grid, resamples=3, return_draws=True, **measure.options
+    )
+    assert not interval.observed.diagonal().any()
+    assert not interval.draws.diagonal(dim1=1, dim2=2).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
