@@ -85,6 +85,6 @@ def markdown() -> str:
 
 def _named(function: str) -> str:
     return ", ".join(
-        f"`{name}`" if "_" in name or "." in name or name == "descriptors" else name
+        f"`{name}`" if "_" in name or "." in name or name in ("descriptors", "neighbours") else name
         for name in function.split(", ")
     )

@@ -14,10 +14,11 @@ PACKAGE = ROOT / "simcore"
 FLOORS = (
     ("_grid", "reference"),
     ("_ops",),
-    ("basis", "cka", "rsa", "attention", "nn"),
-    ("_decomposed", "_top", "minibatch", "align", "knn"),
-    ("cca", "neurons"),
-    ("stats", "recording"),
+    ("basis", "cka", "rsa", "attention", "nn", "rowwise", "layer_descriptors", "_spectral_norms"),
+    ("_decomposed", "_top", "minibatch", "align", "knn", "distances"),
+    ("cca", "neurons", "subspaces"),
+    ("stats",),
+    ("recording",),
     ("simcore",),
 )
 MOST_LINES = 400
