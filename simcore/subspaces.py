@@ -32,11 +32,11 @@ def gulp_grid(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
-    """Compute the GULP distance of all layer pairs: how far predictions from X and Y can differ.
+    """Compute the GULP distance of all layer pairs: how far predictions from X and Y are apart.
 
-    The largest mean squared difference between ridge regressions on X and on Y, over all targets of
-    unit variance that are functions of the examples. With layers that are centred and scaled to
-    Frobenius norm ``sqrt(n)``, ``S_xy = X' Y / n`` and ``P_x = (S_xx + ridge)^-1``::
+    The squared differences between the predictions of ridge regressions on X and on Y, summed over
+    an orthonormal basis of all targets that the examples may have. With layers that are centred and
+    scaled to Frobenius norm ``sqrt(n)``, ``S_xy = X' Y / n`` and ``P_x = (S_xx + ridge)^-1``::
 
         tr(P_x S_xx P_x S_xx) + tr(P_y S_yy P_y S_yy) - 2 tr(P_x S_xy P_y S_yx)
 
@@ -78,9 +78,9 @@ def gulp_grid(
 
     Notes
     -----
-    Covariances and their Cholesky factors are float64. Values of float32 layers are within 1e-6 of
-    the two self terms of the float64 twin with the same rule of rank: digits cancel between layers
-    that are nearly equal.
+    Covariances and their Cholesky factors are float64. The error of a value of float32 layers is at
+    most 1e-6 times the smaller number of rows and columns, beside the float64 twin with the same
+    rule of rank: digits cancel between layers that are nearly equal.
 
     References
     ----------
@@ -141,8 +141,8 @@ def _gulp_of_bases(
 
 
 def _whitening_bytes(n: int, p: int) -> int:
-    """Return the bytes of one layer's whitening: two float64 copies, and matrices of its width."""
-    return 8 * (2 * n * p + 3 * p * p)
+    """Return the bytes of one layer's whitening: two float64 copies, and three square matrices."""
+    return 8 * (2 * n * p + 3 * min(n, p) ** 2)
 
 
 def _centred(layer: Tensor) -> tuple[Tensor, Tensor]:
