@@ -143,16 +143,19 @@ def short(value: float) -> str:
 def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:
     """Return the values of the first and of the last colour, which is that of equal layers.
 
-    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1. Distances begin
-    at the greatest possible distance, or at the greatest value if there is none, and end at 0.
+    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; a measure that is
+    not known ends at the greatest value if it is above 1. Distances begin at the greatest possible
+    distance, or at the greatest value if there is none, and end at 0.
     """
-    known = MEASURES.get(measure)
+    known, values = MEASURES.get(measure), list(values)
     if known is not None and known.distance:
         if math.isfinite(known.highest):
             return known.highest, 0.0
         return max(float(np.nanmax(part, initial=0.0)) for part in values) or 1.0, 0.0
     low = min(float(np.nanmin(part, initial=0.0)) for part in values)
-    return (max(known.lowest, low) if known else low), 1.0
+    if known is None:
+        return low, max(float(np.nanmax(part, initial=1.0)) for part in values)
+    return max(known.lowest, low), 1.0
 
 
 def unusual_settings(first: pd.Series) -> dict[str, Any]:

@@ -263,9 +263,12 @@ def _share_ranges(settings: list[dict[str, Any]]) -> None:
     """Give all settings of a measure one range, so that colours compare tasks and estimators."""
     shared: dict[str, list[float]] = {}
     for setting in settings:
-        low, high = setting["range"]
-        known = shared.setdefault(setting["measure"], [low, high])
-        known[:] = [min(known[0], low), max(known[1], high)]
+        first, last = setting["range"]
+        known = shared.setdefault(setting["measure"], [first, last])
+        if first > last:  # a distance: from far to equal
+            known[:] = [max(known[0], first), min(known[1], last)]
+        else:
+            known[:] = [min(known[0], first), max(known[1], last)]
         setting["range"] = known
 
 

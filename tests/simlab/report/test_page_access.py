@@ -76,6 +76,14 @@ def test_a_small_screen_has_room_for_the_cells(opened, studies):
     assert box["x"] >= 0
 
 
+@pytest.mark.parametrize("width", [360, 768, 1280, 1400])
+def test_letters_of_a_profile_can_be_read(opened, studies, width):
+    view = opened(studies, width=width, **STATES["grids"])
+    label = view.page.locator(".layer svg text").first.bounding_box()
+    assert label["height"] > 10
+    assert view.page.locator("h1").bounding_box()["y"] > 8
+
+
 def test_dark_is_dark_and_light_is_light(opened, studies):
     """The ground, and a label on it that is drawn on the canvas."""
     brightness = {}

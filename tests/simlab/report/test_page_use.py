@@ -179,6 +179,39 @@ def test_grids_of_two_sizes_have_no_difference(opened, large):
     assert not view.panel("Difference").is_visible()
 
 
+def test_the_wheel_with_control_and_two_fingers_zoom(opened, large):
+    """What is under the wheel stays there; without Ctrl the page scrolls."""
+    view = opened(large)
+    columns, rows = view.edges()
+    at = columns[30] + 3, rows[30] + 3
+    view.hover(*at)
+    cell = view.readout().split(":")[0]
+    whole = view.canvas().screenshot()
+    view.page.mouse.wheel(0, -10)
+    view.settle()
+    assert view.canvas().screenshot() == whole
+    view.page.keyboard.down("Control")
+    view.page.mouse.wheel(0, -400)
+    view.page.keyboard.up("Control")
+    view.settle()
+    assert len(view.edges()[0]) < len(columns) / 2
+    view.hover(at[0] + 1, at[1])
+    assert view.readout().split(":")[0] == cell
+    view.panel().get_by_role("button", name="Whole grid").click()
+    view.settle()
+    view.canvas().evaluate("""(canvas) => {
+      const box = canvas.getBoundingClientRect(), x = box.left + 200, y = box.top + 200;
+      const send = (type, pointerId, away) => canvas.dispatchEvent(new PointerEvent(type,
+        { pointerId, pointerType: "touch", buttons: 1, clientX: x + away, clientY: y }));
+      send("pointerdown", 1, 0);
+      send("pointerdown", 2, 50);
+      send("pointermove", 2, 100);
+      send("pointermove", 2, 150);
+    }""")
+    view.settle()
+    assert len(columns) / 4 < len(view.edges()[0]) < len(columns) / 2
+
+
 def test_a_button_that_was_released_elsewhere_holds_nothing(opened, large):
     """The right button opens a menu, and the left one may be released outside the window."""
     view = opened(large)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,24 @@ def test_every_cell_has_the_colour_of_its_value(opened, written, measure, order)
         seen.append(layers)
     assert sorted(seen) == sorted(value)
     assert (seen == sorted(value)) is (order != "clustered")
+
+
+def test_colours_are_those_of_the_measure_or_of_the_grid(opened, written):
+    """The numbers beside the colours, and that the lowest and the highest value have their ends."""
+    rows = [replace(r, value=0.2 + r.value / 10) for r in grid("A-B", "A", "B")]
+    values = [row.value for row in rows]
+    view = opened(written(rows))
+    scale = view.panel().locator(".scale")
+    assert scale.inner_text().split() == [".00", "1.00"]
+    view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
+    view.settle()
+    assert scale.inner_text().split() == [f"{end(values):.2f}"[1:] for end in (min, max)]
+    columns, downs = view.edges()
+    places = {end: divmod(values.index(end(values)), 4) for end in (min, max)}
+    points = {end: (columns[c] + 4, downs[r] + 4) for end, (r, c) in places.items()}
+    ends = np.array(list(view.colours("Grid A", points).values()))
+    wanted = np.array([colormaps["viridis"](share)[:3] for share in (0.0, 1.0)]) * 255
+    assert np.abs(ends - wanted).max() < 2
 
 
 def test_hostile_names_are_shown_as_they_are(opened, written):

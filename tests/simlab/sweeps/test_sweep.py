@@ -15,6 +15,7 @@ from simlab.sweeps import comparisons
 from simlab.sweeps import sweep as sweep_module
 from simlab.tasks import TaskOptions
 from support.lab.inline import InlineEngine
+from support.lab.pages import Parts
 
 WORDS = ("done", "waiting", "failed")
 JOINT = ["neuronsim", "svcca"]
@@ -255,6 +256,15 @@ def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore
     assert "grid ORIG-ORIG cka cls reviews: " in printed
     assert "wanted at least 4 rows" in printed
     assert len(list((tmp_path / "out" / "failures").glob("*.json"))) == 1
+    # The page is drawn with the figures, and says what failed.
+    page = tmp_path / "out" / "report.html"
+    assert not page.exists()
+    code, printed, _ = simcore("sweep", file, "--out", tmp_path / "out")
+    assert code == 1
+    assert f"{page}: open it in a browser" in printed.replace("\n", "")
+    data = Parts(page.read_text()).data
+    assert [setting["measure"] for setting in data["settings"]] == ["svcca"]
+    assert data["statuses"][0]["failed"] == [failure]
 
 
 def test_no_claim_grows_stale_between_two_beats(content, tmp_path):
