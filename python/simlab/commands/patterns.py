@@ -11,7 +11,7 @@ from simlab.errors import UserError
 from simlab.models.sources import SEED, expand_names, restarts
 
 # Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
-ONE = ("finetune", "freeze-study", "extract", "truncate", "skip")
+ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")
 MANY = ("grid", "align-study", "blocks", "localize", "plot", "claims")
 _NAME = "{name}"
 

@@ -61,6 +61,13 @@ ROWS = {
         (0, 512, 4096),
         (4096, 8192, 131_072),
     ),
+    "import": Row(
+        lambda i, o: (
+            *(i / "reps" / "ft-1" / "cls.safetensors", "--label", "x", "--out", o / "x"),
+        ),
+        (0, 512, 4096),
+        (4096, 8192),
+    ),
     "grid": Row(
         lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", "--out", o / "x.parquet"),
         (0, 4096),
@@ -77,6 +84,9 @@ ROWS = {
         parts=True,
     ),
     "skip": Row(lambda i, o: (i / "ft-1", *reviews(i), "--out", o / "x.parquet"), (4096,), (8192,)),
+    "influence": Row(
+        lambda i, o: (i / "ft-1", *reviews(i), "--out", o / "x.parquet"), (4096,), (8192,)
+    ),
     "inject": Row(
         lambda i, o: (
             *(i / "ft-1", i / "ft-2", *reviews(i), "--method", "identity"),
