@@ -3,9 +3,10 @@
 The plan is that of 12 tasks x 300 models x 13 layers with all measures: 3,600 fine-tunings, 7,200
 extractions, truncation and skipping of every fine-tuned model, and nine grids within each. Measured
 are the planning (time, peak memory), the status of a folder where half of it is done, gathering
-that half's rows, the engine's overhead for a job that does nothing, and how much representations
-stored as float16 change measures. Rows go to ``bench/results/sweeps.csv``. But for the last, steps
-here make files of the right number and shape, without models.
+that half's rows, the engine's overhead for a job that does nothing, which share of a grid's time
+goes into bases, and how much representations stored as float16 change measures. Rows go to
+``bench/results/sweeps.csv``. But for the last two, steps here make files of the right number and
+shape, without models.
 """
 
 from __future__ import annotations
@@ -294,6 +295,51 @@ def float16(folder: Path) -> Iterator[tuple[str, float, str]]:
             yield f"float16: largest change of {name}, {kind} of MiniLM on rt", change, ""
 
 
+def decomposing(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """Yield the share of a grid's processor time that goes into bases; median of three.
+
+    Rows are those of MiniLM for 1,600 examples; other models are copies with 5 % of noise. A tile
+    has five models on each side, a pair is two models.
+    """
+    import torch
+
+    import simcore
+    from simlab import TaskOptions, extract, load_representations
+
+    torch.set_num_threads(1)
+    options = TaskOptions(train_size=64, heldout_size=1_600)
+    step = extract("minilm", "rt", folder / "decomposed", kind="mean", task_options=options)
+    layers = [torch.from_numpy(layer.copy()) for layer in load_representations(step.path).layers]
+    noise = torch.Generator().manual_seed(0)
+    measures = {
+        "svcca": lambda x, y: simcore.svcca_grid(x, y, truncation=0.99),
+        "cca": simcore.cca_grid,
+        "pwcca": simcore.pwcca_grid,
+    }
+    for side, what in ((5, "tile"), (1, "pair")):
+        both = [
+            [
+                layer + 0.05 * layer.std() * torch.randn(layer.shape, generator=noise)
+                for _ in range(side)
+                for layer in layers
+            ]
+            for _ in "xy"
+        ]
+        for name, measure in measures.items():
+            shares = []
+            for _ in range(3):
+                bases, first = _timed(lambda both=both: [simcore.bases(x) for x in both])
+                _, rest = _timed(lambda measure=measure, bases=bases: measure(*bases))
+                shares.append(100 * first / (first + rest))
+            quantity = f"bases, share of the processor's time of a {what}, {name}"
+            yield quantity, sorted(shares)[1], "%"
+
+
+def _timed(call: Callable[[], object]) -> tuple[object, float]:
+    started = time.process_time()
+    return call(), time.process_time() - started
+
+
 def main() -> None:
     """Measure everything and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -304,6 +350,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for part in (
             float16(Path(folder)),
+            decomposing(Path(folder)),
             planning(options.models),
             driver_alone(Path(folder) / "driver", options.models),
             overheads(Path(folder)),

@@ -2,6 +2,7 @@
 
 * `catalogue`: the table of measures of `simcore grid`, with their options and ranges of values.
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
+* `bases`: bases of layers on disk, which many grids of a study read.
 * `resampling`: intervals, p-values and calibrated values of grids.
 * `localization`: `simlab.localize`, scores from joint grids of neuronsim and SVCCA.
 * `block_scores`: how block diagonal a grid of layers is, beside chance.

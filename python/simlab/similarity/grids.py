@@ -218,6 +218,8 @@ def layers_of(
 
 def compute(call: Call) -> np.ndarray:
     """Return the grid of a call, [x layers, y layers]; warnings of the measure become notes."""
+    import numpy as np
+
     import simcore
 
     with warnings.catch_warnings(record=True) as caught:
@@ -226,11 +228,12 @@ def compute(call: Call) -> np.ndarray:
             function = getattr(simcore, call.measure.function)
             grid = function(call.x_layers, call.y_layers, **call.options)
         except ValueError as error:  # NaN in a file, or too little memory
-            few = len(call.x_layers[0]) < _MOST_WANTED
+            layer = call.x_layers[0]
+            few = len(getattr(layer, "vectors", layer)) < _MOST_WANTED
             more = f"; {MORE_ROWS}" if few else ""
             raise UserError(f"{call.where}: {error}{more}") from None
     _note_warnings(caught)
-    return grid
+    return np.asarray(grid)
 
 
 def _note_warnings(caught: list[warnings.WarningMessage]) -> None:

@@ -118,6 +118,8 @@ class Call:
         options = {**self.measure.fixed, **self.chosen}
         if self.measure.takes_representations:
             options.pop("causal", None)  # `simcore.distributed_attention` has used this option
+        if hasattr(self.x_layers[0], "spectrum"):  # a basis, for which columns were standardised
+            options.pop("standardize", None)
         return options
 
 

@@ -81,8 +81,9 @@ class RayEngine:
         self._ray = load_ray(address)
         self._running: dict[Any, Order] = {}
         self._takes: dict[str, dict[str, float]] = {}
-        self._own = None if address else _temporary_folder()
+        self._nodes: list[Node] = []
         _require_no_connection(self._ray)
+        self._own = None if address else _temporary_folder()
         try:
             self._connect(address)
             self._look()
@@ -158,10 +159,11 @@ class RayEngine:
     def _look(self) -> None:
         """Find the nodes that are there now."""
         self._looked = time.monotonic()
-        found = [Node.read(node) for node in self._ray.nodes() if node["Alive"]]
-        self._nodes = [node for node in found if node.cores]
-        if not self._nodes:
-            note("no node of the cluster has a core now; the sweep waits for one")
+        alive = [Node.read(node) for node in self._ray.nodes() if node["Alive"]]
+        found = [node for node in alive if node.cores]
+        if self._nodes and not found:
+            note("all nodes of the cluster have gone; the sweep waits for one to come")
+        self._nodes = found
 
     def _function(self, function: Any, **options: Any) -> Any:
         """Return a function that Ray calls in a process of ours, once."""

@@ -18,11 +18,13 @@ from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.options import BOTH
 from simlab.representations.kinds import ATTENTION
+from simlab.similarity.bases import BASED
 from simlab.similarity.catalogue import MEASURES, settings, stored
 from simlab.similarity.localization import NEEDED
 from simlab.store.results import ACROSS, ALIGNMENT, LEARNT
 from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.estimates import bases_bytes
 from simlab.sweeps.members import Member, model_pairs, restart_pairs, short
 from simlab.sweeps.spec import (
     JOINT,
@@ -73,13 +75,16 @@ def compare(study: TaskStudy) -> None:
         drawn = pairs_of(section.pairs)
         for view, measure in grids_of(study, section):
             if RESTARTS in section.between:
-                for x, y in restart_pairs(members, drawn, section.pair_seed):
-                    name = f"{short(x)}-{short(y)}"
-                    _grid(study, section, view, measure, [x], [y], name)
+                pairs = list(restart_pairs(members, drawn, section.pair_seed))
+                for x, y in pairs:
+                    name, several = f"{short(x)}-{short(y)}", len(pairs) > 1
+                    _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
             if MODELS in section.between:
-                for x, y in model_pairs(members, drawn, section.pair_seed):
+                pairs = list(model_pairs(members, drawn, section.pair_seed))
+                for x, y in pairs:
                     name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
-                    _grid(study, section, view, measure, [x], [y], name)
+                    several = len(pairs) > 1
+                    _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
             if JOINT in section.between:
                 _joint(study, section, view, measure, members)
     if study.spec.localize is not None:
@@ -137,18 +142,27 @@ def _grid(
     ys: Sequence[Member],
     comparison: str,
     joint: bool = False,
+    one_of_many: bool = False,
 ) -> int | None:
-    """Add a grid; return its number, or None if a side is not extracted."""
+    """Add a grid; return its number, or None if a side is not extracted.
+
+    Parameters
+    ----------
+    one_of_many
+        Whether other grids compare the same layers, so that it is worth storing their bases.
+    """
     same = list(xs) == list(ys)
-    needs = _rows(study, view, xs if same else [*xs, *ys])
+    members = list(xs) if same else [*xs, *ys]
+    needs = _rows(study, view, members)
     if needs is None:
         return None
     facts = {"measure": measure, "kind": view.kind}
     chosen = study.chosen("grid", section.options(), **facts)
     chosen = {k: v for k, v in chosen.items() if k in MEASURES[measure].options}
+    options = settings(measure, chosen)
     params = {
         "measure": measure,
-        "options": stored(measure, settings(measure, chosen)),
+        "options": stored(measure, options),
         "comparison": comparison,
         "x": _sides(xs),
         "y": None if same else _sides(ys),
@@ -157,7 +171,12 @@ def _grid(
         "resampling": section.resampling().inputs,
     }
     title = study.title(comparison, measure, view.kind)
-    number = study.plan.add(kinds.GRID, params, needs, {}, title)
+    through: list[int] = []
+    if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
+        standardize = options.get("standardize", False)
+        both = zip(members, needs, strict=True)
+        through = [_bases(study, member, rows, view, standardize) for member, rows in both]
+    number = study.plan.add(kinds.GRID, params, needs, {}, title, through)
     if study.spec.blocks is not None and same and not joint:
         _blocks(study, number, title)
     return number
@@ -173,8 +192,17 @@ def _joint(
     stages = dict.fromkeys(member.stage.upper() for member in members)
     size = TILE[measure]
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
+    name, several = " + ".join(stages), len(tiles) > 1
     for xs, ys in combinations_with_replacement(tiles, 2):
-        _grid(study, section, view, measure, xs, ys, " + ".join(stages), joint=True)
+        _grid(study, section, view, measure, xs, ys, name, joint=True, one_of_many=several)
+
+
+def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize: bool) -> int:
+    """Add the bases of the layers that job `rows` extracts; return the number of the job."""
+    model = member.model.pretraining or member.model.name
+    hints = {"bytes": bases_bytes(model, study.plan.jobs[rows].hints["bytes"])}
+    title = study.title(member.label, view.kind, view.split)
+    return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
 
 
 def _complexity(study: TaskStudy, view: View, member: Member) -> None:

@@ -82,6 +82,12 @@ def rows_bytes(model: str | Pretraining, options: ExtractOptions, task: Mapping[
     return rows * each * width * layers * _FLOAT32
 
 
+def bases_bytes(model: str | Pretraining, rows: int) -> int:
+    """Return a guess of the bytes of the bases of representations, which take `rows` bytes."""
+    layers, width, _, _ = _size_of(model)
+    return rows + layers * width**2 * _FLOAT32
+
+
 def estimate(
     plan: Plan,
     needed: Sequence[bool],

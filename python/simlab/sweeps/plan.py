@@ -13,8 +13,8 @@ from typing import Any
 
 from simlab.store.files import hash_json
 
-# The kinds of job, in the order of tables. The first three make folders that other jobs read.
-PRETRAIN, FINETUNE, EXTRACT = FOLDERS = ("pretrain", "finetune", "extract")
+# The kinds of job, in the order of tables. The first four make folders that other jobs read.
+PRETRAIN, FINETUNE, EXTRACT, BASES = FOLDERS = ("pretrain", "finetune", "extract", "bases")
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
 )
@@ -36,7 +36,7 @@ class Job:
     kind
         Name of the step, in `KINDS`.
     key
-        Hash of the step, its version, the keys of `needs`, and `params`.
+        Hash of the step, its version, `params`, and the keys of `needs` (`Plan.add`).
     needs
         Numbers of the jobs whose outputs the step reads, in its order.
     params
@@ -75,13 +75,21 @@ class Plan:
         needs: Sequence[int] = (),
         hints: Mapping[str, Any] | None = None,
         title: str = "",
+        through: Sequence[int] = (),
     ) -> int:
-        """Return the number of the job, which is added unless a job of this key is there."""
+        """Return the number of the job, which is added unless a job of this key is there.
+
+        Parameters
+        ----------
+        through
+            Jobs whose outputs the step reads after those of `needs`. They are computed from `needs`
+            and `params` alone, so that the key does not contain them.
+        """
         parents = [self.jobs[number].key for number in needs]
         key = hash_json([kind, VERSIONS[kind], params, parents])
         if key not in self._numbers:
             self._numbers[key] = len(self.jobs)
-            self.jobs.append(Job(kind, key, tuple(needs), params, hints or {}, title))
+            self.jobs.append(Job(kind, key, (*needs, *through), params, hints or {}, title))
         return self._numbers[key]
 
     def __len__(self) -> int:

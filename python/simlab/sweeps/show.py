@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from simlab.sweeps.estimates import Estimate
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.spec import KEEP_ALL
 from simlab.sweeps.status import Count, Status
 
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
@@ -46,7 +45,9 @@ def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
 def plan_lines(taken: Estimate, keep: str, workers: int) -> list[str]:
     """Return what a plan takes: disk space, peak and time."""
     sizes = ", ".join(f"{kind} {amount(size)}" for kind, size in taken.bytes_by_kind.items())
-    peak = "" if keep == KEEP_ALL else f", at most {amount(taken.peak)} at once (keep = {keep!r})"
+    peak = ""
+    if taken.peak < sum(taken.bytes_by_kind.values()):
+        peak = f", at most {amount(taken.peak)} at once (keep = {keep!r})"
     lines = [f"disk space of all objects: {sizes or 'none'}{peak}"]
     at_once = f" with {workers} at once" if workers > 1 else ""
     if taken.seconds or not taken.unknown:

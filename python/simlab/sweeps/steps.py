@@ -109,6 +109,14 @@ def skip(work: Work) -> Iterable[ResultRow]:
     return skip_rows(source, _task(work), length_of([source.path], None), **named)
 
 
+def bases(work: Work) -> None:
+    """Store the bases of the layers of a representation folder."""
+    from simlab.representations.folder import load_representations
+    from simlab.similarity.bases import store_bases
+
+    store_bases(load_representations(work.inputs[0]), work.out, work.params["standardize"])
+
+
 def grid(work: Work) -> Iterable[ResultRow]:
     """Return a grid; of a tile of a symmetric joint grid, the mirrored rows too."""
     from simlab.similarity.catalogue import MEASURES, settings
@@ -214,6 +222,7 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
     kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
+    kinds.BASES: bases,
     kinds.SCORES: scores,
     kinds.TRUNCATE: truncate,
     kinds.SKIP: skip,
@@ -259,9 +268,19 @@ def _task(work: Work) -> Task:
 
 
 def _members(work: Work) -> list[Representations]:
-    """Return the representations of both sides, with their names in results."""
+    """Return the representations of both sides, with their names in results.
+
+    Where their bases are among the inputs, these stand in place of the layers.
+    """
+    from simlab.similarity.bases import load_bases
+
     sides = [*work.params["x"], *(work.params.get("y") or ())]
-    return [named(path, *side) for path, side in zip(work.inputs, sides, strict=True)]
+    found = [named(path, *side) for path, side in zip(work.inputs, sides, strict=False)]
+    stored = work.inputs[len(sides) :]
+    if not stored:
+        return found
+    both = zip(found, stored, strict=True)
+    return [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
 
 
 @lru_cache(maxsize=4)

@@ -10,12 +10,12 @@ from pathlib import Path
 from simlab.errors import UserError
 from simlab.store.files import read_json, write_bytes
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import EXTRACT, FOLDERS, KINDS, PRETRAIN, Job, Plan
+from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, KINDS, PRETRAIN, Job, Plan
 from simlab.sweeps.spec import KEEP_ALL, KEEP_REPRESENTATIONS
 
 PLAN = "plan.json"
 # Kinds of object that stay when nothing needs them any more.
-KEPT = {KEEP_ALL: FOLDERS, KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT)}
+KEPT = {KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT), KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT)}
 
 
 @dataclass

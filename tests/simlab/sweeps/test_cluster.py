@@ -15,6 +15,7 @@ from simlab.errors import UserError
 from simlab.store.files import hash_file
 from simlab.sweeps import claims
 from simlab.sweeps.cluster import RayEngine
+from simlab.sweeps.execute import CRASHED
 from support.lab.commandline import check_refused
 from support.lab.owner import wait_for
 from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ray_cluster
@@ -50,12 +51,19 @@ def started():
 
 
 def run_on(cluster, root, plan):
-    """Run a toy sweep on the cluster."""
+    """Run a toy sweep on the cluster; return what the driver did, and all answers that it got."""
+    answers = []
+
+    class Recorded(RayEngine):
+        def collect(self, seconds):
+            found = super().collect(seconds)
+            answers.extend(found)
+            return found
 
     def start(folder):
-        return RayEngine(folder.root, plan.counts(), address=cluster.address, threads=1)
+        return Recorded(folder.root, plan.counts(), address=cluster.address, threads=1)
 
-    return run_toy(root, plan, start=start)
+    return run_toy(root, plan, start=start), answers
 
 
 def claims_on(root, machine):
@@ -100,8 +108,10 @@ def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
     with cluster.far_node() as machine:
         killer = threading.Thread(target=kill, args=(machine,))
         killer.start()
-        outcome = run_on(cluster, tmp_path, plan)
+        outcome, answers = run_on(cluster, tmp_path, plan)
         killer.join()
+    (crash,) = [answer for answer in answers if answer.state == CRASHED]
+    assert [crash.key] == lost
     assert (outcome.failed, outcome.waiting) == ([], 0)
     assert same_as(whole, tmp_path, plan)
     (name,) = [job.params["name"] for job in plan.jobs if job.key in lost]
@@ -164,7 +174,10 @@ def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path):
 @needs_ray
 def test_a_process_that_dies_is_tried_again(cluster, tmp_path, whole):
     plan = toy_plan(tmp_path, fate={"rows1": "crash once"})
-    assert not run_on(cluster, tmp_path, plan).failed
+    outcome, answers = run_on(cluster, tmp_path, plan)
+    assert not outcome.failed
+    (message,) = [answer.message for answer in answers if answer.state == CRASHED]
+    assert "died unexpectedly" in message
     assert runs(tmp_path, "begin")["rows1"] == 2
     assert same_as(whole, tmp_path, plan)
 

@@ -44,6 +44,26 @@ def test_a_small_plan_is_as_it_was():
     assert jobs[6].key[:16] == "acebdcc1268ceb06"
 
 
+def test_bases_are_stored_for_many_grids_and_change_no_key():
+    tuned = {"finetune": {"seeds": "1..3", "max_steps": 5}}
+    measures = {"measure": ["svcca", "cca", "cka"]}
+    plan = plan_of(**tuned, grids=measures)
+    bases = [number for number, job in enumerate(plan.jobs) if job.kind == "bases"]
+    assert [plan.jobs[number].title for number in bases] == [
+        f"minilm-FT[{seed}] cls heldout rt" for seed in (1, 2, 3)
+    ]
+    grids = {job.title: job for job in plan.jobs if job.kind == "grid"}
+    assert grids["FT[1]-FT[2] svcca cls rt"].needs[2:] == tuple(bases[:2])
+    assert grids["FT[1]-FT[3] cca cls rt"].needs[2:] == (bases[0], bases[2])
+    assert (
+        len(grids["FT[1]-FT[2] cka cls rt"].needs) == len(grids["FT-ORIG svcca cls rt"].needs) == 2
+    )
+    assert grids["FT[1]-FT[2] svcca cls rt"].key[:16] == "6da7af6ae8ce55da"  # as without bases
+    # One pair alone, and grids whose rows are drawn anew, decompose for themselves.
+    assert "bases" not in plan_of(grids=measures).counts()
+    assert "bases" not in plan_of(**tuned, grids={**measures, "bootstrap": 10}).counts()
+
+
 @pytest.mark.parametrize(
     "changes, kinds",
     [

@@ -160,7 +160,10 @@ def test_tiles_of_a_joint_grid_have_its_values(done, content, tmp_path, monkeypa
     tiled = Sweep(few)
     tiles = [job for job in tiled.plan().jobs if job.kind == "grid" and job.params["joint"]]
     assert len(tiles) == 2 * 6
+    assert tiled.plan().counts()["bases"] == 3  # svcca decomposes layers
     run(tiled, out)
+    assert not list((out / "objects" / "bases").rglob("object.json"))  # nothing needs them
+    assert run(tiled, out).done == {}
     both = []
     for one in (sweep, tiled):
         run(one, out)
