@@ -143,9 +143,9 @@ def short(value: float) -> str:
 def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:
     """Return the values of the first and of the last colour, which is that of equal layers.
 
-    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; a measure that is
-    not known ends at the greatest value if it is above 1. Distances begin at the greatest possible
-    distance, or at the greatest value if there is none, and end at 0.
+    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; one that is not
+    in the catalogue ends at the greatest value, if that is above 1. Distances begin at the greatest
+    possible distance, or at the greatest value if there is none, and end at 0.
     """
     known, values = MEASURES.get(measure), list(values)
     if known is not None and known.distance:
