@@ -44,7 +44,15 @@ def reviews(inputs):
     return (inputs / "reviews.csv", *COLUMNS)
 
 
+SMALLEST = ("--layers", "1", "--hidden", "8", "--heads", "1", "--vocabulary", "200")
 ROWS = {
+    "pretrain": Row(
+        lambda i, o: (
+            *(*reviews(i), "--tokenizer", i / "bert", *SMALLEST, *SHORT, "--out", o / "x"),
+        ),
+        (0, 4096),
+        (4096,),
+    ),
     "finetune": Row(
         lambda i, o: (i / "bert", *reviews(i), *SHORT, "--cka-every", 2, "--out", o / "x"),
         (0, 4096, 100_000),
