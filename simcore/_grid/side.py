@@ -129,7 +129,9 @@ class Sides:
 
 def _place(layer: Tensor) -> tuple[Hashable, ...]:
     """Return where a layer is in memory, and how it is read."""
-    address = layer.untyped_storage().data_ptr() or id(layer)
+    storage = layer.untyped_storage()
+    # Two tensors of one numpy array have a storage each, at one address.
+    address = storage.data_ptr() if layer.device.type == "cpu" else storage._cdata
     return address, layer.storage_offset(), layer.shape, layer.stride(), layer.dtype
 
 

@@ -186,7 +186,7 @@ _DISTANCES = {
     ),
     "gulp": Measure(
         "gulp_grid",
-        "how far ridge regressions on X and on Y can differ",
+        "how far the predictions of ridge regressions on X and on Y are apart",
         "GULP",
         {"ridge": 0.0},
         highest=inf,

@@ -43,6 +43,8 @@ HELDOUT, TRAIN = SPLITS
 # once, so that one job of 25 models x 13 layers is cheaper than its tiles; the other measures cost
 # the same for each pair of layers.
 TILE = dict.fromkeys(MEASURES, 5) | {"cka": 25, "rsa": 25, "linreg": 25}
+TILE |= dict.fromkeys(("distance-correlation", "rsm-difference", "gulp", "eigenspace-overlap"), 25)
+TILE |= dict.fromkeys(("cosine", "angular", "magnitude", "concentricity", "uniformity"), 25)
 # Pairs of models in a job of maps. Maps that are trained take minutes for each pair.
 PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
 
