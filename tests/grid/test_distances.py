@@ -17,7 +17,8 @@ from simcore import (
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
 from support.correlated import orthonormal
-from support.measure_table import DISTANCE_ROWS, LINEAR, SCALE, TRANSLATION
+from support.distance_table import DISTANCE_ROWS, SCALE, TRANSLATION
+from support.measure_table import LINEAR
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*independent columns")
 EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)

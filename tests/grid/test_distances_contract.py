@@ -12,8 +12,8 @@ from simcore import bases, cosine_grid, descriptor_grid, gulp_grid, procrustes_g
 from support import tolerance
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
 from support.cases import Case, exact, spread_out
+from support.distance_table import DISTANCE_ROWS
 from support.forks import in_fork
-from support.measure_table import DISTANCE_ROWS
 
 EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
 # One row a function.

@@ -49,9 +49,9 @@ WAITS = {
     "stats.moments:moment": "coefficients go to the device",
     "_top:top_of_table": "counts of neurons with variance",
     "subspaces:_whitened_layers": "layers whose covariance has no Cholesky factor",
-    "subspaces:_spaces": "whether mean rows lie outside the row spaces decides shapes",
+    "_column_spaces:column_spaces": "whether mean rows lie outside the row spaces decides shapes",
     "subspaces:eigenspace_overlap_grid": "layers of zeros go to the device",
-    "subspaces:_overlaps": "widths of the layers go to the device",
+    "_column_spaces:overlaps": "widths of the layers go to the device",
     "rowwise:_warn_zero_rows": "a warning counts the rows of zeros",
     "layer_descriptors:_warn_of_directions": "the same",
 }

@@ -15,7 +15,7 @@ FLOORS = (
     ("_grid", "reference"),
     ("_ops",),
     ("basis", "cka", "rsa", "attention", "nn", "rowwise", "layer_descriptors", "_spectral_norms"),
-    ("_decomposed", "_top", "minibatch", "align", "knn", "distances"),
+    ("_column_spaces", "_decomposed", "_top", "minibatch", "align", "knn", "distances"),
     ("cca", "neurons", "subspaces"),
     ("stats",),
     ("recording",),

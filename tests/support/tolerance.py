@@ -200,7 +200,7 @@ SMALL_ANGLE = 1e-8  # the arccosine of a float64 near 1
 
 
 def assert_other(measure, result, reference, x, y, dtype: torch.dtype, condition=1.0) -> None:
-    """Fail when a row of `measure_table.DISTANCE_ROWS` is further from its twin than promised.
+    """Fail when a row of `distance_table.DISTANCE_ROWS` is further from its twin than promised.
 
     ``x`` and ``y`` are the exact values of the layers; ``condition`` is as in `assert_measure`.
     """

@@ -15,8 +15,8 @@ from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.results import read_results
+from support.distance_table import DISTANCE_ROWS
 from support.lab.tinymodels import PIECES, save_tiny_model
-from support.measure_table import DISTANCE_ROWS
 from support.tolerance import FLOAT32_MEASURE
 
 # Rows of the catalogue, by the name of the row of tests that has the same function and options.
