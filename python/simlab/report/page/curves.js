@@ -13,8 +13,7 @@ function titleOfView(name) {
 export async function showCurves(place) {
   if (place.childElementCount) return;
   if (!page.views.length) {
-    place.append(make("p", {}, "The results hold no curves: no truncation, skipping, freezing, " +
-      "injection, alignment or training."));
+    place.append(make("p", {}, "The results hold no curves, only grids."));
     return;
   }
   const loads = page.views.map((view) => {

@@ -209,7 +209,7 @@ function reloading(seconds) {
     location.reload();
   }, seconds * 1000);
   return make("label", { class: "check" }, box,
-    `Reload every ${seconds} s, while results are awaited`);
+    `Reload every ${seconds} s`);
 }
 
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
