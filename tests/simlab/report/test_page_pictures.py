@@ -62,6 +62,15 @@ def test_a_picture_has_the_names_of_its_rows_and_what_it_shows(opened, written):
     assert texts[-2:] == [".00", "1.00"]  # the colours
 
 
+def test_the_colours_of_a_small_grid_are_whole(opened, written):
+    view = opened(written(grid("A-B", "A", "B")))
+    root = ElementTree.fromstring(saved(view, "SVG")[1])
+    ends = [int(box.get("x")) + int(box.get("width")) for box in root.iter(f"{SVG}rect")]
+    texts = [(float(text.get("x")), text) for text in root.iter(f"{SVG}text")]
+    assert max(ends) == int(root.get("width"))  # the ground, and nothing beyond it
+    assert max(x for x, text in texts if text.get("text-anchor") == "start") + 30 <= max(ends)
+
+
 def test_a_picture_of_blocks_has_their_frames(opened, studies):
     view = opened(studies, a="rt~cls~linear CKA (biased)~FT[1]-FT[1]~1000")
     root = ElementTree.fromstring(saved(view, "SVG")[1])

@@ -80,7 +80,7 @@ export function gridSvg(map) {
   const side = Math.max(down.length, across.length);
   const cell = Math.min(Math.max(Math.floor(MOST_SIDE / side), 2), CELL);
   const width = across.length * cell, height = down.length * cell, left = 170, top = 76;
-  const whole = [Math.max(left + width + 10, title.length * 7), top + height + 40];
+  const whole = [Math.max(left + 300, left + width + 10, title.length * 7), top + height + 40];
   const rgb = (/** @type {number} */ step) => `rgb(${table.slice(step * 3, step * 3 + 3)})`;
   /** @type {string[]} */
   const out = [];
