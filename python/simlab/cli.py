@@ -45,7 +45,6 @@ COMMANDS = (
 app = typer.Typer(
     name="simcore",
     help="How alike are neural representations? Fine-tune, extract, compare, truncate, plot.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns
@@ -69,7 +68,7 @@ def run(arguments: list[str]) -> int:
     # soon as another process runs on it. torch reads the variable once, when it loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        for one in expand_arguments(arguments):
+        for one in expand_arguments(arguments or ["--help"]):
             code = app(one, prog_name="simcore", standalone_mode=False)
             if code:
                 return code

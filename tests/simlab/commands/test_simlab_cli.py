@@ -83,6 +83,13 @@ def test_grid_agrees_with_the_float64_twin(folders, simcore, kernel):
                 assert found[i, j] == pytest.approx(wanted, abs=FLOAT32_CKA_ABSOLUTE)
 
 
+def test_the_command_alone_prints_its_help(simcore):
+    assert simcore() == simcore("--help")
+    code, lines, errors = simcore()
+    assert (code, errors) == (0, [])
+    assert lines.startswith("Usage: simcore")
+
+
 def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
     _, printed, _ = simcore("grid", "--help")
     for measure in MEASURES:
