@@ -9,6 +9,7 @@ inputs        arrays as tensors, the checks of their shapes, devices and entries
               number of rows for each purpose
 basis         `Basis`, which may stand in for a layer, and the truncation that it keeps
 neighbours    `Neighbours`, which may stand in for a layer in grids of neighbours
+groups        rows that belong together, such as the words of a sentence
 scale         powers of two for float64 layers too large or too small to be squared
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument
 finish        the warnings of a grid, and the array that its caller gets back

@@ -1,16 +1,16 @@
-"""The base class of all aligners, the checks of their rows, and the errors of a fit."""
+"""The base class of all aligners, and the checks of their rows."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.groups import Groups
 from simcore._grid.inputs import (
     LEAST_ROWS,
     Array,
@@ -20,6 +20,7 @@ from simcore._grid.inputs import (
     check_rows,
 )
 from simcore._grid.one_operator import refuse_derivatives
+from simcore.align._errors import AlignmentError, alignment_error
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags  # type: ignore[import-untyped]
@@ -35,36 +36,6 @@ class TooFewRowsError(ValueError):
 
 class ConstantRowsError(ValueError):
     """All rows of one side are equal, but the method needs rows that differ."""
-
-
-@dataclass(frozen=True)
-class AlignmentError:
-    """The error of ``g(X)`` as an estimate of Y.
-
-    `mse` and `relative` count every column of Y, whatever the method, so that methods can be
-    compared. `component_mse` and `component_relative` count the kept principal components of Y
-    alone; they exist for "svcca" and are the numbers that Ren et al. report for it. The two kinds
-    are not comparable: components have larger variances than columns, so that even a better map
-    may have a larger error per component than another map has per column.
-
-    Attributes
-    ----------
-    mse : float
-        Mean squared error per entry of Y (Ren et al. call it L2).
-    relative : float
-        ``||g(X) - Y||_F / ||Y - mean(Y)||_F``: 1 if ``g`` is the constant mean of Y; ``nan`` where
-        Y is constant.
-    component_mse : float, optional
-        Mean squared error per entry of ``Y V``, V ``[q, k]`` the kept components of Y; None for a
-        method that keeps no components.
-    component_relative : float, optional
-        ``||(g(X) - Y) V||_F / ||(Y - mean(Y)) V||_F``; None for a method that keeps no components.
-    """
-
-    mse: float
-    relative: float
-    component_mse: float | None = None
-    component_relative: float | None = None
 
 
 class Aligner(ABC):
@@ -160,21 +131,28 @@ class Aligner(ABC):
         """
         return 1.0 - self.errors(X, Y).relative ** 2
 
-    def errors(self, X: Array, Y: Array) -> AlignmentError:
+    def errors(self, X: Array, Y: Array, *, groups: Groups | None = None) -> AlignmentError:
         """Return the mean squared and the relative error of ``g(X)`` as an estimate of Y.
 
         Both count all columns of Y; see `AlignmentError` for those of kept components.
 
+        Parameters
+        ----------
+        X, Y : array ``[n, p]``, ``[n, q]``
+        groups : sequence of int, ``[n]``, optional
+            The example of each row, such as the sentence of a word, for the standard errors;
+            default: rows are independent examples.
+
         Raises
         ------
         NotFittedError, TypeError, ValueError
-            As `fit` and `transform`.
+            As `fit` and `transform`; `groups` does not have a whole number for each row.
         """
         self._require_fitted()
         x, y = checked_pair(X, Y)
         self._require_width(x, "X", "n_features_in_")
         self._require_width(y, "Y", "n_features_out_")
-        return self._errors(self._transform(x), y)
+        return self._errors(self._transform(x), y, groups)
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags that describe the estimator; only scikit-learn calls this."""
@@ -199,8 +177,8 @@ class Aligner(ABC):
     def _transform(self, x: Tensor) -> Tensor:
         """Return ``g(x)`` of checked rows."""
 
-    def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
-        return alignment_error(predicted, y)
+    def _errors(self, predicted: Tensor, y: Tensor, groups: Groups | None) -> AlignmentError:
+        return alignment_error(predicted, y, groups)
 
     def _apply(self, function: Any, rows: Array, width: str) -> Array:
         """Return ``function`` of the checked rows, as a numpy array if ``rows`` is one."""
@@ -259,11 +237,3 @@ def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tup
     least = LEAST_ROWS["variance"]
     check_rows(rows_x, names[0], least, "a fit and its errors", TooFewRowsError)
     return rows_x, rows_y
-
-
-def alignment_error(predicted: Tensor, y: Tensor) -> AlignmentError:
-    """Return the errors of predictions ``[n, q]`` of y, summed in float64."""
-    squared = float((predicted.double() - y.double()).square().sum())
-    spread = float((y.double() - y.double().mean(0)).square().sum())
-    relative = (squared / spread) ** 0.5 if spread else float("nan")
-    return AlignmentError(squared / y.numel(), relative)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from simcore._grid.basis import Basis
+from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice
 from simcore.align._base import (
     Aligner,
-    AlignmentError,
     ConstantRowsError,
     TooFewRowsError,
-    alignment_error,
 )
+from simcore.align._errors import AlignmentError, alignment_error, with_components
 from simcore.basis import bases
 
 SCALES = ("one", "rho")
@@ -199,11 +199,11 @@ class SVCCAAligner(_CanonicalAligner):
     def _rank(self, basis: Basis, rows: Tensor) -> int:
         return basis.kept
 
-    def _errors(self, predicted: Tensor, y: Tensor) -> AlignmentError:
-        whole = alignment_error(predicted, y)
+    def _errors(self, predicted: Tensor, y: Tensor, groups: Groups | None) -> AlignmentError:
+        whole = alignment_error(predicted, y, groups)
         components, mean = self._y_components.T.to(y), self.y_mean_.to(y)
-        kept = alignment_error((predicted - mean) @ components, (y - mean) @ components)
-        return AlignmentError(whole.mse, whole.relative, kept.mse, kept.relative)
+        kept = alignment_error((predicted - mean) @ components, (y - mean) @ components, groups)
+        return with_components(whole, kept)
 
 
 class PWCCAAligner(_CanonicalAligner):

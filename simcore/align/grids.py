@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.groups import Groups, group_numbers
 from simcore._grid.inputs import Array
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice, check_count, check_max_memory
 from simcore._grid.progress import progress_bar
-from simcore.align._base import AlignmentError, checked_pair
+from simcore.align._base import checked_pair
+from simcore.align._errors import AlignmentError, error_of_rows
 from simcore.align.linear import LeastSquares, check_least_squares, rank_tolerance
-from simcore.align.pairs import METHODS, align_pairs, split_order
+from simcore.align.pairs import METHODS, align_pairs, check_groups, split_order
 
 AT_ONCE = 16  # maps that are fitted before the first of them is thrown away
 
@@ -43,6 +46,7 @@ def align_grid(
     *,
     X_heldout: Sequence[Array] | None = None,
     Y_heldout: Sequence[Array] | None = None,
+    groups_heldout: Groups | None = None,
     heldout: float = 0.2,
     split_seed: int = 0,
     at_once: int | None = None,
@@ -62,7 +66,7 @@ def align_grid(
         All layers have the same n rows.
     method : str
         The kind of aligner; see `METHODS`.
-    X_heldout, Y_heldout, heldout, split_seed
+    X_heldout, Y_heldout, groups_heldout, heldout, split_seed
         As in `align_pairs`.
     at_once : int, optional
         Largest number of maps that are fitted together; default 16. Not for "linear".
@@ -98,6 +102,7 @@ def align_grid(
     x, y = _sides(X, Y, ("X", "Y"))
     if (X_heldout is None) != (Y_heldout is None):
         raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
+    check_groups(groups_heldout, X_heldout)
     if X_heldout is None or Y_heldout is None:
         kept, judged = split_order(x[0], heldout, split_seed)
         x, x_judged = [side[kept] for side in x], [side[judged] for side in x]
@@ -108,8 +113,10 @@ def align_grid(
         _check_counts(y, y_judged, "Y_heldout")
     with progress_bar(f"align_grid, {method}", progress) as report:
         if method == "linear" and not params:
-            found = _linear(x, y, x_judged, y_judged, memory_bound(bound, x[0]), report)
+            numbers = group_numbers(groups_heldout, len(x_judged[0]))
+            found = _linear(x, y, x_judged, y_judged, numbers, memory_bound(bound, x[0]), report)
         else:
+            params = {**params, "groups_heldout": groups_heldout}
             found = _by_pairs(x, y, x_judged, y_judged, method, at_once, params, report)
     return GridErrors(*found)
 
@@ -157,6 +164,7 @@ def _linear(
     y: list[Tensor],
     x_judged: list[Tensor],
     y_judged: list[Tensor],
+    groups_judged: np.ndarray | None,
     bound: int,
     report: Any,
 ) -> tuple[Errors, Errors]:
@@ -166,7 +174,8 @@ def _linear(
     # Of a column: its rows, centred and predicted, and what subtracting and squaring takes.
     groups = _groups(y, bound // (4 * 8 * (len(x[0]) + len(x_judged[0]))))
     for done, group in enumerate(groups):
-        targets = [_Targets([side[j] for j in group]) for side in (y, y_judged)]
+        sides = ((y, None), (y_judged, groups_judged))
+        targets = [_Targets([side[j] for j in group], of_rows) for side, of_rows in sides]
         for i, (fitted, judged) in enumerate(zip(x, x_judged, strict=True)):
             check_least_squares(fitted, f"X[{i}]")
             mean = fitted.double().mean(0)
@@ -192,33 +201,26 @@ def _groups(layers: list[Tensor], most: int) -> list[list[int]]:
 
 
 class _Targets:
-    """Layers of Y on the same rows, side by side in float64."""
+    """Layers of Y on the same rows, side by side in float64, and the example of each row."""
 
-    def __init__(self, layers: list[Tensor]) -> None:
-        self.widths = [layer.shape[1] for layer in layers]
+    def __init__(self, layers: list[Tensor], groups: np.ndarray | None) -> None:
+        self.widths, self.groups = [layer.shape[1] for layer in layers], groups
         whole = torch.cat([layer.double() for layer in layers], 1)
         self.mean = whole.mean(0)
         self.centred = whole - self.mean
-        self.spreads = self._sums(self.centred)
+        self.spreads = self._of_rows(self.centred)
 
-    def _sums(self, differences: Tensor) -> list[float]:
-        """Return the sum of squares of every layer."""
-        sums = torch.linalg.vector_norm(differences, dim=0).square().split(self.widths)
-        return torch.stack([part.sum() for part in sums]).tolist()
+    def _of_rows(self, differences: Tensor) -> list[Tensor]:
+        """Return the sums of squares of the rows of every layer, [n] each."""
+        parts = differences.split(self.widths, 1)
+        return [torch.linalg.vector_norm(part, dim=1).square() for part in parts]
 
     def errors(self, x: Tensor, weights: Tensor, offset: Tensor) -> list[AlignmentError]:
         """Return the errors of ``x @ weights + offset`` for every layer."""
         residuals = torch.addmm(self.centred, x, weights, beta=-1)
         residuals += offset - self.mean
-        squared = self._sums(residuals)
-        return [
-            AlignmentError(error / (len(x) * width), _ratio(error, spread))
-            for error, spread, width in zip(squared, self.spreads, self.widths, strict=True)
-        ]
-
-
-def _ratio(squared: float, spread: float) -> float:
-    return (squared / spread) ** 0.5 if spread else float("nan")
+        parts = zip(self._of_rows(residuals), self.spreads, self.widths, strict=True)
+        return [error_of_rows(e, s, width, self.groups) for e, s, width in parts]
 
 
 def _sides(

@@ -11,16 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.groups import Groups, group_numbers
 from simcore._grid.inputs import LEAST_ROWS, Array, check_rows
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (
     Aligner,
-    AlignmentError,
     ConstantRowsError,
     TooFewRowsError,
     checked_pair,
 )
+from simcore.align._errors import AlignmentError
 from simcore.align._neural import NeuralAligner
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import GradientLinearAligner, LinearAligner
@@ -61,6 +62,7 @@ def align_pairs(
     *,
     X_heldout: Sequence[Array] | None = None,
     Y_heldout: Sequence[Array] | None = None,
+    groups_heldout: Groups | None = None,
     heldout: float = 0.2,
     split_seed: int = 0,
     at_once: int | None = None,
@@ -80,6 +82,9 @@ def align_pairs(
         The kind of aligner; see `METHODS`.
     X_heldout, Y_heldout : sequences of arrays, optional
         The rows to judge on; default: a share of the rows of X and Y, which the fit does not see.
+    groups_heldout : sequence of int, optional
+        The example of each row of `X_heldout`, such as the sentence of a word, for the standard
+        errors of all pairs; default: rows are independent examples.
     heldout : float
         The share of rows to hold out, in (0, 1), if `X_heldout` is not given.
     split_seed : int
@@ -119,6 +124,7 @@ def align_pairs(
     pairs = _checked_pairs(X, Y, ("X", "Y"))
     if (X_heldout is None) != (Y_heldout is None):
         raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
+    check_groups(groups_heldout, X_heldout)
     if X_heldout is None or Y_heldout is None:
         pairs, judged = _split(pairs, heldout, split_seed)
     else:
@@ -129,7 +135,8 @@ def align_pairs(
     results = []
     for i, (aligner, pair, rows) in enumerate(zip(aligners, pairs, judged, strict=True)):
         with _naming(i):
-            results.append(PairResult(aligner, aligner.errors(*pair), aligner.errors(*rows)))
+            judgement = aligner.errors(*rows, groups=groups_heldout)
+            results.append(PairResult(aligner, aligner.errors(*pair), judgement))
     return results
 
 
@@ -154,6 +161,15 @@ def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str
     return [
         checked_pair(x[i], y[i], (f"{names[0]}[{i}]", f"{names[1]}[{i}]")) for i in range(len(x))
     ]
+
+
+def check_groups(groups: Groups | None, X_heldout: Sequence[Array] | None) -> None:
+    """Raise ValueError for groups of rows that are not given, or not one for each row."""
+    if groups is None:
+        return
+    if X_heldout is None:
+        raise ValueError("groups_heldout: wanted X_heldout and Y_heldout too, found neither")
+    group_numbers(groups, len(X_heldout[0]), "groups_heldout")
 
 
 def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:

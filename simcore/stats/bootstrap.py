@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
+from simcore._grid.groups import Groups
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
@@ -16,7 +17,7 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
-from simcore.stats.draws import Groups, halves, read_groups
+from simcore.stats.draws import halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
 from simcore.stats.few_rows import SPANNED, spanned_pairs
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores

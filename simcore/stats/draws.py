@@ -4,12 +4,9 @@ Rows that are no independent examples, such as the words of a sentence, form gro
 takes whole groups. A draw is an array of row numbers; the first draw is always all rows in order.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
-from torch import Tensor
 
-Groups = Sequence[int] | np.ndarray | Tensor
+from simcore._grid.groups import Groups, group_numbers
 
 
 def read_groups(groups: Groups | None, n: int) -> list[np.ndarray] | None:
@@ -19,26 +16,17 @@ def read_groups(groups: Groups | None, n: int) -> list[np.ndarray] | None:
 
     Raises
     ------
-    TypeError
-        ``groups`` does not hold whole numbers.
-    ValueError
-        ``groups`` does not have one number for each row, or holds a single group.
+    TypeError, ValueError
+        As `group_numbers`; ``groups`` holds a single group.
     """
-    if groups is None:
+    numbers = group_numbers(groups, n)
+    if numbers is None:
         return None
-    values = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    if values.dtype.kind not in "iu":
-        raise TypeError(f"groups: wanted whole numbers, got {values.dtype}")
-    if values.shape != (n,):
-        raise ValueError(f"groups: wanted one number for each of {n} rows, got {values.shape}")
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    if len(first) < 2:
-        raise ValueError(f"groups: wanted at least 2 groups of rows, got {len(first)}")
-    if len(first) == n:
-        return None
-    rows = np.argsort(inverse, kind="stable")
-    members = np.split(rows, np.cumsum(np.bincount(inverse))[:-1])
-    return [members[group].astype(np.int32) for group in np.argsort(first)]
+    sizes = np.bincount(numbers)
+    if len(sizes) < 2:
+        raise ValueError(f"groups: wanted at least 2 groups of rows, got {len(sizes)}")
+    rows = np.argsort(numbers, kind="stable").astype(np.int32)
+    return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def permutations(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
+from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
@@ -16,8 +17,8 @@ from simcore._ops.composed import full_float32
 from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
-from simcore.stats.draws import Groups, read_groups, rotations
 from simcore.stats.draws import permutations as permuted
+from simcore.stats.draws import read_groups, rotations
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
 from simcore.stats.moments import (
     Invariants,

@@ -173,14 +173,15 @@ CLAIMS = (
 INTERVALS = (
     "Intervals are 95 % t intervals of the jackknife over models (seeds), so that pairs that share "
     "a model count as they should; for one value a model it is the ordinary t interval. Where rows "
-    "have intervals over examples (columns low and high: of grids by `--bootstrap`, and of the "
-    "metrics of truncation, skipping and freezing), the error over examples is added: the values "
-    "are drawn anew within their intervals, once independently and once with one shift for each "
-    "pair of models, and the larger spread of the estimate counts. Otherwise the examples count as "
-    "fixed, as for localization scores and errors of alignment. Errors of two metrics on the same "
-    "held-out examples partly cancel in their difference, but are drawn as if they did not: such "
-    f"intervals are too wide. With fewer than {LEAST_MODELS} models there is no interval. Where "
-    "every model gives the same number (a count, a rank correlation), the interval has no width."
+    "have intervals over examples (columns low and high: of grids and localization scores by "
+    "`--bootstrap`, of the metrics of truncation, skipping and freezing, and of held-out errors "
+    "of alignment), the error over examples is added: the values are drawn anew within their "
+    "intervals, once independently and once with one shift for each pair of models, and the "
+    "larger spread of the estimate counts. Otherwise the examples count as fixed. Errors of two "
+    "metrics, or of two maps, on the same held-out examples partly cancel in their difference, "
+    "but are drawn as if they did not: such intervals are too wide. With fewer than "
+    f"{LEAST_MODELS} models there is no interval. Where every model gives the same number (a "
+    "count, a rank correlation), the interval has no width."
 )
 
 ROLES = (

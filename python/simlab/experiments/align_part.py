@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,9 +45,11 @@ from simlab.store.results import (
 if TYPE_CHECKING:
     from simcore.align import AlignmentError
 
+NORMAL_95 = NormalDist().inv_cdf(0.975)
 MANY = 1000  # maps to train, from which on a note tells the count
 
 Pair = tuple[int, int]
+Advance = Callable[[int], None]
 Errors = dict[Pair, "tuple[AlignmentError, AlignmentError]"]
 
 
@@ -112,7 +116,7 @@ class Part:
         y: list[Unit],
         pairs: list[Pair],
         split: Split,
-        advance: Callable[[int], None],
+        advance: Advance,
     ) -> Errors:
         """Return the errors on fitted and judged rows of every pair whose rows vary."""
         vary_x, vary_y = ([_varies(unit) for unit in side] for side in (x, y))
@@ -120,15 +124,15 @@ class Part:
         advance(len(pairs) - len(defined))
         with self._explained(split), warnings_as_notes():
             if self.options.map == SHARED:
-                return self._shared(x, y, defined, advance)
+                return self._shared(x, y, defined, split, advance)
             if self.method == "linear" and self.kind != ALIGNMENT:
-                return self._grid(x, y, defined, advance)
+                return self._grid(x, y, defined, split, advance)
             if self.method in LEARNT and len(defined) >= MANY:
                 note(f"{self.method}: {len(defined):,} maps are trained")
-            return self._apart(x, y, defined, advance)
+            return self._apart(x, y, defined, split, advance)
 
     def _apart(
-        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], split: Split, advance: Advance
     ) -> Errors:
         """Fit a map for every pair, `at_once` together."""
         from simcore.align import align_pairs
@@ -141,6 +145,7 @@ class Part:
                 self.method,
                 X_heldout=[x[i].judged for i, _ in chunk],
                 Y_heldout=[y[j].judged for _, j in chunk],
+                groups_heldout=split.examples,
                 **self._params(),
             )
             for pair, result in zip(chunk, results, strict=True):
@@ -158,7 +163,7 @@ class Part:
                 yield group[start : start + self.options.at_once]
 
     def _grid(
-        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], split: Split, advance: Advance
     ) -> Errors:
         """Fit least-squares maps from every unit of X to all units of Y together."""
         from simcore.align import align_grid
@@ -172,6 +177,7 @@ class Part:
                 [y[j].fitted for j in columns],
                 X_heldout=[x[i].judged for i in some],
                 Y_heldout=[y[j].judged for j in columns],
+                groups_heldout=split.examples,
             )
             for (a, i), (b, j) in product(enumerate(some), enumerate(columns)):
                 errors[i, j] = (found.train[a][b], found.heldout[a][b])
@@ -179,7 +185,7 @@ class Part:
         return errors
 
     def _shared(
-        self, x: list[Unit], y: list[Unit], pairs: list[Pair], advance: Callable[[int], None]
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], split: Split, advance: Advance
     ) -> Errors:
         """Fit one map on the rows of all units, each with its counterpart, and judge every pair."""
         from simcore.align import METHODS
@@ -197,8 +203,8 @@ class Part:
         aligner = METHODS[self.method](**params).fit(*fitted)
         errors: Errors = {}
         for i, j in pairs:
-            sides = (x[i].fitted, y[j].fitted), (x[i].judged, y[j].judged)
-            errors[i, j] = (aligner.errors(*sides[0]), aligner.errors(*sides[1]))
+            judged = aligner.errors(x[i].judged, y[j].judged, groups=split.examples)
+            errors[i, j] = (aligner.errors(x[i].fitted, y[j].fitted), judged)
             advance(1)
         return errors
 
@@ -245,7 +251,10 @@ class Part:
             n = len((split.train, split.heldout)[number])
             for measure, name in self._measures():
                 value = np.nan if found is None else getattr(found[number], name)
-                yield self._row(measure, value, n, options, (one.layer, other.layer))
+                row = self._row(measure, value, n, options, (one.layer, other.layer))
+                if found is not None and part == HELDOUT:
+                    row = _with_interval(row, getattr(found[number].stderr, name))
+                yield row
 
     def _measures(self) -> Iterable[tuple[str, str]]:
         """Return the measures of the method, and the attribute of the error that each is."""
@@ -283,6 +292,12 @@ class Part:
             n=n,
             task=x["task"],
         )
+
+
+def _with_interval(row: ResultRow, stderr: float) -> ResultRow:
+    """Return the row of an error with its 95 % interval over the examples."""
+    half = NORMAL_95 * stderr
+    return dataclasses.replace(row, low=max(row.value - half, 0.0), high=row.value + half)
 
 
 def _varies(unit: Unit) -> bool:

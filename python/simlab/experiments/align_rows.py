@@ -44,10 +44,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers of the rows that maps are fitted on and judged on, from different examples."""
+    """Numbers of the rows that maps are fitted on and judged on, from different examples.
+
+    `examples` has the number of the example of every held-out row.
+    """
 
     train: np.ndarray
     heldout: np.ndarray
+    examples: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,8 @@ def split_rows(model: Representations, options: StudyOptions, *, heads: bool = F
     judged[draw.permutation(count)[:heldout]] = True
     order = draw.permutation(len(example))
     on_judged = judged[example[order]]
-    return Split(order[~on_judged][: options.rows], order[on_judged][: options.rows])
+    heldout = order[on_judged][: options.rows]
+    return Split(order[~on_judged][: options.rows], heldout, example[heldout])
 
 
 def split_member(member: Member, options: StudyOptions, *, heads: bool = False) -> Split:
@@ -208,8 +213,9 @@ def split_member(member: Member, options: StudyOptions, *, heads: bool = False) 
     if member.other is None:
         return split_rows(member.fitted, options, heads=heads)
     draw = np.random.default_rng(options.seed)
-    counts = (len(_examples(m, options.causal, heads)) for m in (member.fitted, member.judged))
-    return Split(*(draw.permutation(count)[: options.rows] for count in counts))
+    fitted, judged = (_examples(m, options.causal, heads) for m in (member.fitted, member.judged))
+    train, heldout = (draw.permutation(len(side))[: options.rows] for side in (fitted, judged))
+    return Split(train, heldout, judged[heldout])
 
 
 def _examples(model: Representations, causal: bool, heads: bool) -> np.ndarray:

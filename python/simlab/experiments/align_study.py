@@ -123,6 +123,7 @@ def _inputs(
         inputs["causal"] = True
     if kind == COMPLEXITY:
         return inputs
+    inputs["intervals"] = "over held-out examples"  # earlier versions stored none
     if protocol:
         inputs["protocol"] = protocol
     if options.steps is not None:

@@ -8,8 +8,8 @@ within clusters do without. A grid of errors between two models is made symmetri
 error from layer i of X to layer j of Y and of that from j to i, and gets one split for both models.
 
 The interval of a score needs representations: halves of the examples are drawn
-(`simlab.similarity.resampling`), the grid is computed for each, and its score at the same number of
-clusters. The bounds are the score minus and plus 1.96 standard deviations of these scores.
+and the grid is computed for each, with its score at the same number of clusters
+(`simlab.similarity.stored_grids`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.representations.folder import MANIFEST, Representations, load_representations
+from simlab.representations.folder import MANIFEST, Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.grids import layers_of
-from simlab.similarity.resampling import Call, Resampling, halves, row_groups
+from simlab.similarity.resampling import Resampling
+from simlab.similarity.stored_grids import belongs, draws_of, half_width, load_sides
 from simlab.store.files import as_paths, hash_file
 from simlab.store.results import (
     BLOCK_SCORE,
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
-# A stored grid and the grid of its representations differ by less than this, on any machine.
-_ROUNDING = 1e-3
 _DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
 
 
@@ -121,7 +118,7 @@ def blocks(
         for file in results_files([p for p in given if p not in folders])
         if path is None or file.resolve() != path.resolve()
     ]
-    stored = _stored(folders, resampling)
+    stored = load_sides(folders, resampling)
     found = list(block_rows(read_results(files), clusters, resampling, stored))
     if path is not None:
         inputs = {
@@ -142,15 +139,6 @@ def _study_inputs(found: Sequence[tuple[Blocks, list[ResultRow]]]) -> dict[str, 
     """Return what the key adds where rows name their study, as those of earlier versions do not."""
     errors = any(rows[0].measure == RELATIVE for _, rows in found)
     return {"studies": True} if errors else {}
-
-
-def _stored(folders: Sequence[Path], resampling: Resampling) -> list[Representations]:
-    if bool(folders) != bool(resampling.bootstrap):
-        wanted = "representation folders (`simcore extract`) beside the results"
-        if folders:
-            raise UserError(f"--bootstrap: wanted 1 or more with {folders[0]}, found 0")
-        raise UserError(f"--bootstrap {resampling.bootstrap}: wanted {wanted}, found none")
-    return [load_representations(folder) for folder in folders]
 
 
 def block_rows(
@@ -185,7 +173,7 @@ def block_rows(
         values = table.to_numpy()
         if first["measure"] == RELATIVE:
             values = 1 - values
-        of_grid = [part for part in stored if _belongs(part, first)]
+        of_grid = [part for part in stored if belongs(part, first)]
         used |= {part.folder for part in of_grid}
         try:
             scores = GridScores(values, permutations=resampling.permutations, seed=resampling.seed)
@@ -241,16 +229,6 @@ def _is_square(rows: pd.DataFrame) -> bool:
     return len(rows) == len(pairs) == len(layers) ** 2 and set(rows["layer_y"]) == layers
 
 
-def _belongs(part: Representations, first: pd.Series) -> bool:
-    """Return whether a grid, of which `first` is a row, is one of the layers in `part`."""
-    import pandas as pd
-
-    names = {"model_x": "label", "kind": "kind", "task": "task", "n": "n"}
-    same = all(first[column] == part.manifest[name] for column, name in names.items())
-    seed = None if pd.isna(first["seed_x"]) else first["seed_x"]
-    return first["measure"] in MEASURES and same and seed == part.manifest["seed"]
-
-
 def _with_intervals(
     both: list[Blocks],
     scores: GridScores,
@@ -260,39 +238,15 @@ def _with_intervals(
     resampling: Resampling,
 ) -> list[Blocks]:
     """Return the blocks of a grid with the intervals of their scores."""
-    measure, chosen = MEASURES[first["measure"]], _chosen(first)
-    layers = layers_of(measure, chosen, [part])
-    call = Call(measure, chosen, layers, None, part, str(part.folder))
-    interval = halves(call, resampling, return_draws=True)
-    if not np.allclose(interval.observed, values, rtol=0, atol=_ROUNDING, equal_nan=True):
-        raise UserError(
-            f"{part.folder}: wanted the representations of the grid of {first['model_x']} in the "
-            "results, found others with the same label"
-        )
-    if (np.isnan(interval.low) & ~np.isnan(interval.observed)).any():
-        return both  # halves have too few rows, as a note says
-    groups = len(np.unique(row_groups(call)))
-    return [_with_interval(found, scores, interval.draws, groups) for found in both]
+    found = draws_of(first, values, [part], resampling)
+    if found is None:
+        return both
+    return [_with_interval(one, scores, *found) for one in both]
 
 
-def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, groups: int) -> Blocks:
-    drawn = scores.of_grids(draws, len(found.clusters))
-    # As in `simcore.stats.bootstrap_ci`: the variance of halves of an odd number is larger.
-    half = groups // 2
-    scale = np.sqrt(half / (groups - half))
-    width = NormalDist().inv_cdf(0.975) * scale * float(np.std(drawn, ddof=1))
+def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, examples: int) -> Blocks:
+    width = float(half_width(scores.of_grids(draws, len(found.clusters)), examples))
     return dataclasses.replace(found, low=found.score - width, high=min(found.score + width, 1.0))
-
-
-def _chosen(first: pd.Series) -> dict[str, Any]:
-    """Return all options of the measure of a grid, of which `first` is a row."""
-    import pandas as pd
-
-    options = MEASURES[first["measure"]].options
-    stored = json.loads(first["options"]) if isinstance(first["options"], str) else {}
-    columns = {name: first[name] for name in ("estimator", "kernel", "bandwidth")}
-    given = {name: value for name, value in columns.items() if not pd.isna(value)}
-    return {**options, **stored, **given}
 
 
 def _renumbered(

@@ -3,16 +3,24 @@
 The score of a layer is its mean neuronsim minus its mean SVCCA over all other layers of the grid.
 It is high if neurons of the other layers match single neurons of this layer, and not only
 directions in its space.
+
+The interval of a score needs the representations: both grids are computed for the same halves of
+the examples (`simlab.similarity.stored_grids`), and with them the score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from simlab.errors import UserError
-from simlab.store.files import hash_file
+from simlab.representations.folder import MANIFEST, Representations
+from simlab.similarity.resampling import NONE, Resampling
+from simlab.similarity.stored_grids import belongs, draws_of, half_width, load_sides
+from simlab.store.files import as_paths, hash_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import (
     LOCALIZATION,
@@ -31,16 +39,26 @@ NEEDED = ("neuronsim", "svcca")
 
 
 def localize(
-    results: str | Path | Sequence[str | Path], out: str | Path, *, overwrite: bool = False
+    results: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    bootstrap: int = 0,
+    resampling_seed: int = 0,
+    overwrite: bool = False,
 ) -> Outcome:
     """Write the localization score of every layer of every joint comparison in `results`.
 
     Parameters
     ----------
     results
-        Results files with joint grids of neuronsim and SVCCA, or folders of results files.
+        Results files with joint grids of neuronsim and SVCCA, or folders of results files; with
+        `bootstrap`, also the representation folders of the grids.
     out
         The results file (.parquet) to write.
+    bootstrap
+        Number of halves of the examples from which 95 % intervals are computed; 0 computes none.
+    resampling_seed
+        Seed of the halves.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
@@ -53,7 +71,8 @@ def localize(
     ------
     UserError
         There are no joint grids of neuronsim and SVCCA over the same layers or several grids of
-        one measure, or `out` has other content and `overwrite` is False.
+        one measure, representations are missing or belong to no grid, or `out` has other content
+        and `overwrite` is False.
 
     Examples
     --------
@@ -70,9 +89,17 @@ def localize(
     >>> len(read_results(step.path))  # 7 layers of 2 models
     14
     """
-    path = Path(out)
-    files = [file for file in results_files(results) if file.resolve() != path.resolve()]
-    inputs = {"step": LOCALIZATION, "results": [hash_file(file) for file in files]}
+    path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
+    resampling.check()
+    given = as_paths(results)
+    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
+    tables = results_files([place for place in given if place not in folders])
+    files = [file for file in tables if file.resolve() != path.resolve()]
+    sides = load_sides(folders, resampling)
+    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": [hash_file(file) for file in files]}
+    if sides:
+        hashes = [side.manifest["data_sha256"] for side in sides]
+        inputs |= {"representations": hashes, **resampling.inputs}
 
     def make() -> list[ResultRow]:
         frame = read_results(files)
@@ -84,12 +111,17 @@ def localize(
                 f"results: wanted joint grids of {' and '.join(NEEDED)} "
                 "(`simcore grid --joint`), found none"
             )
-        return [row for rows in joint for row in localization_rows(rows)]
+        _refuse_strangers(sides, joint)
+        return [row for rows in joint for row in localization_rows(rows, sides, resampling)]
 
     return ensure_results(path, inputs, make, replace=overwrite)
 
 
-def localization_rows(frame: pd.DataFrame) -> list[ResultRow]:
+def localization_rows(
+    frame: pd.DataFrame,
+    sides: Sequence[Representations] = (),
+    resampling: Resampling = NONE,
+) -> list[ResultRow]:
     """Return the localization score of every layer; the score of an undefined layer is nan.
 
     Undefined layers are also left out of the means of the other layers.
@@ -98,28 +130,34 @@ def localization_rows(frame: pd.DataFrame) -> list[ResultRow]:
     ----------
     frame
         The rows of a joint grid of neuronsim and of a joint grid of SVCCA, over the same layers.
+    sides
+        The representations of the grids, in any order; empty for scores without intervals.
+    resampling
+        The halves to draw from them.
 
     Raises
     ------
     UserError
-        A grid is missing, there are several grids of one measure, or their layers differ.
+        A grid is missing, there are several grids of one measure, their layers differ, or `sides`
+        are not the models of the grids.
     """
-    import numpy as np
-
-    import simcore
-
     first = frame.iloc[0]
-    grids = [joint_table(_one_grid(frame, name)) for name in NEEDED]
-    (layers, _), (other_layers, _) = grids
+    stored = [_one_grid(frame, name) for name in NEEDED]
+    (layers, neuronsim), (other_layers, svcca) = (joint_table(rows) for rows in stored)
     if layers != other_layers or frame["kind"].nunique() > 1:
         raise UserError(
             f"results, comparison {first['comparison']}: wanted {' and '.join(NEEDED)} over the "
             "same layers of one kind, found different ones"
         )
-    tables = [table for _, table in grids]
-    defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
-    scores = np.full(len(layers), np.nan)
-    scores[defined] = simcore.localization_score(*(t[np.ix_(defined, defined)] for t in tables))
+    scores, widths = _scores(neuronsim, svcca), np.full(len(layers), np.nan)
+    if sides:
+        ordered = _in_order(sides, frame)
+        pairs = zip(stored, (neuronsim, svcca), strict=True)
+        draws = [draws_of(rows.iloc[0], values, ordered, resampling) for rows, values in pairs]
+        if all(found is not None for found in draws):
+            (of_neurons, examples), (of_spaces, _) = draws
+            drawn = [_scores(*both) for both in zip(of_neurons, of_spaces, strict=True)]
+            widths = half_width(np.stack(drawn), examples)
     return [
         ResultRow(
             comparison=LOCALIZATION,
@@ -129,11 +167,49 @@ def localization_rows(frame: pd.DataFrame) -> list[ResultRow]:
             seed_x=layer.seed,
             layer_x=layer.number,
             value=float(score),
+            low=float(score - width),
+            high=float(score + width),
+            resampling=resampling.record,
             n=int(first["n"]),
             task=first["task"],
         )
-        for layer, score in zip(layers, scores, strict=True)
+        for layer, score, width in zip(layers, scores, widths, strict=True)
     ]
+
+
+def _scores(neuronsim: np.ndarray, svcca: np.ndarray) -> np.ndarray:
+    """Return the score of every layer; undefined layers get nan and count for no other layer."""
+    import simcore
+
+    tables = (neuronsim, svcca)
+    defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
+    scores = np.full(len(neuronsim), np.nan)
+    scores[defined] = simcore.localization_score(*(t[np.ix_(defined, defined)] for t in tables))
+    return scores
+
+
+def _in_order(sides: Sequence[Representations], frame: pd.DataFrame) -> list[Representations]:
+    """Return the representations of the models of a joint grid, in the order of the grid."""
+    ordered = []
+    for label, rows in frame.groupby("model_x", sort=False):
+        found = [side for side in sides if belongs(side, rows.iloc[0])]
+        if len(found) != 1:
+            raise UserError(
+                f"--bootstrap: wanted one folder with the representations of {label} of task "
+                f"{rows.iloc[0]['task']}, found {len(found)}"
+            )
+        ordered += found
+    return ordered
+
+
+def _refuse_strangers(sides: Sequence[Representations], joint: Sequence[pd.DataFrame]) -> None:
+    models = [rows.iloc[0] for frame in joint for _, rows in frame.groupby("model_x")]
+    for side in sides:
+        if not any(belongs(side, first) for first in models):
+            raise UserError(
+                f"{side.folder}: wanted representations of a joint grid in the results, found "
+                f"{side.manifest['label']} ({side.manifest['kind']}, n = {side.manifest['n']})"
+            )
 
 
 def _one_grid(frame: pd.DataFrame, measure: str) -> pd.DataFrame:

@@ -80,6 +80,11 @@ class Resampling:
         # Earlier versions took percentiles of halves.
         return drawn | ({"interval": "normal"} if self.bootstrap else {})
 
+    @classmethod
+    def of_inputs(cls, inputs: Mapping[str, Any]) -> Resampling:
+        """Return the draws that `inputs` was made of."""
+        return cls(**{name: value for name, value in inputs.items() if name != "interval"})
+
     @property
     def record(self) -> str | None:
         """Return the value of column `resampling`."""

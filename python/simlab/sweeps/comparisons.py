@@ -21,6 +21,7 @@ from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
 from simlab.similarity.catalogue import MEASURES, settings, stored
 from simlab.similarity.localization import NEEDED
+from simlab.similarity.resampling import Resampling
 from simlab.store.results import ACROSS, ALIGNMENT, LEARNT
 from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
@@ -35,6 +36,7 @@ from simlab.sweeps.spec import (
     AlignSection,
     GridSection,
     InjectSection,
+    LocalizeSection,
     pairs_of,
 )
 from simlab.sweeps.study import TaskStudy, View
@@ -88,7 +90,7 @@ def compare(study: TaskStudy) -> None:
             if JOINT in section.between:
                 _joint(study, section, view, measure, members)
     if study.spec.localize is not None:
-        _localize(study)
+        _localize(study, study.spec.localize)
     if study.corpus:
         return
     for align in study.spec.align:
@@ -222,21 +224,26 @@ def _blocks(study: TaskStudy, number: int, title: str) -> None:
     study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [number], {}, title)
 
 
-def _localize(study: TaskStudy) -> None:
+def _localize(study: TaskStudy, section: LocalizeSection) -> None:
     """Add the scores of every joint grid that both measures have."""
     found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
     for number, job in enumerate(study.plan.jobs):
         if job.kind != kinds.GRID or not job.params["joint"] or job.params["task"] != study.name:
             continue
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
-        place = (job.params["comparison"], view.kind, view.split)
-        measures = found.setdefault(place, {})
+        measures = found.setdefault((job.params["comparison"], view), {})
         measures.setdefault(job.params["measure"], []).append(number)
-    for measures in found.values():
+    resampling = Resampling(section.bootstrap, seed=section.resampling_seed)
+    for (_, view), measures in found.items():
         if not set(NEEDED) <= measures.keys():
             continue
-        needs = [number for name in NEEDED for number in measures[name]]
-        params = {"task": study.name}
+        grids = [number for name in NEEDED for number in measures[name]]
+        needs, params = list(grids), {"task": study.name}
+        if resampling.bootstrap:
+            sides = [study.plan.jobs[n].params[end] or [] for n in grids for end in "xy"]
+            members = list(dict.fromkeys(tuple(side) for some in sides for side in some))
+            needs += [study.rows[label, view] for label, _ in members]
+            params |= {"members": [*map(list, members)], "resampling": resampling.inputs}
         study.plan.add(kinds.LOCALIZE, params, needs, {}, study.title("localization"))
 
 

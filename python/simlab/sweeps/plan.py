@@ -24,7 +24,7 @@ KINDS = (
     *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, LOCALIZE),
 )
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
-VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)
+VERSIONS: Mapping[str, int] = {**dict.fromkeys(KINDS, 1), ALIGN: 2}  # 2: with intervals
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,10 @@ class Resources:
 _WITH_MODEL = Resources(gpus=1, memory=6 * GB)
 _WITH_TABLES = Resources(cores=1, memory=GB)
 RESOURCES: Mapping[str, Resources] = {
-    **dict.fromkeys((kinds.BASES, kinds.GRID, kinds.ALIGN, kinds.COMPLEXITY), Resources()),
-    **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.LOCALIZE, kinds.FREEZE), _WITH_TABLES),
+    **dict.fromkeys(
+        (kinds.BASES, kinds.GRID, kinds.ALIGN, kinds.COMPLEXITY, kinds.LOCALIZE), Resources()
+    ),
+    **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.FREEZE), _WITH_TABLES),
 }
 NAMES = tuple(Resources.__dataclass_fields__)
 

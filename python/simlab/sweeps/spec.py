@@ -209,7 +209,10 @@ class FreezeSection(Section):
 
 
 class LocalizeSection(Section):
-    """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`); no keys."""
+    """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
+
+    bootstrap: Annotated[int, Field(ge=0)] = 0
+    resampling_seed: Annotated[int, Field(ge=0)] = 0
 
 
 class BlocksSection(Section):

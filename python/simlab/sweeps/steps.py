@@ -127,7 +127,7 @@ def grid(work: Work) -> Iterable[ResultRow]:
     xs = sides[: len(params["x"])]
     ys = sides[len(xs) :] or xs
     chosen = settings(params["measure"], params["options"])
-    resampling = Resampling(**params["resampling"])
+    resampling = Resampling.of_inputs(params["resampling"])
     rows = grid_rows(params["measure"], chosen, xs, ys, params["comparison"], resampling)
     mirrored = params["joint"] and ys is not xs and MEASURES[params["measure"]].symmetric
     for row in rows:
@@ -165,8 +165,13 @@ def blocks(work: Work) -> Iterable[ResultRow]:
 def localize(work: Work) -> Iterable[ResultRow]:
     """Return the localization scores of a joint grid of two measures."""
     from simlab.similarity.localization import localization_rows
+    from simlab.similarity.resampling import Resampling
 
-    return localization_rows(_joined(work.inputs))
+    members = work.params.get("members", [])
+    grids = len(work.inputs) - len(members)
+    sides = [named(p, *side) for p, side in zip(work.inputs[grids:], members, strict=True)]
+    resampling = Resampling.of_inputs(work.params.get("resampling", {}))
+    return localization_rows(_joined(work.inputs[:grids]), sides, resampling)
 
 
 def align(work: Work) -> Iterable[ResultRow]:

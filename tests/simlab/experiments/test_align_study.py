@@ -96,6 +96,25 @@ def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, fol
     )
 
 
+def test_heldout_errors_have_intervals_over_texts(tmp_path, folders):
+    align_study(folders["token"], tmp_path, LINEAR)
+    frame = read_results(tmp_path)
+    frame = frame[frame["comparison"] == "alignment: ft"]
+    judged = frame["options"].map(lambda text: json.loads(text)["rows"] == "heldout")
+    assert frame.loc[~judged, ["low", "high"]].isna().all().all()
+    models = [load_representations(folder) for folder in folders["token"]]
+    split = split_rows(models[0], LINEAR)
+    x, y = (model.layers[2] for model in models)
+    aligner = LinearAligner().fit(x[split.train], y[split.train])
+    texts = models[0].row_examples()[split.heldout]
+    stderr = aligner.errors(x[split.heldout], y[split.heldout], groups=texts).stderr
+    mine = frame[judged & (frame["model_x"] == "R[0]") & (frame["layer_x"] == 2)]
+    for measure, name in (("alignment-mse", "mse"), ("alignment-error", "relative")):
+        row = mine[mine["measure"] == measure].iloc[0]
+        assert row["high"] - row["value"] == pytest.approx(1.959964 * getattr(stderr, name))
+        assert row["value"] - row["low"] == pytest.approx(1.959964 * getattr(stderr, name))
+
+
 @pytest.mark.parametrize("kind", ["token", "attention"])
 def test_rows_of_one_example_stay_on_one_side(folders, kind):
     model = load_representations(folders[kind][0])

@@ -36,7 +36,7 @@ def content(tiny_bert, reviews):
         "finetune": {"max_steps": 3, "seeds": "1..2"},
         "extract": {"kind": ["cls", "mean"]},
         "grids": [
-            {"measure": "cka", "estimator": "biased", "kind": "cls"},
+            {"measure": "cka", "estimator": "biased", "kind": "cls", "bootstrap": 4},
             {"measure": JOINT, "between": "joint", "kind": "mean", "truncation": None},
         ],
         "truncate": True,
@@ -44,7 +44,7 @@ def content(tiny_bert, reviews):
         "inject": {"methods": ["itself", "identity"], "directions": "one"},
         "align": {"methods": "cca", "kind": "mean", "directions": "one"},
         "freeze": {"bottom": 1},
-        "localize": True,
+        "localize": {"bootstrap": 4},
         "blocks": {"permutations": 20},
         "complexity": {"kind": "cls"},
         "figures": {"formats": "svg"},
@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
     ]
     folders = [step.path for step in rows]
     file = tmp_path / "g.parquet"
-    grid(folders, file, comparison="FT-ORIG", estimator="biased")
+    grid(folders, file, comparison="FT-ORIG", estimator="biased", bootstrap=4)
     frame = sweep.results(out)
     mine = frame[(frame["comparison"] == "FT-ORIG") & (frame["seed_x"] == 1)]
     pd.testing.assert_frame_equal(mine.reset_index(drop=True), read_results(file))

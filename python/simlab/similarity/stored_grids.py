@@ -1,0 +1,117 @@
+"""Grids that are stored, computed anew for halves of their examples.
+
+What is made of a grid (a score of its blocks, a localization score) gets its interval from the same
+score of the grids of halves: the score minus and plus 1.96 standard deviations of these. The halves
+depend on the seed and the examples alone, so that two grids of the same rows have the same halves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError
+from simlab.representations.folder import Representations, load_representations
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.grids import layers_of
+from simlab.similarity.resampling import Call, Resampling, halves, row_groups
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A stored grid and the grid of its representations differ by less than this, on any machine.
+_ROUNDING = 1e-3
+
+
+def load_sides(folders: Sequence[Path], resampling: Resampling) -> list[Representations]:
+    """Load the representations that halves are drawn from.
+
+    Raises
+    ------
+    UserError
+        There are folders and no halves to draw, or halves and no folders.
+    """
+    if bool(folders) != bool(resampling.bootstrap):
+        wanted = "representation folders (`simcore extract`) beside the results"
+        if folders:
+            raise UserError(f"--bootstrap: wanted 1 or more with {folders[0]}, found 0")
+        raise UserError(f"--bootstrap {resampling.bootstrap}: wanted {wanted}, found none")
+    return [load_representations(folder) for folder in folders]
+
+
+def belongs(side: Representations, row: pd.Series) -> bool:
+    """Return whether the X of a row of a grid is a layer of `side`."""
+    import pandas as pd
+
+    names = {"model_x": "label", "kind": "kind", "task": "task", "n": "n"}
+    same = all(row[column] == side.manifest[name] for column, name in names.items())
+    seed = None if pd.isna(row["seed_x"]) else row["seed_x"]
+    return row["measure"] in MEASURES and same and seed == side.manifest["seed"]
+
+
+def draws_of(
+    first: pd.Series,
+    values: np.ndarray,
+    sides: Sequence[Representations],
+    resampling: Resampling,
+) -> tuple[np.ndarray, int] | None:
+    """Return the grids of halves, [draws, layers, layers], and the number of examples.
+
+    Parameters
+    ----------
+    first
+        A row of the stored grid, which tells the measure and its options.
+    values
+        The stored grid, [layers, layers], of all layers of `sides` with themselves.
+
+    Returns
+    -------
+    draws, examples
+        None where halves have too few rows for the measure, as a note then says.
+
+    Raises
+    ------
+    UserError
+        The grid of the representations is not the stored one.
+    """
+    measure, chosen = MEASURES[first["measure"]], _chosen(first)
+    where = ", ".join(str(side.folder) for side in sides)
+    call = Call(measure, chosen, layers_of(measure, chosen, sides), None, sides[0], where)
+    interval = halves(call, resampling, return_draws=True)
+    found = interval.observed
+    if found.shape != values.shape or not np.allclose(
+        found, values, rtol=0, atol=_ROUNDING, equal_nan=True
+    ):
+        raise UserError(
+            f"{where}: wanted the representations of the {first['measure']} grid of "
+            f"{first['model_x']} in the results, found others with the same label"
+        )
+    if (np.isnan(interval.low) & ~np.isnan(found)).any():
+        return None
+    return interval.draws, len(np.unique(row_groups(call)))
+
+
+def half_width(scores: np.ndarray, examples: int) -> Any:
+    """Return half the width of the 95 % interval of a score from those of halves, [draws, ...].
+
+    As in `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
+    """
+    half = examples // 2
+    scale = np.sqrt(half / (examples - half))
+    return NormalDist().inv_cdf(0.975) * scale * np.std(scores, axis=0, ddof=1)
+
+
+def _chosen(first: pd.Series) -> dict[str, Any]:
+    """Return all options of the measure of a grid, of which `first` is a row."""
+    import pandas as pd
+
+    options = MEASURES[first["measure"]].options
+    stored = json.loads(first["options"]) if isinstance(first["options"], str) else {}
+    columns = {name: first[name] for name in ("estimator", "kernel", "bandwidth")}
+    given = {name: value for name, value in columns.items() if not pd.isna(value)}
+    return {**options, **stored, **given}
