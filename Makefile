@@ -21,7 +21,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,10 @@ setup: $(STAMPS)/simcore ## environment, pinned dependencies, compiled extension
 demo: assets ## the main job on an embedded default (ARGS= are passed on)
 	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
 
-test: test-cpp test-cuda test-python ## the suite: C++ (plain and sanitized), then Python
+# The C++ tests need no Python packages, so that they compile while these are fetched.
+test: ## the suite: C++ (plain and sanitized), then Python
+	$(MAKE) --no-print-directory --jobs=2 compile-cpp setup
+	$(MAKE) --no-print-directory test-cpp test-cuda test-python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 	@PYTHONPATH=tests python -m support.lab.browsers
 	@PYTHONPATH=tests python -m support.lab.rayclusters
@@ -68,13 +71,18 @@ test-cpus: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite as on othe
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them. The CUDA
 # kernels run on the host under both; without a sanitizer the host's own code would be all that is
 # tested.
-test-cpp: $(STAMPS)/deps ## csrc without torch, plain and under three sanitizers
-	for kind in none address,undefined thread; do \
+CPP_KINDS := none address,undefined thread
+compile-cpp: $(STAMPS)/ninja
+	for kind in $(CPP_KINDS); do \
 	  host=ON; if [ $$kind = none ]; then host=OFF; fi; \
 	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind \
-	    -DSIMCORE_CUDA_HOST=$$host >build/cmake.log \
-	    || { cat build/cmake.log; exit 1; }; \
+	    -DSIMCORE_CUDA_HOST=$$host >build/cmake-$$kind.log \
+	    || { cat build/cmake-$$kind.log; exit 1; }; \
 	  cmake --build build/cpp-$$kind; \
+	done
+
+test-cpp: compile-cpp ## csrc without torch, plain and under three sanitizers
+	for kind in $(CPP_KINDS); do \
 	  ctest --test-dir build/cpp-$$kind --output-on-failure --parallel 2; \
 	done
 
@@ -143,8 +151,12 @@ $(STAMPS)/venv: requirements/system.sh
 	mkdir -p $(STAMPS) build
 	touch $@
 
+$(STAMPS)/ninja: requirements/lock.txt $(STAMPS)/venv
+	pip install --quiet --constraint requirements/lock.txt ninja
+	touch $@
+
 # torch alone and first: anything that merely depends on torch may choose another build of it.
-$(STAMPS)/deps: requirements/lock.txt $(STAMPS)/venv
+$(STAMPS)/deps: $(STAMPS)/ninja
 	pip install --quiet --constraint requirements/lock.txt torch==2.13.0
 	pip install --quiet -r requirements/lock.txt
 	touch $@

@@ -146,6 +146,7 @@ PEAKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PEAKS)
 def test_max_memory_is_obeyed(name):
     """Gram matrices of 30 layers are 120 MB; bases, and copies, of z on either side 38."""

@@ -157,6 +157,7 @@ def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     assert not again.done
 
 
+@pytest.mark.slow
 def test_pretrained_models_stay_where_checkpoints_go(content, tmp_path):
     few = {name: content[name] for name in ("models", "tasks", "finetune", "grids")}
     places = {"representations": {"pretrain", "extract"}, "results": set()}

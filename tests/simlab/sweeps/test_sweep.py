@@ -179,6 +179,7 @@ def test_tiles_of_a_joint_grid_have_its_values(done, content, tmp_path, monkeypa
     np.testing.assert_allclose(parts.astype(float), whole.astype(float), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_object_that_went_comes_back_with_the_same_bits(done, content, tmp_path):
     _, out, _ = done
     few = {name: content[name] for name in ("models", "tasks", "finetune", "extract")}

@@ -91,6 +91,7 @@ def test_long_texts_become_several_rows(whole):
     assert found == [i for ids in tokenizer(list(texts))["input_ids"] for i in ids[1:-1]]
 
 
+@pytest.mark.slow
 def test_a_run_killed_outright_ends_with_the_same_weights(tmp_path, whole):
     out = tmp_path / "killed"
     command = [sys.executable, "-m", "simlab.cli", "pretrain", "rt", "--out", str(out), *OPTIONS]
