@@ -73,6 +73,7 @@ test-cpus: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite as on othe
 # tested.
 CPP_KINDS := none address,undefined thread
 compile-cpp: $(STAMPS)/ninja
+	mkdir -p build
 	for kind in $(CPP_KINDS); do \
 	  host=ON; if [ $$kind = none ]; then host=OFF; fi; \
 	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind \
@@ -93,6 +94,7 @@ test-cuda: $(STAMPS)/deps ## compile gate of csrc/cuda (nvcc, no GPU)
 ifeq ($(NVCC),)
 	@echo "test-cuda: skipped, no nvcc on this machine"
 else
+	mkdir -p build
 	cmake -S . -B build/cuda -G Ninja -DSIMCORE_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC) \
 	  "-DSIMCORE_TORCH_INCLUDES=$$(python -c $(TORCH_INCLUDES))" >build/cmake.log \
 	  || { cat build/cmake.log; exit 1; }

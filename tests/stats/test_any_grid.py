@@ -149,3 +149,12 @@ def test_an_option_that_the_measure_lacks_is_named(option):
     x, y = pair(Case(33))
     with pytest.raises(TypeError, match=f"{option}: wanted .* of measure 'neuronsim'"):
         stats.permutation_test(x, y, measure="neuronsim", permutations=2, **{option: True})
+
+
+def test_a_layer_with_itself_is_compared_as_without_draws():
+    # Dead neurons, as LayerNorm leaves them: their products underflow in float32.
+    x = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+    x[:, :3] *= np.float32(1e-32)
+    found = stats.bootstrap_ci([x], measure="neuronsim", method="half", resamples=3)
+    assert found.observed[0, 0] == 1
+    assert np.diff([found.low[0, 0], found.high[0, 0]]) == 0

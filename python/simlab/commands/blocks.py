@@ -120,7 +120,7 @@ def _cells(layers: Blocks, rows: list[ResultRow], intervals: bool) -> list[str]:
     first = rows[0]
     options = json.loads(first.options) if first.options else {}
     options.pop("clusters", None)  # the column of clusters shows their number
-    shown = json.dumps(options) if options else None
+    shown = ", ".join(f"{name} {value}" for name, value in options.items())
     parts = (first.measure, first.kernel, first.estimator, first.kind, shown)
     measure = " ".join(part for part in parts if part)
     model = first.model_x + (f" → {first.model_y}" if first.model_y else "")

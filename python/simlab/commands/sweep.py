@@ -103,9 +103,13 @@ def sweep(
             retry_failed=retry_failed,
             figures=figures,
         )
-    done = sum(report.done.values())
-    drawn = f", {len(report.figures)} files in {out / 'figures'}" if report.figures else ""
-    console.out.print(f"{out}: {done:,} jobs done{drawn}; rows in {out / 'results'}")
+    new = sum(report.done.values())
+    done = report.jobs - len(report.failed) - report.waiting
+    drawn = f", {len(report.figures)} figures in {out / 'figures'}" if report.figures else ""
+    console.out.print(
+        f"{out}: {done:,} of {report.jobs:,} jobs done, {new:,} of them now{drawn}; "
+        f"rows in {out / 'results'}"
+    )
     if report.figures:
         from simlab.report.write import write_report
 
@@ -122,9 +126,13 @@ def sweep(
 
 def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
+    from simlab.sweeps.missing import missing_line, missing_models
     from simlab.sweeps.show import plan_lines, plan_table
 
     plan, done, taken = found.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
-    for line in plan_lines(taken, found.spec.keep, max(workers, 1)):
+    lines = plan_lines(taken, found.spec.keep, max(workers, 1))
+    if missing := missing_models(plan, [not there for there in done]):
+        lines.append(missing_line(missing))
+    for line in lines:
         console.out.print(line, markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from simlab.errors import UserError
@@ -153,6 +154,18 @@ def is_hub_name(name: str) -> bool:
     return name != OFFLINE_MODEL and not local and not folder.is_dir()
 
 
+def similar_name(name: str) -> str:
+    """Return a question that names the model that a misspelt name resembles; "" if none does.
+
+    >>> similar_name("minlm")
+    " (did you mean 'minilm'?)"
+    """
+    folder = Path(name).expanduser().parent
+    beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    found = get_close_matches(name, [OFFLINE_MODEL, *beside], n=1, cutoff=0.75)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
 def resolve(model: str | Path | ModelSource) -> ModelSource:
     """Find `model` and return the local folder that holds it.
 
@@ -259,6 +272,7 @@ def _from_hub(name: str) -> Path:
         raise UserError(
             f"model {name}: wanted {OFFLINE_MODEL!r}, a local folder or a reachable hub; found no "
             "such folder, nothing in the hub's cache, and the hub does not answer"
+            f"{similar_name(name)}"
         )
     try:
         return _download(name)

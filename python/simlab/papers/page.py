@@ -19,8 +19,10 @@ chosen = paper_options("wu2020", "grid", measure="svcca")
 grid("runs/words", "runs/svcca.parquet", measure="svcca", **chosen)
 ```
 
-On `finetune` and `freeze-study`, `--paper NAME` is the same as `--recipe NAME`. `skip` and
-`localize` have no `--paper`, because the papers leave nothing to choose there.
+On `finetune` and `freeze-study`, `--paper NAME` is the same as `--recipe NAME`. A sweep file has
+`paper = "NAME"`. `skip`, `localize` and `report` have no `--paper`, because the papers leave
+nothing to choose there; `pretrain`, `import` and `influence` have none, because the papers have no
+such step.
 
 Each table says what the text of the paper states, what the code of its authors does, what we take,
 and why. Where text and code disagree, we follow the text, unless a row gives a reason for the code.

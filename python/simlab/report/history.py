@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from pydantic import BaseModel, FiniteFloat, RootModel, ValidationError
 
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
+_KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
 _MANIFEST = "manifest.json"  # of a demo: configuration and versions
 # Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
 _STATUS = "status.json"
@@ -50,7 +52,8 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``path`` (below its folder), ``seconds``, ``done``, and ``inputs``, whose values are text.
+        ``path`` (below its folder; keys of objects are cut), ``seconds``, ``done``, and ``inputs``,
+        whose values are text.
     """
     found = []
     for folder in folders:
@@ -60,10 +63,17 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
                 continue
             place = file.parent
             inputs = {name: _words(value) for name, value in sorted(record.inputs.items())}
-            job = {"path": str(place.relative_to(folder.parent)), "inputs": inputs}
+            job = {"path": _short(place.relative_to(folder.parent)), "inputs": inputs}
             done = not place.name.endswith(PARTIAL_SUFFIX)
             found.append({**job, "seconds": round(record.seconds, 1), "done": done})
     return found
+
+
+def _short(place: Path) -> str:
+    """Return the path of a job; of an object of a sweep, its kind and the start of its key."""
+    *_, kind, shelf, key = ("", "", "", *place.parts)
+    is_object = _KEY.fullmatch(key) and key.startswith(shelf)
+    return str(Path(place.parts[0], kind, key[:12])) if is_object else str(place)
 
 
 def manifests(folders: Sequence[Path]) -> list[dict[str, str]]:

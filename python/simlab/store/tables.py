@@ -135,11 +135,11 @@ def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> p
     try:
         frame = _read_csv(path) if is_csv(path) else _read_parquet(path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
-        wanted = "csv" if is_csv(path) else "Parquet"
+        wanted = "a csv file" if is_csv(path) else "a Parquet file"
         found = str(error).replace("Could not open Parquet input source", "a damaged file")
         if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
-            found = "a file of another kind"
-        raise UserError(f"results {path}: wanted a {wanted} file, found {found}") from error
+            wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
+        raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
     for name in required:
         if name not in frame.columns:
             raise UserError(f"results {path}: wanted column {name!r}, found a table without it")

@@ -13,6 +13,7 @@ A folder holds what is done, and no other index:
 * `folder`: objects by their keys, failures, logs; `parts`: the rows, gathered into one data set.
 * `survey`: what is done, and what is still to do; `disk`: what may be deleted; `estimates`: what a
   plan takes.
+* `missing`: models that the plan loads and the machine lacks.
 * `claims`: which process works on a job.
 
 Jobs are done by processes that an engine starts:

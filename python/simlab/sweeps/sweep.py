@@ -19,6 +19,7 @@ from simlab.sweeps.estimates import Estimate, estimate
 from simlab.sweeps.execute import has_failed
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.missing import require_models
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import Spec, make_spec, read_spec
@@ -40,6 +41,8 @@ class Report:
 
     Attributes
     ----------
+    jobs
+        Number of all jobs of the sweep.
     done
         Number of jobs that this run did, by kind.
     failed
@@ -50,6 +53,7 @@ class Report:
         The files drawn.
     """
 
+    jobs: int
     done: Mapping[str, int]
     failed: tuple[tuple[str, str], ...]
     waiting: int
@@ -200,6 +204,7 @@ class Sweep:
         require_sweep(folder)
         prints = Fingerprints(folder.root / "fingerprints.json")
         plan = make_plan(self.spec, prints)  # before anything is written
+        require_models(plan, survey(folder, plan, self.spec.keep).needed)
         folder.create()
         prints.save()
         with driving(folder, study_of(plan, self.spec.keep, self.spec.max_disk), stale):
@@ -225,7 +230,7 @@ class Sweep:
             self._note_status(folder, plan)
             drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
-        return Report(dict(outcome.done), failed, outcome.waiting, tuple(drawn))
+        return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""

@@ -72,7 +72,7 @@ def test_what_is_no_results_file_is_told(tmp_path):
     (tmp_path / "text.parquet").write_text("a page of text")
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing else")
     for name, found in (
-        ("text.parquet", "wanted a Parquet file, found a file of another kind$"),
+        ("text.parquet", r"wanted a Parquet file, or a csv file .*, found a file of another kind$"),
         ("damaged.parquet", "wanted a Parquet file, found a damaged file"),
         ("none.parquet", "wanted a results file or a folder, found neither$"),
     ):

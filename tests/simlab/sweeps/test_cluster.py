@@ -160,7 +160,7 @@ def test_real_models_give_the_bits_of_the_local_engine(
         killer.join()
     sweep = Sweep.from_file(file)
     assert (code, len(lost)) == (0, 1)
-    assert f"{len(sweep.plan()):,} jobs done" in " ".join(printed.split())
+    assert f"{len(sweep.plan()):,} of {len(sweep.plan()):,} jobs done" in " ".join(printed.split())
     assert sweep.results(there).equals(sweep.results(tmp_path / "local"))
     made = sorted(path.relative_to(there) for path in there.rglob("*.safetensors"))
     assert len(made) == 2 + 3

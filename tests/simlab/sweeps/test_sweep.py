@@ -8,7 +8,7 @@ import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.errors import UserError
-from simlab.report.history import folders_of, statuses
+from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
 from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
 from simlab.sweeps import comparisons
@@ -92,6 +92,9 @@ def test_the_page_finds_what_is_done(done):
     _, out, _ = done
     (found,) = statuses(folders_of([out / "results"]))
     assert found["folder"] == out.name
+    paths = {job["path"] for job in jobs(folders_of([out / "results"]))}
+    tuned = next(job.key for job in Sweep.open(out).plan().jobs if job.kind == "finetune")
+    assert f"{out.name}/finetune/{tuned[:12]}" in paths
     assert found["kinds"]["finetune"]["done"] >= 2
     assert {
         kind: count["waiting"] for kind, count in found["kinds"].items() if count["waiting"]

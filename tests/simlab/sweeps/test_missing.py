@@ -1,0 +1,47 @@
+"""Models that are not on this machine: told by the plan, refused before the first job."""
+
+import pytest
+
+from simlab import Sweep
+from simlab.errors import UserError
+from simlab.models.sources import similar_name
+from support.lab.commandline import check_refused
+
+
+@pytest.fixture
+def misspelt(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text('models = ["minlm", "minilm"]\ntasks = ["rt"]\n')
+    return file
+
+
+def test_the_plan_names_what_it_would_download(misspelt, simcore):
+    code, printed, _ = simcore("sweep", misspelt, "--plan")
+    assert code == 0
+    assert "to download from the hub: minlm (did you mean 'minilm'?)" in printed
+
+
+def test_a_run_without_a_hub_is_refused_before_anything_is_written(misspelt, tmp_path, simcore):
+    out = tmp_path / "out"
+    message = "key models: wanted folders or models in the hub's cache"
+    check_refused(simcore("sweep", misspelt, "--out", out), message, "did you mean 'minilm'?")
+    assert not out.exists()
+
+
+def test_jobs_that_are_done_load_no_model(tmp_path, tiny_bert, reviews, monkeypatch):
+    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+    sweep = Sweep({"models": [str(tiny_bert.path)], "tasks": [{**task, "heldout_size": 80}]})
+    report = sweep.run(tmp_path / "out", threads=1, durable=False, figures=False)
+    assert (sum(report.done.values()), report.jobs) == (2, 2)
+    monkeypatch.setattr("simlab.sweeps.missing.is_hub_name", lambda name: True)
+    assert sweep.run(tmp_path / "out", threads=1, figures=False).jobs == 2
+    with pytest.raises(UserError, match="key models: wanted folders or models"):
+        sweep.run(tmp_path / "other", threads=1)
+
+
+def test_similar_names(tmp_path, monkeypatch):
+    (tmp_path / "ft-1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert similar_name("mini-lm") == " (did you mean 'minilm'?)"
+    assert similar_name(str(tmp_path / "ft_1")) == f" (did you mean '{tmp_path}/ft-1'?)"
+    assert similar_name("google/multiberts-seed_0") == ""
