@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
         waited.append(seconds)
         next(changes)()
 
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))  # no other module's
     looks, models = watched([results], 5), []
     for _ in range(4):
         next(looks)
@@ -223,7 +224,7 @@ def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
             stop,
         ]
     )
-    monkeypatch.setattr(watch.time, "sleep", lambda seconds: next(changes)())
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=lambda seconds: next(changes)()))
     code, printed, errors = simcore("report", results, "--out", out, "--watch", "1")
     assert code == 130
     assert printed.count("open it in a browser") == 1
