@@ -145,6 +145,12 @@ class BuildExtension(cpp_extension.BuildExtension):
         super().finalize_options()
         self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}"))
 
+    def run(self) -> None:
+        """Write the version of torch beside the extension, for simcore/_extension.py."""
+        super().run()
+        beside = Path(self.get_ext_fullpath("simcore._C")).parent
+        (beside / "_C_torch.txt").write_text(f"{torch.__version__}\n")
+
 
 if __name__ == "__main__":
     # pip of a virtual environment that is not activated leaves its bin/ (ninja) off PATH.

@@ -10,7 +10,8 @@
 
 from importlib.metadata import version as _version
 
-from simcore import _ops as _ops  # loads the extension and registers its operators
+from simcore import _extension as _extension  # first: it says why the extension is not there
+from simcore import _ops as _ops  # registers the operators
 from simcore import align as align
 from simcore import nn as nn
 from simcore import stats as stats
