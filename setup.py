@@ -5,12 +5,14 @@ bounds the number of compilers that run at once.
 """
 
 import os
+import platform
 import shutil
 import sys
 import tomllib
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parent
 
@@ -152,7 +154,19 @@ class BuildExtension(cpp_extension.BuildExtension):
         (beside / "_C_torch.txt").write_text(f"{torch.__version__}\n")
 
 
+class Wheel(bdist_wheel):
+    """Names the C library of this machine in the wheel's tag: an older one may lack symbols."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tags of Python, ABI and platform."""
+        python, abi, where = super().get_tag()
+        library, version = platform.libc_ver()
+        if library == "glibc" and where.startswith("linux_"):
+            where = f"manylinux_{version.replace('.', '_')}_{where.removeprefix('linux_')}"
+        return python, abi, where
+
+
 if __name__ == "__main__":
     # pip of a virtual environment that is not activated leaves its bin/ (ninja) off PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    setup(ext_modules=[extension()], cmdclass={"build_ext": BuildExtension})
+    setup(ext_modules=[extension()], cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel})

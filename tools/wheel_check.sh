@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# wheel_check.sh PYTHON WHEEL: installs a wheel with its extra `lab` into a fresh environment, with
+# no compiler on PATH, and computes a grid, the command's help and the demo's first step there.
+set -euo pipefail
+python=$(command -v "$1")
+wheel=$(realpath "$2")
+lock=$(realpath "$(dirname "$0")/../requirements/lock.txt")
+place=$(mktemp -d)
+remove=$(command -v rm)
+trap '"$remove" -rf "$place"' EXIT
+cd "$place" # not in the checkout, whose folder simcore/ would be imported
+
+"$python" -m venv env
+export PATH=$place/env/bin PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+export PIP_NO_COMPILE=1 HF_HUB_OFFLINE=1
+unset PYTHONPATH VIRTUAL_ENV
+if command -v g++ >/dev/null || command -v cc >/dev/null; then
+  echo "wheel_check: wanted no compiler on PATH, found one" >&2
+  exit 1
+fi
+pip install --quiet --constraint "$lock" torch==2.13.0
+pip install --quiet --constraint "$lock" "$wheel[lab]"
+
+python - <<'PROGRAM'
+import numpy as np
+import simcore, simcore.reference, simlab
+
+assert "site-packages" in simcore.__file__, simcore.__file__
+layers = np.random.default_rng(0).standard_normal((3, 60, 8))
+assert np.allclose(simcore.cka_grid(layers), simcore.reference.cka_grid(layers))
+print(f"simcore {simcore.__version__}: {simcore.build_info()['cpu_isa']}, grid as its twin")
+PROGRAM
+simcore --help >help.txt
+simcore finetune minilm rt --train-size 64 --heldout-size 32 --max-steps 2 --seed 1 --out ft-1
+[[ -s ft-1/model.safetensors ]]
+echo "wheel_check: ${wheel##*/} was installed and used without a compiler"
