@@ -16,6 +16,7 @@ from simcore import (
     distances,
     knn,
     layer_descriptors,
+    matching,
     neurons,
     rowwise,
     rsa,
@@ -41,6 +42,8 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "mixedsim": neurons.mixedsim_grid,
     **{f"knn-{m}": functools.partial(knn.knn_grid, measure=m) for m in knn.MEASURES},
     "cknna": knn.cknna_grid,
+    "matching": matching.matching_grid,
+    "aligned_cosine": matching.aligned_cosine_grid,
     "distance_correlation": distances.distance_correlation_grid,
     "rsm_difference": distances.rsm_difference_grid,
     "gulp": subspaces.gulp_grid,
@@ -54,7 +57,11 @@ MEASURES = tuple(GRIDS)
 # Measures whose value of a layer with itself is 0: distances. Those that have an option for it, and
 # its value that makes them similarities.
 DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor")
-FORMS = {"procrustes": ("form", "similarity"), "cosine": ("form", "cosine")}
+FORMS = {
+    "procrustes": ("form", "similarity"),
+    "cosine": ("form", "cosine"),
+    "matching": ("score", "correlation"),
+}
 # Measures that do not depend on which rows of two layers belong together: no permutation changes
 # their values.
 UNPAIRED = ("descriptor",)
