@@ -49,6 +49,7 @@ CALLS = {
     "cknna_grid": ("nearest_rows", "cknna_terms"),
     "matching_grid": ("match_neurons",),
     "aligned_cosine_grid": ("aligned_cosines",),
+    "imd_grid": ("nearest_rows",),
     "distance_correlation_grid, rsm_difference_grid": ("hsic_terms",),
     "gulp_grid, eigenspace_overlap_grid": ("principal_components", "hsic_terms"),
     "descriptors, descriptor_grid": ("uniformity",),

@@ -31,6 +31,7 @@ from simcore.reference.hsic import (
     rbf_width,
     squared_distances,
 )
+from simcore.reference.imd import imd_grid
 from simcore.reference.matching import aligned_cosine_grid, matching_grid
 from simcore.reference.neighbours import (
     cknna_grid,
@@ -78,6 +79,7 @@ __all__ = [
     "hsic_biased",
     "hsic_grid",
     "hsic_unbiased",
+    "imd_grid",
     "knn_grid",
     "linreg_grid",
     "localization_score",

@@ -14,6 +14,7 @@ from simcore import (
     cca,
     cka,
     distances,
+    imd,
     knn,
     layer_descriptors,
     matching,
@@ -44,6 +45,7 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "cknna": knn.cknna_grid,
     "matching": matching.matching_grid,
     "aligned_cosine": matching.aligned_cosine_grid,
+    "imd": imd.imd_grid,
     "distance_correlation": distances.distance_correlation_grid,
     "rsm_difference": distances.rsm_difference_grid,
     "gulp": subspaces.gulp_grid,
@@ -56,7 +58,7 @@ GRIDS: dict[str, Callable[..., Any]] = {
 MEASURES = tuple(GRIDS)
 # Measures whose value of a layer with itself is 0: distances. Those that have an option for it, and
 # its value that makes them similarities.
-DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor")
+DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor", "imd")
 FORMS = {
     "procrustes": ("form", "similarity"),
     "cosine": ("form", "cosine"),
@@ -64,7 +66,7 @@ FORMS = {
 }
 # Measures that do not depend on which rows of two layers belong together: no permutation changes
 # their values.
-UNPAIRED = ("descriptor",)
+UNPAIRED = ("descriptor", "imd")
 # Measures that take bases; those among them that truncate, with the default truncation; and those
 # among them that take bases of Y alone.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim", "gulp")

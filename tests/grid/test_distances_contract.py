@@ -114,6 +114,7 @@ PEAKS = {
     "descriptor_grid": ({"descriptor": "uniformity"}, 6 * MB),
     "matching_grid": ({"score": "distance"}, 4 * MB),
     "aligned_cosine_grid": ({}, 10 * MB),
+    "imd_grid": ({}, 24 * MB),
 }
 
 

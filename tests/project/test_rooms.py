@@ -24,6 +24,7 @@ FLOORS = (
         "knn",
         "distances",
         "matching",
+        "imd",
     ),
     ("cca", "neurons", "subspaces"),
     ("stats",),

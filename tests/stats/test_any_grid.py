@@ -115,7 +115,7 @@ def test_small_distances_are_evidence(name, own, best):
         assert bool(((100 * test.pvalue).round() >= 1 + closer).all())
 
 
-UNPAIRED = {"descriptor": {"descriptor": "magnitude"}}
+UNPAIRED = {"descriptor": {"descriptor": "magnitude"}, "imd": {}}
 
 
 @pytest.mark.parametrize("name", UNPAIRED)
