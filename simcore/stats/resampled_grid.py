@@ -290,7 +290,7 @@ def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
 
 def _of_one_side(options: dict, count: int) -> dict:
     """Return the options for layers that are compared with themselves."""
-    cut = options.get("truncation")
+    cut: Any = options.get("truncation")
     return options if np.ndim(cut) == 0 else {**options, "truncation": cut[:count]}
 
 
