@@ -6,6 +6,7 @@ from bench import (
     cka,
     coupling,
     harness,
+    matching,
     measures,
     neighbours,
     record,
@@ -16,6 +17,7 @@ from bench import (
 SUITES = {
     "cka": cka.JOBS,
     "measures": measures.JOBS,
+    "matching": matching.JOBS,
     "neighbours": neighbours.JOBS,
     "attention": attention.JOBS,
     "coupling": coupling.JOBS,

@@ -22,8 +22,10 @@ from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.distances import distance_correlation_grid, rsm_difference_grid
+from simcore.imd import imd_grid
 from simcore.knn import Neighbours, cknna_grid, knn_grid, neighbours
 from simcore.layer_descriptors import descriptor_grid, descriptors
+from simcore.matching import aligned_cosine_grid, matching_grid
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
 from simcore.recording import Comparison, Tape, compare, record
@@ -40,6 +42,7 @@ __all__ = [
     "Tape",
     "__version__",
     "align",
+    "aligned_cosine_grid",
     "attention_grid",
     "bases",
     "build_info",
@@ -57,9 +60,11 @@ __all__ = [
     "free_memory",
     "gulp_grid",
     "hsic_grid",
+    "imd_grid",
     "knn_grid",
     "linreg_grid",
     "localization_score",
+    "matching_grid",
     "mixedsim_grid",
     "neighbours",
     "neuronsim_grid",

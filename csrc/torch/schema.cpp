@@ -64,11 +64,16 @@ TORCH_LIBRARY(simcore, m) {
   // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
   m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
 
+  // Mean cosine of the rows of x Q and y, Q the rotation of x nearest to y, uncentred; rows of
+  // zeros are left out: [Lx, Ly] float64, nan for layers of zeros; y empty: x with itself. Entries
+  // are not checked. No kernel for CUDA.
+  m.def("aligned_cosines(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
+
   // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
   // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
   m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
-  // ---- neurons. Twins: neurons.py. On CUDA: best_partners, multiple_correlations.
+  // ---- neurons. Twins: neurons.py, matching.py. On CUDA: best_partners, multiple_correlations.
 
   // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
   // every neuron of every layer of x (rows, layers one after another) and every layer of y, that
@@ -80,6 +85,12 @@ TORCH_LIBRARY(simcore, m) {
 
   // Mean over neurons of ||y_j^T x_k|| / ||x_k||, centred columns: [Lx, Ly] float64.
   m.def("multiple_correlations(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
+
+  // Layers whose neurons are matched, [Lx, Ly] float64; y empty: x with itself. matching "best"
+  // (score "correlation": mean of both directions' best) | "one-to-one" (score "correlation": mean
+  // of the assignment; "distance": of the layers, not centred; "angular": its angle). No kernel for
+  // CUDA.
+  m.def("match_neurons(Tensor[] x, Tensor[] y, str matching, str score, int max_memory) -> Tensor");
 
   // ---- rsa. Twins: rsa.py. On CUDA: none.
 

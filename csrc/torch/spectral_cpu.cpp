@@ -10,6 +10,7 @@
 #include "cpu/base/memory.h"
 #include "cpu/spectral/nuclear.h"
 #include "torch/checks.h"
+#include "torch/composed/aligned_cosines.h"
 #include "torch/composed/nuclear_norms.h"
 #include "torch/composed/principal_components.h"
 #include "torch/composed/pwcca.h"
@@ -60,12 +61,20 @@ at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorLi
   return composed::pwcca(u_x, weighted_x, u_y, max_memory);
 }
 
+at::Tensor aligned_cosines_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
+  const int64_t n = rows_of(x);
+  check_layers(x, "X", n);
+  check_layers(y, "Y", n);
+  return composed::aligned_cosines(x, y, max_memory);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("principal_components", principal_components_cpu);
   m.impl("nuclear_norms", nuclear_norms_cpu);
   m.impl("pwcca", pwcca_cpu);
+  m.impl("aligned_cosines", aligned_cosines_cpu);
 }
 
 }  // namespace simcore

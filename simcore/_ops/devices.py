@@ -31,6 +31,8 @@ CPU_ONLY = {
     "list_similarity": "neighbours",
     "second_order_similarity": "neighbours",
     "cknna_terms": "neighbours",
+    "match_neurons": "matching of neurons",
+    "aligned_cosines": "cosines after rotations",
 }
 # Public functions, and the operators that each of them calls.
 CALLS = {
@@ -45,6 +47,9 @@ CALLS = {
     "rsa_grid, Spearman": ("rank_moments",),
     "neighbours, knn_grid": ("nearest_rows", "list_similarity", "second_order_similarity"),
     "cknna_grid": ("nearest_rows", "cknna_terms"),
+    "matching_grid": ("match_neurons",),
+    "aligned_cosine_grid": ("aligned_cosines",),
+    "imd_grid": ("nearest_rows",),
     "distance_correlation_grid, rsm_difference_grid": ("hsic_terms",),
     "gulp_grid, eigenspace_overlap_grid": ("principal_components", "hsic_terms"),
     "descriptors, descriptor_grid": ("uniformity",),

@@ -7,6 +7,7 @@ from torch import Tensor
 
 best_partners = torch.ops.simcore.best_partners
 multiple_correlations = torch.ops.simcore.multiple_correlations
+match_neurons = torch.ops.simcore.match_neurons
 
 
 @torch.library.register_fake("simcore::best_partners")
@@ -25,3 +26,10 @@ def _fake_multiple_correlations(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
     return x[0].new_empty((len(x), len(y)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::match_neurons")
+def _fake_match_neurons(
+    x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
+) -> Tensor:
+    return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)

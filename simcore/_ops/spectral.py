@@ -1,7 +1,8 @@
 """The operators that decompose layers and their cross-products: names, shapes of results, CUDA.
 
 On the CPU these operators are written in C++ (csrc/torch); on a CUDA device they are batches of
-torch's own matrix products (`simcore._ops.spectral_batched`).
+torch's own matrix products (`simcore._ops.spectral_batched`), but for `aligned_cosines`, which is
+for the CPU only.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ principal_components = torch.ops.simcore.principal_components
 nuclear_norms = torch.ops.simcore.nuclear_norms
 pwcca = torch.ops.simcore.pwcca
 small_svd = torch.ops.simcore.small_svd
+aligned_cosines = torch.ops.simcore.aligned_cosines
 
 
 @torch.library.register_fake("simcore::principal_components")
@@ -54,6 +56,11 @@ def _fake_pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> Tensor:
     return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::aligned_cosines")
+def _fake_aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
+    return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
 
 
 for _name, _function in OPERATORS.items():

@@ -31,6 +31,8 @@ from simcore.reference.hsic import (
     rbf_width,
     squared_distances,
 )
+from simcore.reference.imd import imd_grid
+from simcore.reference.matching import aligned_cosine_grid, matching_grid
 from simcore.reference.neighbours import (
     cknna_grid,
     knn_grid,
@@ -53,6 +55,7 @@ from simcore.reference.rsa import rank_moments, rsa_grid
 from simcore.reference.subspaces import eigenspace_overlap_grid, gulp_grid
 
 __all__ = [
+    "aligned_cosine_grid",
     "attention_grid",
     "basis",
     "best_partners",
@@ -76,9 +79,11 @@ __all__ = [
     "hsic_biased",
     "hsic_grid",
     "hsic_unbiased",
+    "imd_grid",
     "knn_grid",
     "linreg_grid",
     "localization_score",
+    "matching_grid",
     "minibatch_cka",
     "mixedsim_grid",
     "neighbour_lists",

@@ -14,8 +14,10 @@ from simcore import (
     cca,
     cka,
     distances,
+    imd,
     knn,
     layer_descriptors,
+    matching,
     neurons,
     rowwise,
     rsa,
@@ -41,6 +43,9 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "mixedsim": neurons.mixedsim_grid,
     **{f"knn-{m}": functools.partial(knn.knn_grid, measure=m) for m in knn.MEASURES},
     "cknna": knn.cknna_grid,
+    "matching": matching.matching_grid,
+    "aligned_cosine": matching.aligned_cosine_grid,
+    "imd": imd.imd_grid,
     "distance_correlation": distances.distance_correlation_grid,
     "rsm_difference": distances.rsm_difference_grid,
     "gulp": subspaces.gulp_grid,
@@ -53,11 +58,15 @@ GRIDS: dict[str, Callable[..., Any]] = {
 MEASURES = tuple(GRIDS)
 # Measures whose value of a layer with itself is 0: distances. Those that have an option for it, and
 # its value that makes them similarities.
-DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor")
-FORMS = {"procrustes": ("form", "similarity"), "cosine": ("form", "cosine")}
+DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor", "imd")
+FORMS = {
+    "procrustes": ("form", "similarity"),
+    "cosine": ("form", "cosine"),
+    "matching": ("score", "correlation"),
+}
 # Measures that do not depend on which rows of two layers belong together: no permutation changes
 # their values.
-UNPAIRED = ("descriptor",)
+UNPAIRED = ("descriptor", "imd")
 # Measures that take bases; those among them that truncate, with the default truncation; and those
 # among them that take bases of Y alone.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim", "gulp")
@@ -281,7 +290,7 @@ def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
 
 def _of_one_side(options: dict, count: int) -> dict:
     """Return the options for layers that are compared with themselves."""
-    cut = options.get("truncation")
+    cut: Any = options.get("truncation")
     return options if np.ndim(cut) == 0 else {**options, "truncation": cut[:count]}
 
 

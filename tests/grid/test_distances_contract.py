@@ -112,6 +112,9 @@ PEAKS = {
     "distance_correlation_grid": ({}, 8 * MB),
     "gulp_grid": ({"ridge": 0.1}, 24 * MB),
     "descriptor_grid": ({"descriptor": "uniformity"}, 6 * MB),
+    "matching_grid": ({"score": "distance"}, 4 * MB),
+    "aligned_cosine_grid": ({}, 10 * MB),
+    "imd_grid": ({}, 24 * MB),
 }
 
 
@@ -167,7 +170,7 @@ def test_layers_without_a_value_are_nan_and_leave_the_others_alone(measure):
         )
 
 
-@pytest.mark.parametrize("name", ["cosine", "angular", "concentricity"])
+@pytest.mark.parametrize("name", ["cosine", "angular", "concentricity", "aligned-cosine"])
 def test_rows_of_zeros_are_left_out_and_counted(name):
     measure = next(m for m in DISTANCE_ROWS if m.name == name)
     x, y = measure.sides()

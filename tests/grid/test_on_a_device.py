@@ -285,7 +285,10 @@ def test_networks_run_there_without_waiting(mixing, reversible):
 
 
 # Networks have parameters of their own: the test above moves them.
-ON_CPU_ALONE = ("neighbours", "Neighbours", "knn_grid", "cknna_grid")
+ON_CPU_ALONE = (
+    *("neighbours", "Neighbours", "knn_grid", "cknna_grid"),
+    *("matching_grid", "aligned_cosine_grid", "imd_grid"),
+)
 TRACED = [
     pytest.param(name, row, id=f"{name}-{i}")
     for name, rows in ROWS.items()

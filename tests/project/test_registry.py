@@ -29,9 +29,11 @@ JOBS = {
     "principal_components": "svcca13",
     "nuclear_norms": "cca13",
     "pwcca": "pwcca13",
+    "aligned_cosines": "aligned_cosine13",
     "small_svd": "svcca",  # of bench/gpu_jobs.py
     "best_partners": "neuronsim13",
     "multiple_correlations": "mixedsim13",
+    "match_neurons": "hard_match13",
     "standardised_rows": "rsa13",
     "rank_moments": "rsa_spearman13",
     "nearest_rows": "mutual13",
@@ -44,7 +46,12 @@ JOBS = {
 }
 # Functions of families with CUDA kernels that take layers on the CPU alone: a plan is of the CPU's
 # kernels, and the spectral norm waits for values again and again.
-ON_CPU_ALONE = {("cka", "plan_cka"), ("distances", "rsm_difference_grid")}
+ON_CPU_ALONE = {
+    ("cka", "plan_cka"),
+    ("distances", "rsm_difference_grid"),
+    ("matching", "matching_grid"),
+    ("matching", "aligned_cosine_grid"),
+}
 
 
 @dataclass

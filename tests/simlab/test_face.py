@@ -17,7 +17,7 @@ from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import TruncationOptions
 from simlab.models.head_recipe import HeadRecipe
 from simlab.representations.extract import ExtractOptions
-from simlab.similarity.catalogue import OPTIONS
+from simlab.similarity.options import OPTIONS
 from simlab.tasks import TaskOptions
 from simlab.training.pretraining import Pretraining
 from simlab.training.recipes import Recipe

@@ -58,6 +58,9 @@ NAMED = [
     ("gulp", {}),
     ("gulp", {"ridge": 0.1}),
     ("eigenspace_overlap", {}),
+    ("matching", {"score": "angular"}),
+    ("matching", {"matching": "transport"}),
+    ("aligned_cosine", {}),
 ]
 
 
@@ -86,6 +89,10 @@ def test_a_name_is_measured_like_its_function(name, own):
         ("cosine", {"form": "angular"}, 0),
         ("disagreement", {}, 0),
         ("output_divergence", {}, 0),
+        ("matching", {}, 1),
+        ("matching", {"score": "distance"}, 0),
+        ("matching", {"matching": "transport", "score": "distance"}, 0),
+        ("aligned_cosine", {}, 1),
     ],
 )
 def test_small_distances_are_evidence(name, own, best):
@@ -108,12 +115,16 @@ def test_small_distances_are_evidence(name, own, best):
         assert bool(((100 * test.pvalue).round() >= 1 + closer).all())
 
 
-@pytest.mark.parametrize("measure", ["descriptor", simcore.descriptor_grid])
-def test_descriptors_are_refused_in_one_line(measure):
-    x = torch.randn(2, 20, 3)
-    with pytest.raises(ValueError, match=r"^measure: wanted .* rows, got 'desc"):
-        stats.permutation_test(x, measure=measure, descriptor="magnitude")
-    interval = stats.bootstrap_ci(x, measure=measure, resamples=5, descriptor="magnitude")
+UNPAIRED = {"descriptor": {"descriptor": "magnitude"}, "imd": {}}
+
+
+@pytest.mark.parametrize("name", UNPAIRED)
+def test_measures_of_unpaired_rows_are_refused_in_one_line(name):
+    x, own = torch.randn(2, 20, 3), UNPAIRED[name]
+    for measure in (name, getattr(simcore, f"{name}_grid")):
+        with pytest.raises(ValueError, match=rf"^measure: wanted .* rows, got '{name}"):
+            stats.permutation_test(x, measure=measure, **own)
+        interval = stats.bootstrap_ci(x, measure=measure, resamples=5, **own)
     assert interval.observed.shape == (2, 2)
 
 

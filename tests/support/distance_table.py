@@ -94,6 +94,49 @@ class Other(Measure):
         return x, self.layers(Case(n, widths=(9, 5)), dtype, seed=1)
 
 
+_MATCHED = PERMUTATION | SCALE
+_MATCHING = (
+    Other(
+        "match-best",
+        "matching_grid",
+        {"matching": "best"},
+        itself=1.0,
+        invariant=_MATCHED | TRANSLATION,
+        undefined="variance",
+    ),
+    Other(
+        "match-one-to-one",
+        "matching_grid",
+        itself=1.0,
+        invariant=_MATCHED | TRANSLATION,
+        undefined="variance",
+    ),
+    Other(
+        "permutation-distance",
+        "matching_grid",
+        {"score": "distance"},
+        invariant=PERMUTATION,
+        degree=1,
+        compared=np.square,
+        units=_twice_the_largest(lambda x: float(np.square(x).sum())),
+    ),
+    Other(
+        "permutation-angular",
+        "matching_grid",
+        {"score": "angular"},
+        invariant=_MATCHED,
+        compared=np.cos,
+        undefined="zeros",
+    ),
+    Other(
+        "aligned-cosine",
+        "aligned_cosine_grid",
+        itself=1.0,
+        invariant=ROTATION | SCALE,
+        undefined="zeros",
+        units=lambda x, y: 10.0,  # a decomposition in float32
+    ),
+)
 _SHAPE = {"rank_rule": False, "takes_bases": True}
 DISTANCE_ROWS = (
     Other(
@@ -214,6 +257,7 @@ DISTANCE_ROWS = (
         size=0.2,
         units=_twice_the_largest(_longest_row),
     ),
+    *_MATCHING,
     Other("disagreement", "disagreement_grid", invariant=SCALE, equal_widths=True),
     Other(
         "output-divergence",

@@ -252,6 +252,12 @@ def _table() -> dict[str, list[Row]]:
             Row(lambda a, b, c: simcore.knn_grid(simcore.neighbours([a, b, c], 4, "inner"))),
         ],
         "cknna_grid": [_grid(simcore.cknna_grid, k=3)],
+        "matching_grid": [
+            _grid(simcore.matching_grid),
+            _grid(simcore.matching_grid, matching="transport", score="distance"),
+        ],
+        "aligned_cosine_grid": [_grid(simcore.aligned_cosine_grid)],
+        "imd_grid": [_grid(simcore.imd_grid)],
         "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
         "Neighbours": [_permuted_row()],
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],

@@ -29,6 +29,18 @@ struct CouplingAhead {
   int64_t row, params;
 };
 
+// The two least of some numbers, and their places; the first place of equal ones.
+struct LeastTwo {
+  double least, second;
+  int64_t at, second_at;
+};
+
+// The least of some lengths, and its place; -1 if all are infinite.
+struct Nearest {
+  double length;
+  int64_t at;
+};
+
 template <typename T>
 struct IsaTable {
   const char* name;
@@ -107,6 +119,14 @@ struct IsaTable {
   void (*couple_gradients[2])(const T* grad, T grad_log_det, const T* kept, const T* s_raw,
                               int64_t count, T clamp, CouplingAhead ahead, T* grad_x, T* grad_s_raw,
                               T* grad_t);
+
+  // Returns the two least of cost[j] - prices[j], j < count; count is a multiple of width.
+  LeastTwo (*least_two)(const T* cost, const double* prices, int64_t count);
+
+  // lengths[j] <- min(lengths[j], cost[j] - prices[j] + length) for j < count, a multiple of width;
+  // where this is shorter, previous[j] <- from. Returns the least of the lengths.
+  Nearest (*relax)(const T* cost, const double* prices, int64_t count, double length, int64_t from,
+                   double* lengths, int64_t* previous);
 };
 
 // The widest set that this processor has, or the one SIMCORE_CPU_ISA names (generic, avx2, avx512;

@@ -303,9 +303,10 @@ int64_t select(const T* g, int64_t begin, int64_t end, T norm_i, const T* norm_j
   return kept;
 }
 
-// clang-format off: the last builds on the two before it
+// clang-format off: the later ones build on those before
 #include "core/math/coupling_math.h"
 #include "cpu/isa/attention_impl.h"
+#include "cpu/isa/assignment_impl.h"
 #include "cpu/isa/coupling_impl.h"
 // clang-format on
 
@@ -330,5 +331,7 @@ IsaTable<T> make_table(const char* name) {
            {tile_sums<T, ProductTerm>, ProductTerm::rows, kTileColumns},
            {tile_sums<T, SquaredDifferenceTerm>, SquaredDifferenceTerm::rows, kTileColumns}},
           {couple<T, false>, couple<T, true>},
-          {couple_gradients<T, false>, couple_gradients<T, true>}};
+          {couple_gradients<T, false>, couple_gradients<T, true>},
+          least_two<T>,
+          relax<T>};
 }

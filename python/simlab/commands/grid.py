@@ -38,7 +38,7 @@ def grid(
         bool, typer.Option("--joint", help="Compare all layers of all FOLDERS in one grid.")
     ] = False,
     estimator: Annotated[
-        str | None, typer.Option(help="Estimator of CKA: `biased`, `unbiased` or `both`.")
+        str | None, typer.Option(help="Estimator of CKA, CKNNA: `biased`, `unbiased` or `both`.")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel of CKA: `linear` or `rbf`.")] = None,
     bandwidth: Annotated[

@@ -1,6 +1,7 @@
 """Similarity: measures between stored representations, localization scores and blocks.
 
 * `catalogue`: the table of measures of `simcore grid`, with their options and ranges of values.
+* `options`: the options of all measures, and the values that they take.
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
 * `bases`: bases of layers on disk, which many grids of a study read.
 * `resampling`: intervals, p-values and calibrated values of grids.

@@ -9,54 +9,13 @@ ranges only, load no numerics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, log, pi, sqrt
 from typing import Any
 
 from simlab.errors import UserError
-
-ESTIMATORS = ("biased", "unbiased")
-BOTH = "both"
-
-
-@dataclass(frozen=True)
-class Option:
-    """The values that an option takes: `wanted` describes them, `accepts` checks a value."""
-
-    wanted: str
-    accepts: Callable[[Any], bool]
-
-
-def _one_of(*names: str) -> Option:
-    return Option(", ".join(names[:-1]) + f" or {names[-1]}", lambda value: value in names)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count_or_share(value: Any) -> bool:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value >= 1
-    return value is None or (isinstance(value, float) and 0 < value <= 1)
-
-
-OPTIONS = {
-    "estimator": _one_of(*ESTIMATORS, BOTH),
-    "kernel": _one_of("linear", "rbf"),
-    "bandwidth": Option("a positive number", lambda value: _is_number(value) and 0 < value < inf),
-    "reduction": _one_of("mean", "r2"),
-    "truncation": Option("a share of the variance (0.99) or a count (20)", _is_count_or_share),
-    "top_k": Option("a count (50) or a share (0.1)", _is_count_or_share),
-    "standardize": Option("a flag", lambda value: isinstance(value, bool)),
-    "correlation": _one_of("pearson", "spearman"),
-    "causal": Option("a flag", lambda value: isinstance(value, bool)),
-    "k": Option("a count from 1", lambda value: type(value) is int and value >= 1),
-    "metric": _one_of("cosine", "euclidean", "inner"),
-    "norm": _one_of("frobenius", "spectral"),
-    "ridge": Option("a number from 0", lambda value: _is_number(value) and 0 <= value < inf),
-}
+from simlab.similarity.options import BOTH, OPTIONS
 
 
 @dataclass(frozen=True)
@@ -108,6 +67,64 @@ _ATTENTION = {
     "takes_representations": False,
     "takes_attention": True,
     "symmetric": False,
+}
+_MATCHED = {"function": "matching_grid", "distance": True}
+_MATCHING = {
+    "match-soft": Measure(
+        "matching_grid",
+        "each neuron with its best neuron of the other layer, signed, both directions",
+        "soft correlation match",
+        fixed={"matching": "best"},
+        lowest=-1.0,
+    ),
+    "match-hard": Measure(
+        "matching_grid",
+        "mean correlation of neurons that are assigned one to one",
+        "hard correlation match",
+        lowest=-1.0,
+    ),
+    "match-transport": Measure(
+        "matching_grid",
+        "correlation of neurons under the optimal transport plan (needs simcore[transport])",
+        "soft matching",
+        fixed={"matching": "transport"},
+        lowest=-1.0,
+    ),
+    "transport-distance": Measure(
+        summary="the same as a distance of neurons that are not centred",
+        label="soft-matching distance",
+        fixed={"matching": "transport", "score": "distance"},
+        highest=inf,
+        **_MATCHED,
+    ),
+    "permutation-procrustes": Measure(
+        summary="distance after the best permutation of neurons",
+        label="permutation Procrustes",
+        fixed={"score": "distance"},
+        highest=inf,
+        **_MATCHED,
+    ),
+    "permutation-angular": Measure(
+        summary="angle after the best permutation of neurons",
+        label="permutation angle",
+        fixed={"score": "angular"},
+        highest=pi,
+        **_MATCHED,
+    ),
+    "aligned-cosine": Measure(
+        "aligned_cosine_grid",
+        "mean cosine of the rows after the best rotation",
+        "aligned cosine",
+        lowest=-1.0,
+    ),
+    "imd": Measure(
+        "imd_grid",
+        "distance of the heat traces of the layers' graphs of neighbours",
+        "IMD",
+        highest=inf,  # exp(-4), far above what layers reach: colours begin at the largest found
+        distance=True,
+        paired=False,
+    ),
 }
 _KNN = {"function": "knn_grid", "options": {"k": 10, "metric": "cosine"}}
 _NEIGHBOURS = {
@@ -282,6 +299,7 @@ MEASURES = {
         "mixedsim_grid", "each neuron of X with all of Y", "mixedsim", _TOP, symmetric=False
     ),
     **_NEIGHBOURS,
+    **_MATCHING,
     **_DISTANCES,
     "attention-js": Measure(
         summary="each head of X with its best head of Y, 1 - Jensen-Shannon divergence",

@@ -16,14 +16,8 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
-from simlab.similarity.catalogue import (
-    BOTH,
-    ESTIMATORS,
-    Measure,
-    find_measure,
-    settings,
-    stored,
-)
+from simlab.similarity.catalogue import Measure, find_measure, settings, stored
+from simlab.similarity.options import BOTH, ESTIMATORS
 from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths
@@ -227,7 +221,8 @@ def compute(call: Call) -> np.ndarray:
         try:
             function = getattr(simcore, call.measure.function)
             grid = function(call.x_layers, call.y_layers, **call.options)
-        except ValueError as error:  # NaN in a file, or too little memory
+        # NaN in a file, too little memory, or a library of a measure that is missing
+        except (ValueError, ImportError) as error:
             layer = call.x_layers[0]
             few = len(getattr(layer, "vectors", layer)) < _MOST_WANTED
             more = f"; {MORE_ROWS}" if few else ""

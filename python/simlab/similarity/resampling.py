@@ -201,7 +201,7 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
                 import simcore
 
                 found = run(*layers, measure=simcore.cka_grid, **how, **options)
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             raise UserError(f"{call.where}: {option}: {error}; {MORE_ROWS}") from None
     for warning in caught:
         note(f"{call.where}: {option}: {warning.message}; {MORE_ROWS}")

@@ -31,7 +31,8 @@ from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import KINDS
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
-from simlab.similarity.catalogue import MEASURES, OPTIONS, settings
+from simlab.similarity.catalogue import MEASURES, settings
+from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
 from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
 from simlab.sweeps.sections import (

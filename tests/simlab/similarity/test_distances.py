@@ -1,6 +1,7 @@
 """Distances and measures of uncentred layers by the command's function: values, draws, blocks."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from simlab.models.sources import resolve
 from simlab.report.gather import gather
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
+from simlab.representations.imported import import_representations
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
@@ -33,7 +35,14 @@ NAMES = {
     "magnitude": "magnitude",
     "concentricity": "concentricity",
     "uniformity": "uniformity",
+    "match-soft": "match-best",
+    "match-hard": "match-one-to-one",
+    "permutation-procrustes": "permutation-distance",
+    "permutation-angular": "permutation-angular",
+    "aligned-cosine": "aligned-cosine",
 }
+# Those without a row there: their twins take long, or have no estimate.
+ALONE = ("match-transport", "transport-distance", "imd")
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +86,39 @@ def test_grids(tmp_path, reps, name):
 
 def test_every_new_measure_is_tested_here():
     functions = {row.function for row in DISTANCE_ROWS}
+    functions.add("imd_grid")
     known = {name for name, measure in MEASURES.items() if measure.function in functions}
-    assert known - {"procrustes"} == set(NAMES)
+    assert known - {"procrustes"} == {*NAMES, *ALONE}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_grids_without_a_row(tmp_path, reps, name):
+    measure, out = MEASURES[name], tmp_path / "grid.parquet"
+    grid(reps, out, measure=name)
+    x, y = ([np.asarray(t) for t in load_representations(folder).layers] for folder in reps)
+    want = getattr(reference, measure.function)(x, y, **measure.fixed)
+    np.testing.assert_allclose(table_of(out), want, atol=1e-4 if name == "imd" else FLOAT32_MEASURE)
+    grid(reps[:1], tmp_path / "own.parquet", measure=name)
+    own = np.diag(table_of(tmp_path / "own.parquet"))
+    np.testing.assert_allclose(own, 0 if measure.distance else 1, atol=0)
+
+
+def test_transport_between_widths(tmp_path, monkeypatch):
+    """By the package POT; without it the error says what to install."""
+    generator, x = np.random.default_rng(0), []
+    for width in (4, 6):
+        x.append(generator.standard_normal((20, width)))
+        np.save(tmp_path / f"{width}.npy", x[-1])
+        import_representations(tmp_path / f"{width}.npy", tmp_path / str(width), label=str(width))
+    folders = [tmp_path / "4", tmp_path / "6"]
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "ot", None)
+        with pytest.raises(UserError, match=r"wanted the package POT.*simcore\[transport\]"):
+            grid(folders, tmp_path / "grid.parquet", measure="match-transport")
+    assert not (tmp_path / "grid.parquet").exists()
+    grid(folders, tmp_path / "grid.parquet", measure="match-transport")
+    want = reference.matching_grid(x[:1], x[1:], matching="transport")
+    np.testing.assert_allclose(table_of(tmp_path / "grid.parquet"), want, atol=FLOAT32_MEASURE)
 
 
 def test_draws_of_a_distance(tmp_path, tiny_bert, review_task):
@@ -96,12 +136,13 @@ def test_draws_of_a_distance(tmp_path, tiny_bert, review_task):
     assert (frame["calibrated"] > 0.1).all()
 
 
-def test_descriptors_are_not_permuted(tmp_path, reps):
+@pytest.mark.parametrize("measure", ["magnitude", "imd"])
+def test_measures_of_unpaired_rows_are_not_permuted(tmp_path, reps, measure):
     out = tmp_path / "grid.parquet"
     with pytest.raises(UserError, match=r"^--permutations: wanted .* rows, found"):
-        grid(reps, out, measure="magnitude", permutations=9)
+        grid(reps, out, measure=measure, permutations=9)
     assert not out.exists()
-    grid(reps, out, measure="magnitude", bootstrap=4)
+    grid(reps, out, measure=measure, bootstrap=4)
 
 
 def test_options_of_other_norms(tmp_path, reps):

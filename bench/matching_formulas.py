@@ -1,0 +1,53 @@
+"""Matched neurons and rotated layers as the published code has them, one pair at a time.
+
+Written anew after Klabunde et al. 2024, whose code takes assignments and rotations from scipy, and
+compared with values of that code (tests/oracle) by `test_matching_bench.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.linalg import orthogonal_procrustes
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+Array = np.ndarray
+
+
+def _correlations(x: Array, y: Array) -> Array:
+    x, y = ((z - z.mean(0)) / np.linalg.norm(z - z.mean(0), axis=0) for z in (x, y))
+    return x.T @ y
+
+
+def hard(x: Tensor, y: Tensor) -> float:
+    r = _correlations(x.numpy(), y.numpy())
+    rows, columns = linear_sum_assignment(r, maximize=True)
+    return float(r[rows, columns].mean())
+
+
+def soft(x: Tensor, y: Tensor) -> float:
+    r = _correlations(x.numpy(), y.numpy())
+    return float((r.max(0).mean() + r.max(1).mean()) / 2)
+
+
+def permutation(x: Tensor, y: Tensor) -> float:
+    a, b = x.numpy(), y.numpy()
+    rows, columns = linear_sum_assignment(a.T @ b, maximize=True)
+    return float(np.linalg.norm(a[:, rows] - b[:, columns]))
+
+
+def aligned_cosine(x: Tensor, y: Tensor) -> float:
+    a, b = x.numpy(), y.numpy()
+    rotation, _ = orthogonal_procrustes(a, b)
+    turned = a @ rotation
+    lengths = np.linalg.norm(turned, axis=1) * np.linalg.norm(b, axis=1)
+    return float(((turned * b).sum(1) / lengths).mean())
+
+
+def bare_assignments(x: Tensor) -> Tensor:
+    """Compute the product and its assignment for every unordered pair; no measure."""
+    for i in range(len(x)):
+        for j in range(i + 1, len(x)):
+            linear_sum_assignment((x[i].T @ x[j]).numpy(), maximize=True)
+    return torch.full((len(x), len(x)), float("nan"))

@@ -1,0 +1,122 @@
+"""Multi-scale intrinsic distance: quadrature against exact spectra, and the contract."""
+
+import numpy as np
+import pytest
+import torch
+
+from simcore import imd as module
+from simcore import imd_grid, neighbours, reference
+from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows
+from support.cases import DTYPES, HALVES, Case, exact, layers, spread_out
+from support.stand_in import CUDA, stand_in_device
+
+FLOAT64 = torch.float64
+# Estimates of 100 probes at n = 200: five standard deviations over seeds.
+ESTIMATE = 5 * 2.5e-5
+
+
+def test_quadrature_with_all_probes_is_exact():
+    """Unit vectors as probes, and as many steps as rows: every trace is that of the spectrum."""
+    (x,) = layers(Case(9, widths=(3,)))
+    (found,) = neighbours([x], 5, "euclidean")
+    laplacian = module._laplacian(found.index)
+    want = np.linalg.eigvalsh(laplacian.to_dense().numpy())
+    np.testing.assert_allclose(want, reference.imd.spectrum(x.numpy()), atol=1e-12)
+    values, weights = module._quadrature(laplacian, torch.eye(9, dtype=FLOAT64))
+    np.testing.assert_allclose(weights.sum(1), np.ones(9), rtol=1e-12)
+    for power in (1, 2, 5):
+        trace = (weights * values**power).sum()
+        np.testing.assert_allclose(trace, (want**power).sum(), rtol=1e-12)
+    exact_trace = module._heat_trace(found.index, torch.eye(9, dtype=FLOAT64))
+    np.testing.assert_allclose(exact_trace, reference.imd.heat_trace(x.numpy()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
+def test_estimates_are_near_the_exact_distance(dtype):
+    x = layers(Case(200, 3.0, widths=(2, 9, 40)), dtype)
+    y = layers(Case(200, widths=(3,)), dtype, seed=1)
+    y.append(y[0][:34].repeat_interleave(6, 0)[:200])  # graphs of six rows each
+    want = reference.imd_grid(exact(x), exact(y))
+    assert want.max() > 4 * ESTIMATE
+    for seed in (0, 1):
+        assert np.abs(np.asarray(imd_grid(x, y, seed=seed)) - want).max() < ESTIMATE
+
+
+def test_seeds_and_the_global_state():
+    x = layers(Case(60, widths=(2, 9)))
+    before = torch.random.get_rng_state()
+    first, other = imd_grid(x), imd_grid(x, seed=1)
+    assert torch.equal(first, imd_grid(x))
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def changed(kind, x):
+    generator = np.random.default_rng([5, x.shape[1]])
+    rotation = np.linalg.qr(generator.standard_normal((x.shape[1],) * 2))[0]
+    return {
+        "rotation": lambda: x @ torch.from_numpy(rotation),
+        "translation": lambda: x + 4,
+        "scale": lambda: 3 * x,
+        "linear": lambda: x @ torch.from_numpy(rotation * np.geomspace(1e-3, 10, x.shape[1])),
+        "rows": lambda: x[torch.from_numpy(generator.permutation(len(x)))],
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["rotation", "translation", "scale", "linear", "rows"])
+def test_invariances(kind):
+    x, y = layers(Case(200, widths=(9,))), layers(Case(200, widths=(3, 20)), seed=1)
+    moved = float((imd_grid([changed(kind, x[0])], y) - imd_grid(x, y)).abs().max())
+    if kind == "rows":  # probes meet other rows
+        assert 0 < moved < ESTIMATE
+    elif kind == "linear":
+        assert moved > ESTIMATE
+    else:
+        assert moved < 1e-12
+
+
+def test_contract(tmp_path):
+    x, y = layers(Case(60, 1.0, widths=(2, 9, 5))), layers(Case(60, widths=(3,)), seed=1)
+    grid, whole = imd_grid(x, y), imd_grid([*x, *y])
+    assert torch.equal(grid, whole[:3, 3:])
+    assert torch.equal(whole, whole.T)
+    assert not whole.diagonal().any()
+    assert not imd_grid(x, [x[1].clone()])[1].any()
+    assert isinstance(imd_grid(exact(x)), np.ndarray)
+    np.testing.assert_array_equal(imd_grid(exact(x), exact(y)), grid)
+    for way in spread_out(torch.zeros(2, 2)):
+        assert torch.equal(imd_grid([spread_out(layer)[way] for layer in x], y), grid)
+    for scale in (1e-200, 1e200):
+        np.testing.assert_allclose(imd_grid([layer * scale for layer in x], y), grid, atol=1e-12)
+    got = imd_grid([layer.requires_grad_() for layer in x], y)
+    assert not got.requires_grad
+
+
+def test_duplicates_constants_and_two_separate_clusters():
+    (x,) = layers(Case(60, widths=(4,)))
+    doubled = torch.cat([x, x])
+    apart = torch.cat([x, x + 100])
+    want = reference.imd_grid(exact([doubled, apart]))
+    np.testing.assert_allclose(imd_grid([doubled, apart]), want, atol=ESTIMATE)
+    with pytest.warns(UserWarning, match=r"imd_grid: nan for X\[1\]: no variance"):
+        grid = imd_grid([doubled, torch.ones_like(doubled), apart])
+    np.testing.assert_array_equal(grid[::2, ::2], imd_grid([doubled, apart]))
+    assert grid[1].isnan().all()
+
+
+@pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
+def test_message(name):
+    assert_refused(imd_grid, *{**LAYERS, **ENTRIES}[name])
+
+
+def test_options():
+    assert_refused(imd_grid, ([rows(5)],), {}, ValueError, "k 4 X 5")
+    assert_refused(imd_grid, (X,), {"seed": -1}, ValueError, "seed 0 1")
+    assert_refused(imd_grid, (X, Y), {"max_memory": 10**5}, ValueError, "max_memory 100000")
+    with stand_in_device(), pytest.raises(ValueError, match=r"^X\[0\]: wanted device cpu"):
+        imd_grid([layer.to(CUDA) for layer in X])
+
+
+def test_progress(capfd):
+    imd_grid(X, progress=True)
+    assert "imd_grid" in capfd.readouterr().err

@@ -1,0 +1,188 @@
+"""What is particular to matched neurons: transport, known assignments, warnings, options."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import simcore
+from simcore import aligned_cosine_grid, matching_grid, reference
+from support import tolerance
+from support.bad_inputs import LAYERS, X, Y, assert_refused
+from support.cases import DTYPES, Case, exact, layers
+from support.stand_in import CUDA, stand_in_device
+
+FLOAT64 = torch.float64
+TRANSPORT = [{"matching": "transport", "score": score} for score in ("correlation", "distance")]
+EVERY = pytest.mark.parametrize("options", TRANSPORT, ids=lambda o: o["score"])
+
+
+def check_transport(got, x, y, options, dtype=FLOAT64):
+    got, want = np.asarray(got), reference.matching_grid(exact(x), exact(y), **options)
+    if options["score"] == "distance":
+        largest = max(float(layer.double().square().sum(0).mean()) for layer in x + (y or []))
+        got, want = np.square(got) / largest, np.square(want) / largest
+    tolerance.assert_measure(got, want, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@EVERY
+def test_transport(options, dtype):
+    """Equal widths, for which it is an assignment, and others."""
+    for case in (Case(30, widths=(4, 6, 4, 1)), Case(40, 100.0, True, (6, 3))):
+        x, y = layers(case, dtype), layers(Case(case.n, 1.0, widths=(4, 3)), dtype, seed=1)
+        check_transport(matching_grid(x, **options), x, None, options, dtype)
+        check_transport(matching_grid(x, y, **options), x, y, options, dtype)
+
+
+@EVERY
+def test_transport_of_copies_signs_and_scales(options):
+    """Invariant to permutations, and to repeating all neurons, which an assignment is not."""
+    (x,) = layers(Case(40, 0.5, widths=(5,)))
+    other = layers(Case(40, widths=(7,)), seed=1)
+    want = matching_grid([x], other, **options)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    for same in (x[:, order], x.repeat(1, 3)):
+        np.testing.assert_allclose(matching_grid([same], other, **options), want, rtol=1e-9)
+        np.testing.assert_allclose(matching_grid(other, [same], **options), want.T, rtol=1e-9)
+    best = 1.0 if options["score"] == "correlation" else 0.0
+    np.testing.assert_allclose(matching_grid([x], [x.repeat(1, 2)], **options), best, atol=1e-7)
+    for changed in (-x, x + torch.arange(5.0), 3 * x):
+        moved = abs(float(matching_grid([changed], other, **options) - want))
+        ignored = options["score"] == "correlation" and changed is not -x
+        assert (moved < 1e-9) == (ignored and bool((changed * x).sum() > 0))
+
+
+def test_transport_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ot", None)
+    with pytest.raises(ImportError, match=r"POT, found none; pip install simcore\[transport\]"):
+        matching_grid(X, matching="transport")
+    assert matching_grid(X[:1], [X[0] + 1], matching="transport").shape == (1, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("width", [1, 2, 33, 300])
+def test_a_permutation_is_found(width, dtype):
+    """Also where an offset is a thousand times what the neurons differ by."""
+    generator = np.random.default_rng(width)
+    for offset in (0.0, 1000.0):
+        x = torch.from_numpy(generator.standard_normal((60, width)) + offset).to(dtype)
+        order = torch.from_numpy(generator.permutation(width))
+        noise = torch.from_numpy(1e-2 * generator.standard_normal((60, width)))
+        assert matching_grid([x], [x[:, order]], score="distance") == 0
+        assert matching_grid([x], [x[:, order]], score="angular") < 1e-14  # of sums in two orders
+        near = (x[:, order].double() + noise).to(dtype)
+        got = matching_grid([x], [near], score="distance")
+        want = (near.double() - x[:, order].double()).norm()
+        np.testing.assert_allclose(got, [[want]], rtol=1e-9)
+        got = matching_grid([x], [3 * near + 1])
+        columns = reference.neurons.correlations(exact([x[:, order]])[0], exact([near])[0])
+        np.testing.assert_allclose(got, [[np.diag(columns).mean()]], atol=1e-6)
+
+
+def test_assignments_of_random_gains():
+    """Tied, negative and rectangular matrices, through layers whose products they are."""
+    generator = np.random.default_rng(0)
+    for p, q in ((1, 1), (1, 9), (9, 1), (2, 3), (17, 17), (20, 33), (33, 20), (64, 64)):
+        for values in (generator.standard_normal((p, q)), generator.integers(-2, 3, (p, q)) * 1.0):
+            x, y = np.eye(p + q)[:, :p], np.concatenate([values, np.eye(q)])
+            got = matching_grid([x], [y], score="distance")
+            want = reference.matching_grid([x], [y], score="distance")
+            np.testing.assert_allclose(got**2, want**2, rtol=1e-12)
+
+
+def test_best_partners_are_signed():
+    x = torch.tensor([[5.0, 0, 2, 1], [0, 1, 0, 1]], dtype=FLOAT64).T
+    r = float(torch.corrcoef(x.T)[0, 1])
+    assert r < 0
+    got = matching_grid([x[:, :1]], [x[:, 1:]], matching="best")
+    np.testing.assert_allclose(got, [[r]], rtol=1e-12)
+    np.testing.assert_allclose(
+        matching_grid([x], [x[:, 1:]], matching="best"), [[(r + 1) / 4 + 0.5]]
+    )
+
+
+@pytest.mark.parametrize("options", [{"matching": "best"}, {}, TRANSPORT[0]], ids=str)
+def test_neurons_without_variance_are_left_out(options):
+    x, y = layers(Case(40, 1.0, widths=(5, 4))), layers(Case(40, widths=(6,)), seed=1)
+    padded = [torch.cat([torch.full((40, 2), -0.1, dtype=FLOAT64), x[0]], 1), x[1]]
+    message = r"matching_grid: neurons without variance are left out: 2 of X\[0\]"
+    for other in (y, None):
+        with pytest.warns(UserWarning, match=message) as caught:
+            got = matching_grid(padded, other, **options)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+        np.testing.assert_allclose(got, matching_grid(x, other, **options), rtol=1e-12)
+    with pytest.warns(UserWarning, match=r"left out: 2 of Y\[0\]"):
+        matching_grid(x, padded, **options)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_known_rotations(dtype):
+    generator = np.random.default_rng(0)
+    x = torch.from_numpy(generator.standard_normal((50, 8)) + 1)
+    q = torch.from_numpy(np.linalg.qr(generator.standard_normal((12, 12)))[0])
+    wide = x @ q[:8]
+    grid = aligned_cosine_grid([x.to(dtype)], [wide.to(dtype), (5 * x @ q[:8, :8]).to(dtype)])
+    tolerance.assert_measure(grid[:, :1], [[1.0]], dtype)
+    assert grid[0, 1] < 1  # q[:8, :8] is no rotation
+    lengths = torch.from_numpy(generator.uniform(0.1, 9, (50, 1)))
+    got = aligned_cosine_grid([x.to(dtype)], [(lengths * wide).to(dtype)])
+    tolerance.assert_measure(got, [[1.0]], dtype)  # x' D x has no rotation of its own
+
+
+OPTIONS = {
+    "matching": ({"matching": "any"}, "matching best one-to-one transport any"),
+    "score": ({"score": "cosine"}, "score correlation distance angular cosine"),
+    "best distance": ({"matching": "best", "score": "distance"}, "score correlation best distance"),
+    "transport angular": (
+        {"matching": "transport", "score": "angular"},
+        "score correlation distance transport angular",
+    ),
+    "memory": ({"matching": "transport", "max_memory": 5000}, "max_memory 5000"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_option(name):
+    options, words = OPTIONS[name]
+    assert_refused(matching_grid, (X, Y), options, ValueError, words)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_message_of_transport(name):
+    arguments, options, error, words = LAYERS[name]
+    assert_refused(
+        lambda *a, **o: matching_grid(*a, matching="transport", **o),
+        arguments, options, error, words,
+    )  # fmt: skip
+
+
+def test_cuda_is_refused_in_one_line():
+    with stand_in_device():
+        there = [layer.to(CUDA) for layer in X]
+        for function, what in (
+            (matching_grid, "matching of neurons"),
+            (aligned_cosine_grid, "cosines after rotations"),
+        ):
+            message = rf"^X\[0\]: wanted device cpu for {what}, got cuda:0$"
+            with pytest.raises(ValueError, match=message):
+                function(there)
+
+
+def test_operators():
+    ops = torch.ops.simcore
+    for y in ([], Y):
+        torch.library.opcheck(ops.match_neurons.default, (X, y, "one-to-one", "angular", 0))
+        torch.library.opcheck(ops.aligned_cosines.default, (X, y, 0))
+    for arguments, words in (
+        ((X, [], "all", "distance", 0), "matching best all"),
+        ((X, [], "best", "cosine", 0), "score correlation cosine"),
+        ((X, [], "best", "distance", 0), "score correlation best distance"),
+        ((X, [Y[0][:5]], "best", "correlation", 0), "Y 0 37 5"),
+        ((X, [], "best", "correlation", 1), "max_memory 1"),
+    ):
+        assert_refused(ops.match_neurons, arguments, {}, ValueError, words)
+    assert_refused(ops.aligned_cosines, (X, [Y[0][:5]], 0), {}, ValueError, "Y 0 37 5")
+    assert simcore.matching_grid(X).shape == (3, 3)
