@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simcore.recording.outputs import Select, check_select, is_channel_first, states_of
+from simcore.recording.axes import channels_second, is_channel_first
+from simcore.recording.outputs import Select, check_select, states_of
 from simcore.recording.passes import Pass
-from simcore.recording.pools import Pool, check_pool, plan_rows
+from simcore.recording.pools import SPATIAL, Pool, check_pool, plan_rows
 from simcore.recording.sampling import Sampler
 
 # Larger rows of one call do not wait on an accelerator for the end of the pass.
@@ -43,6 +44,8 @@ class Reading:
             return None if current.is_part else self.sampler.draw(current.number, rows)
 
         states = states_of(output, module, name, self.select)
+        if self.pool in SPATIAL and not callable(self.select):
+            states = channels_second(states, module, name)
         current.device = current.device or states.device
         gradients = torch.is_grad_enabled() and not self.detach
         with torch.set_grad_enabled(gradients), torch.autocast(states.device.type, enabled=False):
