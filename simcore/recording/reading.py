@@ -80,8 +80,13 @@ class Reading:
             rows = rows.detach()
             if rows.device.type != "cpu" and rows.nbytes > WAITING_BYTES:
                 return rows.cpu()
-        storage = rows.untyped_storage()
-        shared = storage.data_ptr() == states.untyped_storage().data_ptr()
-        if shared or storage.nbytes() > rows.nbytes:
+        if _may_share(rows, states) or rows.untyped_storage().nbytes() > rows.nbytes:
             return rows.clone(memory_format=torch.contiguous_format)
         return rows
+
+
+def _may_share(rows: Tensor, states: Tensor) -> bool:
+    """Whether two tensors may share memory; a subclass need not say where its memory is."""
+    if type(rows) is not Tensor or type(states) is not Tensor:
+        return True
+    return rows.untyped_storage().data_ptr() == states.untyped_storage().data_ptr()
