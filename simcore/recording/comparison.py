@@ -28,7 +28,7 @@ from simcore.recording.tape import Tape
 from simcore.stats.resampled_grid import GRIDS
 
 MEASURES: dict[str, Callable[..., Any]] = {**GRIDS, "hsic": hsic_grid}
-LABEL = 14  # the most letters of a printed name of a column
+LABEL = 16  # the most letters of a printed name of a column, such as encoder.layer.11
 
 
 @dataclass(frozen=True, eq=False)

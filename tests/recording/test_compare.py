@@ -230,7 +230,7 @@ def test_how_a_result_looks(nets):
     assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]
     names = tuple(f"model.encoder.layer.{i}.intermediate_dense" for i in (0, 1))
     header = str(replace(result, columns=names)).splitlines()[1]
-    assert header.split() == ["…mediate_dense"] * 2
+    assert header.split() == ["…ermediate_dense"] * 2
     names = tuple(f"model.encoder.layer.{i}.norm" for i in (0, 1))
     assert str(replace(result, columns=names)).splitlines()[1].split() == ["0.norm", "1.norm"]
     frame = result.to_pandas()
