@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from simcore import compare, record
+from simcore.recording import reading
 from support.nets import seeded
 from support.stand_in import CUDA, OnStandIn, stand_in_device
 
@@ -50,6 +51,18 @@ def test_layers_on_two_devices(pool, sample):
         "recording.pools:_positions",  # the number of rows is that of tokens
         "recording.pools:_drawn",  # the rows that are drawn
     }
+
+
+def test_many_rows_do_not_wait_on_the_device(monkeypatch):
+    model = seeded(Split)
+    monkeypatch.setattr(reading, "WAITING_BYTES", 4 * 5 * 4 - 1)
+    with stand_in_device() as device:
+        model.second.to(CUDA)
+        with record(model, "second", pool="mean") as tape:
+            model(STATES, MASK)
+            (name,) = (place for place in device.waits if place.startswith("recording.reading"))
+    assert name == "recording.reading:Reading._own"
+    assert tape.row_counts() == {"second": 4}
 
 
 def test_rows_with_gradients_stay_where_they_are():
