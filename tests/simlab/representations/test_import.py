@@ -130,12 +130,9 @@ def test_an_hdf5_file_that_knows_the_order_of_its_arrays_keeps_it(tmp_path, orde
         file["same"] = h5py.SoftLink("/stem")
         file["none"] = h5py.SoftLink("/nothing")
     step = import_representations(tmp_path / "x.h5", tmp_path / "reps", label="net")
-    wanted = (
-        ["stem", "head", "body/two", "body/one"]
-        if ordered
-        else sorted(["stem", "head", "body/two", "body/one"])
-    )
-    assert load_representations(step.path).manifest["names"] == wanted
+    wanted = ["stem", "head", "body/two", "body/one"]
+    found = load_representations(step.path).manifest["names"]
+    assert found == (wanted if ordered else sorted(wanted))
 
 
 def test_chosen_arrays_are_the_layers_in_the_order_of_the_choice(tmp_path):
@@ -397,3 +394,5 @@ def test_the_command(tmp_path, simcore):
     assert (code, len(errors)) == (2, 1)
     code, _, _ = simcore("grid", tmp_path / "reps", "--out", tmp_path / "grid.parquet")
     assert code == 0
+    frame = read_results(tmp_path / "grid.parquet")
+    assert set(frame["layer_x"]) == {1, 2, 3, 4}  # 0 is the embedding output

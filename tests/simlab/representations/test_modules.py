@@ -185,7 +185,8 @@ def test_the_means_of_a_real_model_are_those_of_the_kind(tmp_path, minilm):
     assert x.manifest["names"] == [f"encoder.layer.{layer}" for layer in range(6)]
     assert (x.manifest["kind"], x.ids) == ("modules-mean", y.ids)
     frame = read_results(grid([step.path, tmp_path / "y"], tmp_path / "grid.parquet").path)
-    same = frame[(frame["layer_x"] + 1 == frame["layer_y"]) & (frame["estimator"] == "biased")]
+    same = frame[(frame["layer_x"] == frame["layer_y"]) & (frame["estimator"] == "biased")]
+    assert same["layer_x"].tolist() == [1, 2, 3, 4, 5, 6]
     np.testing.assert_allclose(same["value"], 1, atol=1e-4)
 
 
