@@ -82,7 +82,7 @@ def _width(module: nn.Module) -> int | None:
         return (module.proj_size or module.hidden_size) * (1 + module.bidirectional)
     if not isinstance(module, _LAST + _SECOND):
         return None
-    shape = getattr(module, "normalized_shape", ())
+    shape: tuple[int, ...] = getattr(module, "normalized_shape", ())
     if len(shape) == 1:
         return shape[0]
     return next((getattr(module, one) for one in _WIDTHS if hasattr(module, one)), None)
