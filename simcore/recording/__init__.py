@@ -6,6 +6,7 @@ hooks.py       the hooks; where a forward pass begins and ends
 passes.py      the rows of one forward pass
 masks.py       which positions are tokens, and which are padding
 outputs.py     the tensor of a module's output
+axes.py        which of its axes holds the channels
 pools.py       the rows that a tensor becomes
 reading.py     one output, from the hook to its rows
 sampling.py    a sample of the rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from simcore.recording.tape import Tape
 from simcore.stats.resampled_grid import GRIDS
 
 MEASURES: dict[str, Callable[..., Any]] = {**GRIDS, "hsic": hsic_grid}
-LABEL = 14  # the most letters of a printed name of a column
+LABEL = 16  # the most letters of a printed name of a column, such as encoder.layer.11
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +251,23 @@ def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]
             raise ValueError("loader: wanted at least one batch, got none")
 
 
+@contextmanager
+def _names_in_errors(sides: list[_Side]) -> Iterator[None]:
+    """Let errors of a measure name layers and models, and not their places in lists."""
+
+    def named(place: re.Match[str]) -> str:
+        side = sides[0] if place[1] == "X" else sides[-1]
+        return f"{side.tape.names[int(place[2])]!r} of {side.name}"
+
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = re.sub(r"\b([XY])(?:_batch)?\[(\d+)\]", named, str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text) from error
+
+
 def _keep(
     sides: list[_Side],
     loader: Iterable[Any],
@@ -260,7 +278,8 @@ def _keep(
     _run(sides, loader, lambda rows: None)
     x, *others = [side.layers() for side in sides]
     y = others[0] if others else None
-    grid = function(x, y, **options)
+    with _names_in_errors(sides):
+        grid = function(x, y, **options)
     wanted = len(x), len(x if y is None else y)
     if not isinstance(grid, Tensor | np.ndarray) or grid.shape != wanted:
         got = tuple(grid.shape) if hasattr(grid, "shape") else type(grid).__name__
@@ -285,7 +304,8 @@ def _stream(
             return
         layers = [side.layers() for side in sides]
         metric = metric or MinibatchCKA(*map(len, layers))
-        metric.update(*layers)
+        with _names_in_errors(sides):
+            metric.update(*layers)
         for side in sides:
             side.tape.clear()
         used, waiting = used + rows, 0

@@ -63,6 +63,11 @@ class Listener:
     ) -> None:
         chain = list(wrapped_in(model))
         self.model, self.core = model, chain[-1]
+        if isinstance(self.core, torch.jit.ScriptModule):
+            raise TypeError(
+                "model: wanted an nn.Module of Python code, got a TorchScript module, whose parts "
+                "run without hooks"
+            )
         self.modules = choose_modules(self.core, modules)
         self.skipped = 0
         self._parallel = next((m for m in chain if isinstance(m, DataParallel)), None)

@@ -13,11 +13,16 @@ from torch import Tensor, nn
 PADDING_IS_TRUE = {
     "attention_mask": False,
     "src_key_padding_mask": True,
+    "tgt_key_padding_mask": True,
     "key_padding_mask": True,
     "padding_mask": True,
     "mask": False,
 }
-DECODER = "decoder_attention_mask"
+# Of an encoder-decoder: the encoder's mask, and the decoder's.
+HALVES = {
+    "attention_mask": "decoder_attention_mask",
+    "src_key_padding_mask": "tgt_key_padding_mask",
+}
 
 Given = bool | str | Tensor | Callable[..., Tensor] | None
 
@@ -30,8 +35,8 @@ class PassMask:
     masks : dict of str to Tensor or None
         By half, ``"encoder"`` and ``"decoder"``, or one for all modules, ``""``. 1 is a token. None
         if the pass has no mask for that half.
-    why : str
-        Why there is none.
+    why : dict of str to str
+        Why a half has none.
     no_padding : bool
         The user said that nothing is padding.
     past : int
@@ -41,7 +46,7 @@ class PassMask:
     def __init__(
         self,
         masks: dict[str, Tensor | None],
-        why: str = "",
+        why: Mapping[str, str],
         no_padding: bool = False,
         past: int = 0,
     ) -> None:
@@ -63,14 +68,16 @@ class PassMask:
         """
         if self.no_padding:
             return None
+        if required_by is None and all(mask is None for mask in self.masks.values()):
+            return None
         half = self._half(name)
         if self.masks.get(half) is None:
             if required_by is None:
                 return None
             raise ValueError(
                 f"mask: wanted one for pool={required_by!r} of the output {tuple(states.shape)} of "
-                f"{name!r}, got none ({self.why}); mask=False says that nothing is padding, and "
-                "pool='first' needs no mask"
+                f"{name!r}, got none ({self.why[half]}); mask=False says that nothing is padding, "
+                "and pool='first' needs no mask"
             )
         if (half, states.device) not in self._checked:
             mask = _as_kept(self.masks[half], name)
@@ -95,7 +102,7 @@ class PassMask:
             mask = mask[:, self.past :]
         if mask.shape == wanted:
             return mask
-        hint = ""
+        hint = "; mask= takes a function of the call's (args, kwargs), or False for no padding"
         if mask.shape == wanted[::-1]:
             hint = "; states [T, B, p] need select=, such as lambda output: output.transpose(0, 1)"
         raise ValueError(
@@ -162,25 +169,35 @@ class MaskFinder:
         """Return the mask of a call; `named` is what `arguments` returned."""
         given = self.given
         if given is False:
-            return PassMask({}, no_padding=True)
+            return PassMask({}, {}, no_padding=True)
         if isinstance(given, Tensor):
-            return PassMask({"": given}, past=past)
+            return PassMask({"": given}, {}, past=past)
         if isinstance(given, str):
-            return PassMask({"": named.get(given)}, f"the call has no {given}", past=past)
+            why = {"": f"the call has no {given}"}
+            return PassMask({"": named.get(given)}, why, past=past)
         if callable(given):
-            return PassMask({"": given(args, kwargs)}, "the function gave None", past=past)
+            why = {"": "the function gave None"}
+            return PassMask({"": given(args, kwargs)}, why, past=past)
         return self._search(named, past)
 
     def _search(self, named: dict[str, Any], past: int) -> PassMask:
-        for name, inverted in PADDING_IS_TRUE.items():
-            if name not in self.signature.parameters and name not in named:
+        for name in PADDING_IS_TRUE:
+            if not self._takes(name, named):
                 continue
-            mask = named.get(name)
-            if isinstance(mask, Tensor) and inverted:
-                mask = mask == 0
-            why = f"{self.model} was called without {name}"
-            if name == "attention_mask" and DECODER in self.signature.parameters:
-                halves = {"encoder": mask, "decoder": named.get(DECODER)}
-                return PassMask(halves, f"{self.model} was called without {DECODER}", past=past)
-            return PassMask({"": mask}, why, past=past)
-        return PassMask({"": None}, f"{self.model} takes no mask")
+            found = {"": name}
+            if name in HALVES and self._takes(HALVES[name], named):
+                found = {"encoder": name, "decoder": HALVES[name]}
+            masks = {half: _tokens(one, named) for half, one in found.items()}
+            why = {half: f"{self.model} was called without {one}" for half, one in found.items()}
+            return PassMask(masks, why, past=past)
+        return PassMask({"": None}, {"": f"{self.model} takes no mask"})
+
+    def _takes(self, name: str, named: dict[str, Any]) -> bool:
+        return name in self.signature.parameters or name in named
+
+
+def _tokens(name: str, named: dict[str, Any]) -> Any:
+    """Return the mask that is argument `name` of a call, in which 1 is a token."""
+    mask = named.get(name)
+    padding_is_true = PADDING_IS_TRUE.get(name, False)
+    return mask == 0 if padding_is_true and isinstance(mask, Tensor) else mask

@@ -115,22 +115,6 @@ def _is_time_first(module: nn.Module) -> bool:
     return type(module).__name__ in _TIME_FIRST
 
 
-def is_channel_first(module: nn.Module, states: Tensor) -> bool:
-    """Whether the states are ``[B, C, ...positions]`` and not ``[B, T, p]``."""
-    one_dimensional = isinstance(
-        module,
-        nn.Conv1d
-        | nn.ConvTranspose1d
-        | nn.BatchNorm1d
-        | nn.InstanceNorm1d
-        | nn.MaxPool1d
-        | nn.AvgPool1d
-        | nn.AdaptiveAvgPool1d
-        | nn.AdaptiveMaxPool1d,
-    )
-    return states.ndim > 3 or (states.ndim == 3 and one_dimensional)
-
-
 def accumulation_dtype(states: Tensor) -> torch.dtype:
     """Return the dtype in which means over `states` are summed."""
     return torch.float32 if states.dtype in (torch.float16, torch.bfloat16) else states.dtype

@@ -21,6 +21,7 @@ FITTING = {
     "channels": ("spatial-mean", "positions", "flatten"),
 }
 POOLS = tuple(dict.fromkeys(FITTING["tokens"] + FITTING["channels"]))
+SPATIAL = ("spatial-mean", "positions")
 MANY_ROWS = ("tokens", "positions")
 NEEDING_MASK = ("last", "mean", "tokens")
 
@@ -90,7 +91,9 @@ def plan_rows(
         return _drawn(Plan((len(states), states.shape[1]), states.dtype, lambda: states), draw)
     _check_fits(states, name, pool, channel_first)
     assert isinstance(pool, str)
-    kept = None if channel_first else kept_of(pool if pool in NEEDING_MASK else None)
+    kept = None
+    if not channel_first and pool != "flatten":  # whose rows hold the padding too
+        kept = kept_of(pool if pool in NEEDING_MASK else None)
     if pool in MANY_ROWS:
         view = states.flatten(2).transpose(1, 2) if channel_first else states
         return _positions(view, kept, draw)

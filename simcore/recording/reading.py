@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simcore.recording.outputs import Select, check_select, is_channel_first, states_of
+from simcore.recording.axes import channels_second, is_channel_first
+from simcore.recording.outputs import Select, check_select, states_of
 from simcore.recording.passes import Pass
-from simcore.recording.pools import Pool, check_pool, plan_rows
+from simcore.recording.pools import SPATIAL, Pool, check_pool, plan_rows
 from simcore.recording.sampling import Sampler
 
 # Larger rows of one call do not wait on an accelerator for the end of the pass.
@@ -43,6 +44,8 @@ class Reading:
             return None if current.is_part else self.sampler.draw(current.number, rows)
 
         states = states_of(output, module, name, self.select)
+        if self.pool in SPATIAL and not callable(self.select):
+            states = channels_second(states, module, name)
         current.device = current.device or states.device
         gradients = torch.is_grad_enabled() and not self.detach
         with torch.set_grad_enabled(gradients), torch.autocast(states.device.type, enabled=False):
@@ -77,8 +80,13 @@ class Reading:
             rows = rows.detach()
             if rows.device.type != "cpu" and rows.nbytes > WAITING_BYTES:
                 return rows.cpu()
-        storage = rows.untyped_storage()
-        shared = storage.data_ptr() == states.untyped_storage().data_ptr()
-        if shared or storage.nbytes() > rows.nbytes:
+        if _may_share(rows, states) or rows.untyped_storage().nbytes() > rows.nbytes:
             return rows.clone(memory_format=torch.contiguous_format)
         return rows
+
+
+def _may_share(rows: Tensor, states: Tensor) -> bool:
+    """Whether two tensors may share memory; a subclass need not say where its memory is."""
+    if type(rows) is not Tensor or type(states) is not Tensor:
+        return True
+    return rows.untyped_storage().data_ptr() == states.untyped_storage().data_ptr()

@@ -84,6 +84,8 @@ def _check_some(
     kinds = sorted({type(named[name]).__name__ for name in names})
     got = f"only {', '.join(kinds)}, which is never called" if names else "no match"
     runnable = [name for name, module in named.items() if name and _runs(module)]
+    if not runnable:
+        raise ValueError(f"{wanted}, got {got}; the model has none inside, and '' is its own name")
     if len(runnable) <= _FEW:
         told = "its modules are"
     elif near is None:

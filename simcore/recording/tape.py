@@ -57,8 +57,10 @@ def record(
     mask : optional
         Which positions are tokens. Default: the argument ``attention_mask`` of the call, or one of
         ``src_key_padding_mask``, ``key_padding_mask``, ``padding_mask`` (true is padding) and
-        ``mask`` (true is a token). False: nothing is padding. Or the name of an argument, a tensor
-        ``[B, T]`` of 0 and 1, or a function of the call's ``(args, kwargs)``.
+        ``mask`` (true is a token); for modules of a decoder beside an encoder,
+        ``decoder_attention_mask`` or ``tgt_key_padding_mask``. False: nothing is padding. Or the
+        name of an argument, a tensor ``[B, T]`` of 0 and 1, or a function of the call's ``(args,
+        kwargs)``.
     detach : bool
         False keeps the rows on their device, with their gradients.
     max_memory : int, optional

@@ -212,6 +212,17 @@ def test_messages(nets, name):
         compare(*nets, images(), LAYERS, **{**POOL, **options})
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_errors_of_a_measure_name_the_layer(nets, streaming):
+    other = seeded(ConvNet, 5)
+    with torch.no_grad():
+        other.layer2[0].bias[3] = torch.nan
+    for models, name in (((*nets[:1], other), "model_b"), ((other, None), "model_a")):
+        message = rf"^'layer2' of {name}: wanted finite values, got 5 NaN or infinite of 50$"
+        with pytest.raises(ValueError, match=message):
+            compare(*models, images()[:1], LAYERS, streaming=streaming, **POOL)
+
+
 def test_loaders(nets):
     with pytest.raises(TypeError, match=r"loader: wanted an iterable of batches, got one Tensor"):
         compare(*nets, images()[0], LAYERS, **POOL)
@@ -230,7 +241,7 @@ def test_how_a_result_looks(nets):
     assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]
     names = tuple(f"model.encoder.layer.{i}.intermediate_dense" for i in (0, 1))
     header = str(replace(result, columns=names)).splitlines()[1]
-    assert header.split() == ["…mediate_dense"] * 2
+    assert header.split() == ["…ermediate_dense"] * 2
     names = tuple(f"model.encoder.layer.{i}.norm" for i in (0, 1))
     assert str(replace(result, columns=names)).splitlines()[1].split() == ["0.norm", "1.norm"]
     frame = result.to_pandas()

@@ -64,6 +64,12 @@ def test_the_model():
         record(lambda x: x, "*")
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_compiled_script():
+    with pytest.raises(TypeError, match=r"model: wanted .* Python code, got a TorchScript"):
+        record(torch.jit.trace(CONVNET, images(1)[0]), "stem")
+
+
 def test_modules_that_are_never_called():
     model = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Linear(4, 4), "c": nn.Linear(4, 4)})
     model.forward = lambda x: model["b"](x)

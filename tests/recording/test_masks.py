@@ -74,6 +74,36 @@ def test_the_halves_of_an_encoder_decoder_have_masks_of_their_own():
         last(model, STATES, module="decoder", attention_mask=MASK)
 
 
+def test_the_halves_of_torchs_transformer():
+    model = nn.Transformer(4, 2, 1, 1, 8, batch_first=True).eval()
+    masks = {"src_key_padding_mask": MASK == 0, "tgt_key_padding_mask": MASK[[1, 0, 2]] == 0}
+    for half, mask in (("encoder", MASK), ("decoder", MASK[[1, 0, 2]])):
+        with record(model, f"{half}.layers.0.linear2", pool="last") as tape:
+            model(STATES, STATES, **masks)
+        with record(model, f"{half}.layers.0.linear2", pool="last", mask=mask) as wanted:
+            model(STATES, STATES, **masks)
+        name = f"{half}.layers.0.linear2"
+        assert torch.equal(tape.layers()[name], wanted.layers()[name])
+
+
+def test_a_half_without_a_mask_is_named():
+    model = model_with("attention_mask=None, decoder_attention_mask")
+    with pytest.raises(ValueError, match=r"of 'encoder', got none .*called without attention_mask"):
+        last(model, STATES, module="encoder", decoder_attention_mask=MASK)
+    model.head = nn.Identity().eval()  # in neither half
+    model.forward = lambda x, attention_mask=None, decoder_attention_mask=None: model.head(x)
+    tape = taped(model, "head", [STATES], pool="first")
+    assert torch.equal(tape.layers()["head"], STATES[:, 0])
+
+
+def test_flattened_rows_need_no_mask_that_fits():
+    """Speech models have a mask of samples, and fewer states than samples."""
+    model = model_with("attention_mask")
+    with record(model, "encoder", pool="flatten") as tape:
+        model(STATES, torch.ones(3, 80))
+    assert torch.equal(tape.layers()["encoder"], STATES.flatten(1))
+
+
 def test_an_encoder_within_a_decoder_belongs_to_the_decoder():
     model = model_with("attention_mask=None, decoder_attention_mask")
     model.decoder = nn.Sequential(OrderedDict(encoder=nn.Identity())).eval()
@@ -90,7 +120,10 @@ def test_masks_of_several_choices():
 
 BAD = {
     "none": (None, "one .*'last' .*3, 5, 4.* 'encoder', got none .*without attention_mask.*False"),
-    "another T": (MASK[:, :4], r"shape \(3, 5\) .*\(3, 5, 4\) of 'encoder', got \(3, 4\)"),
+    "another T": (
+        MASK[:, :4],
+        r"shape \(3, 5\) .*\(3, 5, 4\) of 'encoder', got \(3, 4\); mask= takes .* False",
+    ),
     "time first": (MASK.T[:, :3], r".* got \(5, 3\); .*transpose"),
     "a row of padding": (MASK * torch.tensor([[1], [0], [1]]), "a token in every row, .* row 1"),
     "scores": (MASK * -1e4, "0 and 1 alone"),

@@ -92,12 +92,15 @@ class _PaperDefaults(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         """Return what the paper chooses for parameter `name`; `default` if it chooses nothing."""
         from simlab.papers.presets import choices_of
+        from simlab.representations.extract import OF_STATES
 
         command = self.context.info_name
         if name == RECIPE_NAME:
             return self.paper
         if command == "finetune":
             return default  # the recipe holds these choices
+        if self.context.params.get("modules") and name in OF_STATES:
+            return default  # which rows of modules have not
         given = {option: v for option, v in self.context.params.items() if option != name}
         choice = choices_of(self.paper, str(command), given).get(name)
         return default if choice is None else choice.value

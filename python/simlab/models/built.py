@@ -169,6 +169,7 @@ def _from_function(name: str) -> BuiltModel:
     from torch import nn
 
     function = _function(name)
+    _require_no_arguments(name, function)
     found = function()
     model, prepare = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(model, nn.Module):
@@ -176,8 +177,22 @@ def _from_function(name: str) -> BuiltModel:
             f"model {name}: wanted a function that returns a torch module, or a module and what "
             f"prepares its inputs, found one that returns {type(model).__name__}"
         )
-    file = inspect.getsourcefile(inspect.unwrap(function))
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:  # no function of its own, such as functools.partial
+        file = sys.modules[name.partition(":")[0]].__file__
     return BuiltModel(name, model, prepare, None if file is None else Path(file))
+
+
+def _require_no_arguments(name: str, function: Callable[[], Any]) -> None:
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise UserError(
+            f"model {name}: wanted a function without arguments, found: {error}"
+        ) from error
+    except ValueError:  # written in another language: no signature to check
+        pass
 
 
 def _function(name: str) -> Callable[[], Any]:

@@ -66,12 +66,20 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
     tokenizer.padding_side = padding_side(config)
-    if tokenizer.pad_token is None:  # as in decoders; padding is masked, so any token will do
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    give_padding(tokenizer)
     limit = position_limit(config)
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
+
+
+def give_padding(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Give a tokenizer without a padding token, as those of decoders, another of its tokens.
+
+    Padding is masked, so that any token will do.
+    """
+    if getattr(tokenizer, "pad_token", "") is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
 
 def load_encoder(

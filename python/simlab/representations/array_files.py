@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,8 @@ def _open_hdf5(path: Path) -> Iterator[ArrayFile]:
     with h5py.File(path, "r") as file:
         found: dict[str, Any] = {}
         file.visititems(lambda name, item: found.update({name: item}))
-        items = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
+        names = sorted(found, key=_place_in(file))
+        items = {name: found[name] for name in names if isinstance(found[name], h5py.Dataset)}
         ids = _texts(_plain(items.pop(IDS)), path) if IDS in items else None
         sentences = _sentences(items.pop(SENTENCES), path) if SENTENCES in items else None
         arrays = [
@@ -212,6 +213,20 @@ def _open_hdf5(path: Path) -> Iterator[ArrayFile]:
             for name, item in items.items()
         ]
         yield ArrayFile(path, arrays, ids, sentences)
+
+
+def _place_in(file: Any) -> Callable[[str], list[int]]:
+    """Return the key that sorts names as the file lists them: as they came, if it knows that."""
+
+    @cache
+    def places(group: str) -> dict[str, int]:
+        return {name: place for place, name in enumerate(file[group])}
+
+    def key(name: str) -> list[int]:
+        parts = name.split("/")
+        return [places("/".join(["", *parts[:i]]) or "/")[part] for i, part in enumerate(parts)]
+
+    return key
 
 
 def _plain(item: Any) -> np.ndarray:

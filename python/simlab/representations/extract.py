@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Examples, Task, TaskOptions
 
 BATCH_SIZE = 64
+OF_STATES = ("kind", "words", "special_tokens")  # options that rows of modules have not
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
     if pool not in (None, *POOLS):
         raise UserError(f"--pool {pool}: wanted one of {', '.join(POOLS)}")
     default = ExtractOptions()
-    for name in ("kind", "words", "special_tokens"):
+    for name in OF_STATES:
         if (given := getattr(options, name)) != getattr(default, name):
             flag = "--no-special-tokens" if given is False else f"--{name} {given}"
             raise UserError(f"{flag}: wanted none with --modules, whose --pool says what a row is")
@@ -320,7 +321,10 @@ def _extract_to(
     )
     model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
     if model.config.is_encoder_decoder:
-        raise UserError(f"model {source.name}: wanted an encoder, found an encoder-decoder")
+        raise UserError(
+            f"model {source.name}: wanted an encoder, found an encoder-decoder; --modules records "
+            "its encoder"
+        )
     writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"
     for batch, pooled in forward_layers(model, tokenizer, rows, options, description):

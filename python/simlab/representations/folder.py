@@ -11,6 +11,9 @@ A folder has these files::
 because the embedding output has no attention. A layer is then a flat array: the [H, t, t] weights
 of one sentence after another. The manifest has the `lengths` t, and the ids of all words.
 Sentences without a whole word in the kept tokens are left out.
+
+In results, layer 0 is the embedding output. Modules, and layers of unknown kind that were imported,
+are numbered from 1 there, in the order of the file.
 """
 
 from __future__ import annotations
@@ -79,8 +82,9 @@ class Representations:
 
     @property
     def first_layer(self) -> int:
-        """Return the number of the first stored layer."""
-        return _first_layer(self.manifest["kind"])
+        """Return the number of the first stored layer in results; 0 is the embedding output."""
+        kind = self.manifest["kind"]
+        return KINDS[kind].first_layer if kind in KINDS else 1
 
 
 class LayerWriter:

@@ -17,7 +17,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
-from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.load import give_padding, load_encoder, load_tokenizer
 from simlab.models.pictures import image_batches, processor_of
 from simlab.models.sources import ModelSource
 from simlab.representations.folder import LayerWriter
@@ -32,7 +32,23 @@ if TYPE_CHECKING:
 KIND = "modules"
 TOKENS, POSITIONS, FLATTEN = "tokens", "positions", "flatten"  # pools of `simcore.record`
 POOLS = ("first", "last", "mean", TOKENS, FLATTEN, "spatial-mean", POSITIONS)
-_OPTIONS = ("modules", "pool", "mask", "max_memory")  # that messages of `record` begin with
+
+
+def kind_of(pool: str | None) -> str:
+    """Return the kind of the rows that a pool makes of modules."""
+    return KIND if pool is None else f"{KIND}-{pool}"
+
+
+KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
+# How messages of `record` begin, and how those of the command do.
+_OPTIONS = {
+    "modules": "--modules",
+    "pool": "--pool",
+    "max_memory": "--batch-size",
+    "mask": "--pool: mask",
+    "select": "--modules: select",
+    "the output of": "--modules: the output of",
+}
 
 
 @dataclass(frozen=True)
@@ -192,6 +208,7 @@ def _texts(
                 f"model {source.name}: wanted a tokenizer beside the model for a task of texts, "
                 f"found {'none' if tokenizer is None else type(tokenizer).__name__}"
             )
+        give_padding(tokenizer)
     else:
         tokenizer, model = load_tokenizer(source), load_encoder(source, seed)
         if model.config.is_encoder_decoder:
@@ -212,9 +229,10 @@ def _images(
     device = best_device()
     if isinstance(source, BuiltModel):
         model, prepare = source.model, source.prepare
+        precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
 
         def call(batch: Tensor) -> Any:
-            return model(batch)
+            return model(batch.to(precision or batch.dtype) if batch.is_floating_point() else batch)
     else:
         model, prepare = load_encoder(source, seed), processor_of(source)
 
@@ -231,13 +249,20 @@ def _user_errors(name: str) -> Iterator[None]:
     """Turn errors of `record`, and of a model that does not take its inputs, into a UserError."""
     try:
         yield
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        if reason.partition(":")[0] in _OPTIONS:
-            raise UserError(f"--{reason}") from error
-        raise UserError(
-            f"model {name}: wanted a model that takes these examples, found: {reason}"
-        ) from error
+        raise UserError(_of_the_command(reason, name)) from error
+
+
+def _of_the_command(reason: str, name: str) -> str:
+    """Return the message for an error of `record`, or of the model `name`."""
+    for start, option in _OPTIONS.items():
+        if reason.startswith((f"{start}:", f"{start} '")):
+            found = reason.removeprefix(start)
+            if start == "modules":  # names of modules follow a semicolon
+                return option + found
+            return option + found.partition("; ")[0].replace(" or a function", "")
+    return f"model {name}: wanted a model that takes these examples, found: {reason}"
 
 
 def as_modules(modules: str | Sequence[str]) -> tuple[str, ...]:

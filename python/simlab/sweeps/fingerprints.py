@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.models.built import is_built
 from simlab.models.sources import (
     OFFLINE_MODEL,
     ModelSource,
@@ -90,6 +91,8 @@ class Fingerprints:
         return self._found[what, name]
 
     def _model(self, name: str) -> Any:
+        if is_built(name):
+            raise UserError(f"sweep, key models: wanted a model of transformers, found {name}")
         if name == OFFLINE_MODEL:
             return _package(OFFLINE_MODEL)
         folder = Path(name).expanduser()

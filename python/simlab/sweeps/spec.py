@@ -27,8 +27,10 @@ from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import HEAD, MODES, TruncationOptions
 from simlab.models.head_recipe import HeadRecipe
 from simlab.papers.presets import PAPERS
-from simlab.representations.extract import ExtractOptions
+from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.kinds import KINDS
+from simlab.representations.recorded import KINDS as MODULE_KINDS
+from simlab.representations.recorded import POOLS
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, settings
@@ -58,6 +60,7 @@ WITHIN, TUNING, RESTARTS, MODELS, JOINT = BETWEEN = (
 KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
+AnyKind: TypeAlias = Annotated[str, one_of(*KINDS, *MODULE_KINDS)]
 Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES, RANDOM)]]
 Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
@@ -81,12 +84,17 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
 
     Attributes
     ----------
+    modules, pool
+        In place of `kind`: modules to record, and the pool that makes rows of their outputs
+        (``simcore extract --modules``). The kind of these rows is ``modules-<pool>``.
     on
         A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
         can be compared; None is the rows of every task.
     """
 
     kind: Several[Kind] | None = None
+    modules: Annotated[Several[str], Field(min_length=1)] | None = None
+    pool: Annotated[str, one_of(*POOLS)] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
     stages: Stages = STAGES
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
@@ -95,6 +103,16 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
     def _reads_all(self) -> ExtractSection:
         if self.on is not None and self.split not in (None, (ALL,)):
             raise wrong(f"split {ALL!r} beside the key 'on'", ", ".join(self.split or ()))
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> ExtractSection:
+        if self.modules is None and self.pool is not None:
+            raise wrong("the key 'modules' beside this one", self.pool, key="pool")
+        for name in OF_STATES if self.modules is not None else ():
+            if (given := getattr(self, name)) is not None:
+                found = ", ".join(given) if isinstance(given, tuple) else given
+                raise wrong("none beside 'modules', whose pool says what a row is", found, key=name)
         return self
 
 
@@ -125,7 +143,7 @@ class GridSection(Section):
     measure: Several[Annotated[str, one_of(*MEASURES)]] = ("cka",)
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
     stages: Stages = STAGES
-    kind: Several[Kind] | None = None
+    kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
     pairs: Pairs | None = None
     pair_seed: Annotated[int, Field(ge=0)] = 0
@@ -196,7 +214,7 @@ class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_se
 
     methods: Several[str] | None = None
     stages: Stages = STAGES
-    kind: Several[Kind] | None = None
+    kind: Several[AnyKind] | None = None
     fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
     pairs: Pairs | None = None
     pair_seed: Annotated[int, Field(ge=0)] = 0
@@ -228,7 +246,7 @@ class ComplexitySection(Section):
     """Nuclear norms of the layers of every model."""
 
     stages: Stages = STAGES
-    kind: Several[Kind] | None = None
+    kind: Several[AnyKind] | None = None
 
 
 class FiguresSection(Section):

@@ -54,6 +54,7 @@ def extract(work: Work) -> None:
 
     options = ExtractOptions(**work.params["options"])
     named = {"label": work.hints["label"], "seed": work.hints["seed"]}
+    named |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
     source = _checkpoint(work) if work.inputs else _model(work)
     if options.split == ALL:
         columns = {name: work.hints["task_options"][name] for name in _COLUMNS}

@@ -11,7 +11,8 @@ from simlab.errors import UserError
 from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.papers.presets import find_paper, paper_options
-from simlab.representations.extract import ExtractOptions
+from simlab.representations.extract import OF_STATES, ExtractOptions
+from simlab.representations.recorded import kind_of
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
@@ -26,12 +27,17 @@ from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 @dataclass(frozen=True)
 class View:
-    """Rows that are extracted of every model: a kind of rows of a split, and how."""
+    """Rows that are extracted of every model: a kind of rows of a split, and how.
+
+    `modules` and `pool` are those of rows of modules.
+    """
 
     kind: str
     split: str
     stages: tuple[str, ...]
     options: ExtractOptions
+    modules: tuple[str, ...] = ()
+    pool: str | None = None
 
 
 class TaskStudy:
@@ -165,15 +171,19 @@ class TaskStudy:
         return [dataclasses.replace(recipe, seed=seed) for seed in seeds]
 
     def _views(self) -> list[View]:
-        return [view for section in self._sections() for view in self._views_of(section)]
+        found = [view for section in self._sections() for view in self._views_of(section)]
+        modules: dict[tuple[str, str], tuple[str, ...]] = {}
+        for view in found:  # results tell rows apart by their kind
+            if modules.setdefault((view.kind, view.split), view.modules) != view.modules:
+                raise UserError(
+                    f"sweep, key extract: wanted one list of modules for rows of kind {view.kind}, "
+                    "found two"
+                )
+        return found
 
     def _views_of(self, section: ExtractSection) -> list[View]:
-        given = {k: v for k, v in section.given().items() if k not in ("stages", "on")}
-        choice = self.chosen("extract", {k: v for k, v in given.items() if k not in _LISTS})
         found = []
-        for kind in section.kind or (choice.get("kind", ExtractOptions.kind),):
-            facts = {**given, "kind": kind}
-            options = self.chosen("extract", {k: v for k, v in facts.items() if k != "split"})
+        for kind, options in self._kinds(section):
             default = ALL if self.corpus else options.get("split", ExtractOptions.split)
             for split in section.split or (default,):
                 length = self.recipes[0].max_length if self.recipes else DEFAULT_MAX_LENGTH
@@ -183,8 +193,19 @@ class TaskStudy:
                 except UserError as error:
                     raise UserError(f"sweep, key extract: {error}") from None
                 self._require_rows(made, split)
-                found.append(View(kind, split, section.stages, made))
+                modules = section.modules or ()
+                found.append(View(kind, split, section.stages, made, modules, section.pool))
         return found
+
+    def _kinds(self, section: ExtractSection) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every kind of rows of a section, and the options of the extraction."""
+        given = {k: v for k, v in section.given().items() if k not in _OWN}
+        choice = self.chosen("extract", given)
+        if section.modules is not None:
+            yield kind_of(section.pool), {k: v for k, v in choice.items() if k not in OF_STATES}
+            return
+        for kind in section.kind or (choice.get("kind", ExtractOptions.kind),):
+            yield kind, self.chosen("extract", {**given, "kind": kind})
 
     def _require_rows(self, options: ExtractOptions, split: str) -> None:
         """Check that a split whose size is known has the rows that are to be extracted.
@@ -223,6 +244,8 @@ class TaskStudy:
         else:
             needs = (member.checkpoint,)
         params = {"task": self.task, "options": options, **read}
+        if view.modules:
+            params |= {"modules": list(view.modules), "pool": view.pool}
         model = member.model.pretraining or member.model.name
         size = rows_bytes(model, view.options, self.task)
         hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
@@ -275,4 +298,4 @@ class TaskStudy:
             self.plan.add(kinds.FREEZE, params, (number,), self.hints(), title)
 
 
-_LISTS = ("kind", "split")
+_OWN = ("kind", "modules", "pool", "split", "stages", "on")  # of a section, and no options

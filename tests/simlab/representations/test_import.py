@@ -119,6 +119,22 @@ def test_a_file_of_a_recording_keeps_the_order_of_execution(tmp_path):
         np.testing.assert_array_equal(layer, wanted.numpy())
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_hdf5_file_that_knows_the_order_of_its_arrays_keeps_it(tmp_path, ordered):
+    names, arrays = ("stem", "block/two", "block/one", "head"), list(layers().values())
+    with h5py.File(tmp_path / "x.h5", "w", track_order=ordered) as file:
+        file.create_group("block", track_order=ordered)
+        for name, array in zip(names, arrays, strict=True):
+            file[name] = array
+        file.move("block", "body")  # to the end
+        file["same"] = h5py.SoftLink("/stem")
+        file["none"] = h5py.SoftLink("/nothing")
+    step = import_representations(tmp_path / "x.h5", tmp_path / "reps", label="net")
+    wanted = ["stem", "head", "body/two", "body/one"]
+    found = load_representations(step.path).manifest["names"]
+    assert found == (wanted if ordered else sorted(wanted))
+
+
 def test_chosen_arrays_are_the_layers_in_the_order_of_the_choice(tmp_path):
     arrays = {**layers(), "labels": np.arange(7)}
     file = save_npz(tmp_path / "x.npz", **arrays)
@@ -378,3 +394,5 @@ def test_the_command(tmp_path, simcore):
     assert (code, len(errors)) == (2, 1)
     code, _, _ = simcore("grid", tmp_path / "reps", "--out", tmp_path / "grid.parquet")
     assert code == 0
+    frame = read_results(tmp_path / "grid.parquet")
+    assert set(frame["layer_x"]) == {1, 2, 3, 4}  # 0 is the embedding output

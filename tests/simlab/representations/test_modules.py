@@ -5,6 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+import simcore.recording as simcore_record
+from simcore.recording.storage import Budget
 from simlab.errors import UserError
 from simlab.models.batches import encode, pad
 from simlab.models.built import build_model
@@ -15,7 +17,8 @@ from simlab.representations.folder import load_representations
 from simlab.similarity.grids import grid
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
-from support.lab.tinymodels import LAYERS, save_tiny_model
+from simlab.tasks.images import Picture
+from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer
 from support.tolerance import assert_same_forward
 
 # Every module that gives a hidden state of a decoder, from the embeddings on; the last is the norm.
@@ -25,6 +28,8 @@ DECODERS = {
 }
 
 NETS = """
+import functools
+
 import torch
 from torch import nn
 
@@ -39,8 +44,34 @@ def words():
 
     return AutoModel.from_pretrained("bert"), AutoTokenizer.from_pretrained("bert")
 
+def half():
+    return net().bfloat16()
+
+def decoder():
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    tokenizer.pad_token = None
+    return AutoModel.from_pretrained("gpt2", dtype=torch.bfloat16), tokenizer
+
+class Strict(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.turned = nn.Conv2d(1, 4, 3), nn.Sequential(nn.LayerNorm(4))
+        self.whole = nn.Identity()
+
+    def forward(self, images):
+        assert images.shape[-1] > 7, f"Input height {images.shape[-1]} is too small"
+        self.whole(images.long())
+        return self.turned(self.conv(images).movedim(1, -1))
+
+def wide(width):
+    return nn.Linear(width, 2)
+
 def no_net():
     return 7
+
+narrow, partial = functools.partial(wide), functools.partial(net)
 """
 
 
@@ -50,6 +81,7 @@ def nets(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nets")
     (folder / "nets.py").write_text(NETS)
     save_tiny_model(folder / "bert")
+    save_tiny_model(folder / "gpt2", "gpt2")
     return folder
 
 
@@ -87,6 +119,59 @@ def test_a_decoder_s_modules_are_its_hidden_states(tmp_path, review_task, archit
     assert found.ids[: len(tokens)] == [f"{first}:{i}:{token}" for i, token in enumerate(tokens)]
 
 
+@pytest.mark.parametrize("architecture", ["t5", "bart"])
+def test_of_an_encoder_decoder_the_encoder_is_recorded(tmp_path, review_task, architecture):
+    from transformers import AutoConfig, AutoModel
+
+    folder, tokenizer = tmp_path / "model", tiny_tokenizer()
+    size = {"d_model": 24, "num_heads": 2, "num_layers": 2, "d_ff": 32, "d_kv": 12}
+    if architecture == "bart":
+        halves = ("encoder", "decoder")
+        size = {f"{half}_{name}": 2 for half in halves for name in ("layers", "attention_heads")}
+        size |= {"d_model": 24, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+        size |= {"max_position_embeddings": 70}
+    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "decoder_start_token_id": 0}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModel.from_config(AutoConfig.for_model(architecture, **size, **special)).eval()
+    model.save_pretrained(folder)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(folder)
+    # The last hidden state of T5 is that of its final norm.
+    first, last = {
+        "t5": ("block.0", "final_layer_norm"), "bart": ("layers.0", "layers.1"),
+    }[architecture]  # fmt: skip
+    how = {"modules": [first, last], "pool": "tokens", "limit": 9}
+    step = extract(str(folder), review_task, tmp_path / "reps", **how)
+    batch = pad(tokenizer, encode(tokenizer, review_task.heldout.head(9), 64))
+    with torch.inference_mode():
+        output = model.get_encoder()(**batch, output_hidden_states=True)
+    found, mask = load_representations(step.path), batch["attention_mask"].bool()
+    assert found.manifest["names"] == [first, last]
+    for layer, wanted in zip(found.layers, output.hidden_states[1:], strict=True):
+        assert_same_forward(layer, wanted[mask])
+    with pytest.raises(UserError, match=r"found an encoder-decoder; --modules records its encoder"):
+        extract(str(folder), review_task, tmp_path / "no", kind="mean", limit=9)
+
+
+def test_a_model_of_a_function_runs_in_its_own_precision(tmp_path, review_task):
+    how = {"modules": "[02]", "pool": "spatial-mean", "limit": 5}
+    whole, half = (
+        extract(f"nets:{name}", "digits", tmp_path / name, **how) for name in ("net", "half")
+    )
+    for x, y in zip(
+        load_representations(whole.path).layers, load_representations(half.path).layers, strict=True
+    ):
+        assert not np.array_equal(x, y)
+        np.testing.assert_allclose(x, y, atol=0.02)
+    how = {"modules": "h.*", "pool": "last", "limit": 5}
+    found = load_representations(extract("nets:decoder", review_task, tmp_path / "x", **how).path)
+    wanted = load_representations(extract("gpt2", review_task, tmp_path / "y", **how).path)
+    for x, y in zip(found.layers, wanted.layers, strict=True):
+        assert not np.array_equal(x, y)
+        np.testing.assert_allclose(x, y, atol=0.1)
+
+
 @pytest.mark.assets
 def test_the_means_of_a_real_model_are_those_of_the_kind(tmp_path, minilm):
     task = load_task("rt", TaskOptions(train_size=1, heldout_size=8))
@@ -100,7 +185,8 @@ def test_the_means_of_a_real_model_are_those_of_the_kind(tmp_path, minilm):
     assert x.manifest["names"] == [f"encoder.layer.{layer}" for layer in range(6)]
     assert (x.manifest["kind"], x.ids) == ("modules-mean", y.ids)
     frame = read_results(grid([step.path, tmp_path / "y"], tmp_path / "grid.parquet").path)
-    same = frame[(frame["layer_x"] + 1 == frame["layer_y"]) & (frame["estimator"] == "biased")]
+    same = frame[(frame["layer_x"] == frame["layer_y"]) & (frame["estimator"] == "biased")]
+    assert same["layer_x"].tolist() == [1, 2, 3, 4, 5, 6]
     np.testing.assert_allclose(same["value"], 1, atol=1e-4)
 
 
@@ -220,6 +306,14 @@ def test_what_does_not_fit_is_refused(tmp_path, nets):
             "--pool positions: wanted modules that all give 72 rows for 2 examples, found 8 rows",
         ),
         ("nets:no", "digits", {"modules": "0"}, "wanted a function no in nets, found net, pr"),
+        ("nets:wide", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
+        ("nets:narrow", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
+        ("nets:Strict", "digits", {"modules": "whole"}, "^--modules: the output of 'whole': w"),
+        (
+            "nets:Strict", "digits", {"modules": "turned", "pool": "positions"},
+            r"^--pool: wanted the channels .*, whose last axis is as wide as layers inside$",
+        ),
+        (net, "digits", {"modules": "0"}, "^--pool: wanted .* 'flatten' for the output"),
         ("no_nets:net", "digits", {"modules": "0"}, "wanted a module no_nets in the working dir"),
         ("nets:no_net", "digits", {"modules": "0"}, "found one that returns int"),
         (net, text, {"modules": "0", "split": "all"}, "a tokenizer beside .* found none"),
@@ -237,6 +331,39 @@ def test_what_does_not_fit_is_refused(tmp_path, nets):
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
     with pytest.raises(UserError, match="nets:net: wanted a model of transformers, found a name"):
         resolve("nets:net")
+
+
+def test_errors_of_a_model_and_of_memory_are_of_the_command(tmp_path, nets, monkeypatch):
+    monkeypatch.setattr(Picture, "array", lambda self: np.zeros((1, 4, 4), np.float32))
+    message = "nets:Strict: wanted a model that takes these examples, found: Input height 4 is too"
+    with pytest.raises(UserError, match=message):
+        extract("nets:Strict", "digits", tmp_path / "x", modules="conv", limit=2)
+    monkeypatch.undo()
+    monkeypatch.chdir(nets)
+    monkeypatch.setattr(simcore_record.tape, "Budget", lambda _: Budget(100))
+    message = "^--batch-size: wanted room for 1152 bytes of recorded rows, got 100, after 0 rows$"
+    with pytest.raises(UserError, match=message):
+        extract("nets:net", "digits", tmp_path / "x", modules="0", pool="flatten", limit=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_partial_function_is_a_function(tmp_path):
+    how = {"modules": "0", "pool": "spatial-mean", "limit": 2}
+    found = [
+        extract(f"nets:{name}", "digits", tmp_path / name, **how) for name in ("net", "partial")
+    ]
+    x, y = (load_representations(step.path) for step in found)
+    assert x.manifest["model_sha256"] == y.manifest["model_sha256"]
+
+
+def test_a_paper_s_rows_of_hidden_states_do_not_reach_modules(tmp_path, nets, simcore):
+    text = tmp_path / "texts.txt"
+    text.write_text("a film\nthe plot\n")
+    arguments = ("bert", text, "--modules", "encoder.layer.*", "--pool", "mean")
+    code, out, _ = simcore("extract", *arguments, "--paper", "wu2020", "--out", tmp_path / "reps")
+    assert (code, out.partition(" (")[0]) == (
+        0, f"{tmp_path}/reps: 3 layers of 2 x 24, texts cut at 512 tokens"
+    )  # fmt: skip
 
 
 def test_the_command(tmp_path, simcore):

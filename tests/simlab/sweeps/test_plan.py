@@ -292,3 +292,37 @@ def test_all_pairs_take_the_place_of_a_paper_s_draw():
         jobs = plan_of(**common, align=[align]).jobs
         planned = [pair for job in jobs if job.kind == "align" for pair in job.params["pairs"]]
         assert len(planned) == count
+
+
+def test_rows_of_modules_are_a_kind_of_their_own():
+    modules = {"modules": "encoder.layer.*", "pool": "mean"}
+    plan = plan_of(extract=[{}, modules], grids=[{"kind": "modules-mean"}, {"measure": "rsa"}])
+    made = [job for job in plan.jobs if job.kind == "extract"]
+    assert [job.title for job in made[:2]] == [
+        "minilm-ORIG cls heldout rt",
+        "minilm-ORIG modules-mean heldout rt",
+    ]
+    assert "modules" not in made[0].params
+    assert (made[1].params["modules"], made[1].params["pool"]) == (["encoder.layer.*"], "mean")
+    grids = [job.title for job in plan.jobs if job.kind == "grid"]
+    assert grids[:3] == [
+        "ORIG-ORIG cka modules-mean rt",
+        "ORIG-ORIG rsa cls rt",
+        "ORIG-ORIG rsa modules-mean rt",
+    ]
+    # A paper's choice of rows is that of hidden states.
+    common = {"paper": "wu2020", "finetune": {"seeds": 1}, "grids": {"measure": "cka"}}
+    (job, *_) = plan_of(**common, extract=modules).jobs
+    assert "words" not in job.params["options"]
+    assert job.params["modules"] == ["encoder.layer.*"]
+    other = {**modules, "modules": "embeddings"}
+    with pytest.raises(
+        UserError, match=r"wanted one list of modules for rows of kind modules-mean"
+    ):
+        plan_of(extract=[modules, other])
+    plan_of(extract=[modules, {**other, "pool": "first"}])
+
+
+def test_a_model_that_cannot_be_tuned_is_refused():
+    with pytest.raises(UserError, match="key models: wanted a model of transformers, found timm:r"):
+        plan_of(models=["timm:resnet18"])

@@ -56,6 +56,22 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
             "wanted a name with {seed} together with the key 'seeds'",
         ),
         ({**BASE, "extract": {"kind": "clss"}}, r"did you mean 'cls'\?"),
+        (
+            {**BASE, "extract": {"pool": "mean"}},
+            r"key extract\[0\].pool: wanted the key 'modules' beside this one, found 'mean'",
+        ),
+        (
+            {**BASE, "extract": {"modules": "*", "pool": "man"}},
+            r"key extract\[0\].pool: wanted one of first, .*did you mean 'mean'",
+        ),
+        (
+            {**BASE, "extract": {"modules": "*", "kind": ["cls", "mean"]}},
+            r"key extract\[0\].kind: wanted none beside 'modules', .*found 'cls, mean'",
+        ),
+        (
+            {**BASE, "extract": {"modules": []}},
+            r"key extract\[0\].modules: wanted .* at least 1 item",
+        ),
     ],
 )
 def test_a_mistake_is_named_in_one_line(content, message):

@@ -303,3 +303,24 @@ def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, sim
     assert "wanted the folder of a sweep" in errors[0]
     code, _, errors = simcore("sweep", toml)
     assert (code, "--out: wanted a folder" in errors[0]) == (2, True)
+
+
+def test_rows_of_modules_are_those_of_the_command(tiny_bert, reviews, tmp_path):
+    task = {"name": str(reviews), "text_column": "body", "heldout_size": 20, **LABEL}
+    modules = {"modules": ["embeddings", "encoder.layer.*"], "pool": "mean"}
+    sweep = Sweep(
+        {
+            "models": [{"name": str(tiny_bert.path), "label": "tiny"}],
+            "tasks": [task],
+            "extract": [modules, {"kind": "mean-all"}],
+            "grids": {"estimator": "biased"},
+        }
+    )
+    assert run(sweep, tmp_path / "out").failed == ()
+    options = TaskOptions(text_column="body", label_column="verdict", heldout_size=20)
+    reps = extract(tiny_bert, str(reviews), tmp_path / "reps", task_options=options, **modules)
+    wanted = read_results(grid(reps.path, tmp_path / "g.parquet", estimator="biased").path)
+    frame = sweep.results(tmp_path / "out").set_index("kind")
+    found = frame.loc["modules-mean"]
+    assert (found["value"].to_numpy() == wanted["value"].to_numpy()).all()
+    assert len(found) == len(frame.loc["mean-all"]) == 16
