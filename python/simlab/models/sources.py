@@ -139,8 +139,9 @@ def cached_revision(name: str) -> str | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
+    named, revision = split_revision(name)
     try:
-        found = try_to_load_from_cache(name, CONFIG)
+        found = try_to_load_from_cache(named, CONFIG, revision=revision)
     except HFValidationError:  # no name of the hub: `resolve` says so
         return None
     return Path(found).parent.name if isinstance(found, str) else None
