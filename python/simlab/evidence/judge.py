@@ -54,8 +54,9 @@ def _in_task(claim: Claim, base: str, rows: TaskRows) -> Iterator[Finding]:
     for piece in evidence:
         spread = spreads.get(piece.quantity, 0.0)
         found = interval(piece.units, piece.statistic, spread)
-        verdict = UNDECIDED if math.isnan(found.low) else piece.decide(found)
-        notes = [note for note in (piece.note, _EXAMPLES if spread else "") if note]
+        bounded = not math.isnan(found.low)
+        verdict = piece.decide(found) if bounded else UNDECIDED
+        notes = [note for note in (piece.note, _EXAMPLES if spread and bounded else "") if note]
         yield Finding(rows.task, base, piece.quantity, found, verdict, "; ".join(notes))
 
 

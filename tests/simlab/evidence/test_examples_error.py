@@ -78,6 +78,12 @@ def test_wide_intervals_over_examples_leave_a_claim_undecided():
     assert {f.verdict for f in found} == {UNDECIDED}
 
 
+def test_no_note_tells_of_an_interval_that_is_missing():
+    for found in judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS, 2), 0.01)):
+        assert math.isnan(found.interval.low)
+        assert "interval" not in found.note
+
+
 def test_rows_of_other_claims_add_no_error():
     mine, other = freeze_bottom(HOLDS), with_intervals(block_diagonal(HOLDS), 0.3)
     frame = pd.concat([to_frame(mine), other], ignore_index=True)
