@@ -102,8 +102,8 @@ def align_grid(
     x, y = _sides(X, Y, ("X", "Y"))
     if (X_heldout is None) != (Y_heldout is None):
         raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
-    check_groups(groups_heldout, X_heldout)
     if X_heldout is None or Y_heldout is None:
+        check_groups(groups_heldout, None)
         kept, judged = split_order(x[0], heldout, split_seed)
         x, x_judged = [side[kept] for side in x], [side[judged] for side in x]
         y, y_judged = [side[kept] for side in y], [side[judged] for side in y]
@@ -111,6 +111,7 @@ def align_grid(
         x_judged, y_judged = _sides(X_heldout, Y_heldout, ("X_heldout", "Y_heldout"))
         _check_counts(x, x_judged, "X_heldout")
         _check_counts(y, y_judged, "Y_heldout")
+        check_groups(groups_heldout, x_judged[0])
     with progress_bar(f"align_grid, {method}", progress) as report:
         if method == "linear" and not params:
             numbers = group_numbers(groups_heldout, len(x_judged[0]))

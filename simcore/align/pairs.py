@@ -124,13 +124,16 @@ def align_pairs(
     pairs = _checked_pairs(X, Y, ("X", "Y"))
     if (X_heldout is None) != (Y_heldout is None):
         raise ValueError("X_heldout, Y_heldout: wanted both or neither, got one")
-    check_groups(groups_heldout, X_heldout)
     if X_heldout is None or Y_heldout is None:
+        check_groups(groups_heldout, None)
         pairs, judged = _split(pairs, heldout, split_seed)
     else:
         judged = _checked_pairs(X_heldout, Y_heldout, ("X_heldout", "Y_heldout"))
         if len(judged) != len(pairs):
             raise ValueError(f"X_heldout: wanted {len(pairs)} pairs as in X, got {len(judged)}")
+        for i, (rows, _) in enumerate(judged):
+            with _naming(i):
+                check_groups(groups_heldout, rows)
     aligners = _fitted(METHODS[method], pairs, params, at_once, progress)
     results = []
     for i, (aligner, pair, rows) in enumerate(zip(aligners, pairs, judged, strict=True)):
@@ -163,13 +166,13 @@ def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str
     ]
 
 
-def check_groups(groups: Groups | None, X_heldout: Sequence[Array] | None) -> None:
+def check_groups(groups: Groups | None, rows: Tensor | None) -> None:
     """Raise ValueError for groups of rows that are not given, or not one for each row."""
     if groups is None:
         return
-    if X_heldout is None:
+    if rows is None:
         raise ValueError("groups_heldout: wanted X_heldout and Y_heldout too, found neither")
-    group_numbers(groups, len(X_heldout[0]), "groups_heldout")
+    group_numbers(groups, len(rows), "groups_heldout")
 
 
 def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:

@@ -119,3 +119,15 @@ def test_groups_that_do_not_fit_are_refused(groups, kind, message):
             function([x], [y], "linear", **held)
         with pytest.raises(ValueError, match="groups_heldout: wanted X_heldout and Y_heldout too"):
             function([x], [y], "linear", groups_heldout=groups)
+
+
+def test_rows_are_checked_before_their_groups_and_groups_before_any_fit():
+    x, y = rows()
+    groups = {"groups_heldout": np.arange(ROWS)}
+    for function in (align_pairs, align_grid):
+        with pytest.raises(ValueError, match="_heldout: wanted at least one"):
+            function([x], [y], "linear", X_heldout=[], Y_heldout=[], **groups)
+    judge = {"X_heldout": [x, x[:9]], "Y_heldout": [y, y[:9]]}
+    wanted = "pair 1: groups_heldout: wanted one number for each of 9 rows"
+    with pytest.raises(ValueError, match=wanted):
+        align_pairs([x, x], [y, y], "linear", **judge, **groups)

@@ -176,12 +176,15 @@ INTERVALS = (
     "have intervals over examples (columns low and high: of grids and localization scores by "
     "`--bootstrap`, of the metrics of truncation, skipping and freezing, and of held-out errors "
     "of alignment), the error over examples is added: the values are drawn anew within their "
-    "intervals, once independently and once with one shift for each pair of models, and the "
-    "larger spread of the estimate counts. Otherwise the examples count as fixed. Errors of two "
-    "metrics, or of two maps, on the same held-out examples partly cancel in their difference, "
-    "but are drawn as if they did not: such intervals are too wide. With fewer than "
-    f"{LEAST_MODELS} models there is no interval. Where every model gives the same number (a "
-    "count, a rank correlation), the interval has no width."
+    "intervals, once independently and once with one shift for each grid or curve (such as the "
+    "errors of one method between two models), and the larger spread of the estimate counts. "
+    "Otherwise the examples count as fixed. Errors of two metrics, or of two maps, on the same "
+    "held-out examples partly cancel in their difference, but are drawn as if they did not: such "
+    "intervals are too wide. Errors that all models share, because all read the same examples, "
+    "are drawn apart for each model, as if they averaged out: intervals of means over models may "
+    f"be too narrow for this reason. With fewer than {LEAST_MODELS} models there is no interval. "
+    "Where every model gives the same number (a count, a rank correlation), the interval has no "
+    "width."
 )
 
 ROLES = (

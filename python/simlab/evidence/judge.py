@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DRAWS, DRAW_SEED = 20, 0
 _EXAMPLES = "interval with the error over examples"
+# Rows of one grid or one curve, such as the errors of a method's maps between two models.
+_CURVE = ("x", "y", "comparison", "measure", "kind", "options")
 
 
 def judge(
@@ -52,8 +54,9 @@ def _in_task(claim: Claim, base: str, rows: TaskRows) -> Iterator[Finding]:
     for piece in evidence:
         spread = spreads.get(piece.quantity, 0.0)
         found = interval(piece.units, piece.statistic, spread)
-        verdict = UNDECIDED if math.isnan(found.low) else piece.decide(found)
-        notes = [note for note in (piece.note, _EXAMPLES if spread else "") if note]
+        bounded = not math.isnan(found.low)
+        verdict = piece.decide(found) if bounded else UNDECIDED
+        notes = [note for note in (piece.note, _EXAMPLES if spread and bounded else "") if note]
         yield Finding(rows.task, base, piece.quantity, found, verdict, "; ".join(notes))
 
 
@@ -63,8 +66,9 @@ def _spreads_over_examples(
     """Return the standard deviation over the examples of each quantity that has one.
 
     Where rows have intervals over examples, values are drawn from normal distributions of that
-    width. Errors that all cells of a grid share move a mean over cells, and errors of single cells
-    move a rank; rows do not say which they are, so both kinds are drawn, and the larger counts.
+    width. Errors that all values of a grid or a curve share move a mean over them, and errors of
+    single values move a rank; rows do not say which they are, so both kinds are drawn, and the
+    larger counts.
     """
     drawn = (_deviation(rows.frame) > 0) & rows.read
     if not evidence or not drawn.any():
@@ -72,18 +76,23 @@ def _spreads_over_examples(
     # No quantity is estimated from several measures, so the other measures need not be drawn.
     rows = rows.of_measures(set(rows.frame.loc[drawn, "measure"]))
     deviation, count = _deviation(rows.frame), len(rows.frame)
-    models = rows.frame.groupby(["x", "y"], dropna=False, sort=False).ngroup().to_numpy()
+    curves = rows.frame.groupby(list(_CURVE), dropna=False, sort=False).ngroup().to_numpy()
     draw = np.random.default_rng(DRAW_SEED)
     each = _spread(claim, rows, lambda: deviation * draw.normal(size=count))
-    shared = _spread(claim, rows, lambda: deviation * draw.normal(size=models.max() + 1)[models])
+    shared = _spread(claim, rows, lambda: deviation * draw.normal(size=curves.max() + 1)[curves])
     larger = {name: max(each[name], shared.get(name, 0.0)) for name in each}
     return {name: value for name, value in larger.items() if value > 0}
 
 
 def _deviation(frame: pd.DataFrame) -> np.ndarray:
-    """Return the standard deviation of each value over the examples; 0 where it is not known."""
-    width = (frame["high"] - frame["low"]).to_numpy(float)
-    return np.nan_to_num(width) / (2 * NormalDist().inv_cdf(1 - ALPHA / 2))
+    """Return the standard deviation of each value over the examples; 0 where it is not known.
+
+    An end that lies beyond the range of the measure is stored as the end of the range, so that the
+    end further from the value tells the deviation.
+    """
+    value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
+    half = np.maximum(high - value, value - low)
+    return np.nan_to_num(half) / NormalDist().inv_cdf(1 - ALPHA / 2)
 
 
 def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:

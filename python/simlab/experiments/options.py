@@ -138,7 +138,8 @@ def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
     if count is None:
         return list(range(pairs))
     if not 1 <= count <= pairs:
-        raise UserError(f"--pairs {count}: wanted 1 to {pairs}, the pairs of {of}")
+        more = f"; `--pairs {pairs}` takes all" if count > pairs > 0 else ""
+        raise UserError(f"--pairs {count}: wanted 1 to {pairs}, the pairs of {of}{more}")
     draw = np.random.default_rng(seed)
     return sorted(draw.choice(pairs, count, replace=False).tolist())
 

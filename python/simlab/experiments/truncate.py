@@ -174,6 +174,8 @@ def truncation_rows(
         As `cut_model`, or the task does not have the metric of the advice.
     """
     options = options or TruncationOptions()
+    if set(options.modes) != {UNTUNED}:
+        options.recipe.note_long_warmup()
     whole = None
     if options.tolerance is not None:
         check_advice(options.tolerance, options.metric, task)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.store.console import note
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ class HeadRecipe:
         value = getattr(self, name)
         if not (holds and math.isfinite(value)):
             raise UserError(f"--head-{name.replace('_', '-')}: wanted {wanted}, found {value}")
+
+    def note_long_warmup(self) -> None:
+        """Say so if training ends before the warm-up does."""
+        if self.warmup > self.most_steps:
+            note(
+                f"--head-warmup {self.warmup:g}: heads are trained for {self.most_steps} steps, "
+                f"up to {self.most_steps / self.warmup:.1%} of the learning rate"
+            )
 
     def record(self) -> dict[str, Any]:
         """Return the fields as results store them.

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("neuronsim", "svcca")
+_CELL = ["model_x", "layer_x", "model_y", "layer_y"]
+_GRID = ["options", "kind", "n"]  # columns in which two grids of a measure may differ
 
 
 def localize(
@@ -213,8 +215,11 @@ def _refuse_strangers(sides: Sequence[Representations], joint: Sequence[pd.DataF
 
 
 def _one_grid(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    rows = frame[frame["measure"] == measure]
-    found = rows["options"].nunique(dropna=False)
+    """Return the rows of the joint grid of a measure; a copy of a grid counts as the same grid."""
+    rows = frame[frame["measure"] == measure].drop_duplicates([*_CELL, *_GRID, "value"])
+    found = len(rows[_GRID].drop_duplicates())
+    if found == 1:
+        found = int(rows.groupby(_CELL).size().max())
     if found != 1:
         raise UserError(
             f"results, comparison {frame.iloc[0]['comparison']}: wanted one grid of {measure}, "

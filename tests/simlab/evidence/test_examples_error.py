@@ -12,6 +12,7 @@ from simlab.store.results import (
     to_frame,
 )
 from support.lab.claimrows import (
+    attention_varies_less,
     block_diagonal,
     families_alike,
     freeze_bottom,
@@ -53,9 +54,34 @@ def test_errors_that_cells_share_do_not_average_out():
     assert 0.6 * shared < added < 1.7 * shared
 
 
+def test_errors_of_two_curves_between_the_same_models_do_not_cancel():
+    half = 0.02
+    rows = attention_varies_less(HOLDS)
+    found = judged("attention-varies-less", with_intervals(rows, half))
+    # Of three pairs in two directions, two curves, each with an error of its own.
+    spread = half / stats.norm.ppf(0.975) * math.sqrt(2 / (3 * 2))
+    for without, one in zip(judged("attention-varies-less", to_frame(rows)), found, strict=True):
+        halves = [(f.interval.high - f.interval.low) / 2 for f in (without, one)]
+        added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
+        assert 0.6 * spread < added < 1.7 * spread
+
+
+def test_an_end_that_was_cut_off_does_not_shrink_the_error():
+    frame = with_intervals(freeze_bottom(HOLDS), 0.05)
+    whole = judged("freeze-bottom", frame)
+    for end, limit in (("high", frame["value"] + 0.01), ("low", frame["value"] - 0.01)):
+        assert judged("freeze-bottom", frame.assign(**{end: limit})) == whole
+
+
 def test_wide_intervals_over_examples_leave_a_claim_undecided():
     found = judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS), 1.0))
     assert {f.verdict for f in found} == {UNDECIDED}
+
+
+def test_no_note_tells_of_an_interval_that_is_missing():
+    for found in judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS, 2), 0.01)):
+        assert math.isnan(found.interval.low)
+        assert "interval" not in found.note
 
 
 def test_rows_of_other_claims_add_no_error():

@@ -178,7 +178,8 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     arguments = ["align-study", *folders["train"], "--out", tmp_path, "--paper", "ren2023"]
     code, _, errors = simcore(*arguments, "--method", "linear")
     assert (code, len(errors)) == (2, 1)
-    assert "--pairs 8: wanted 1 to 1, the pairs of 2 models" in errors[0]
+    wanted = "--pairs 8: wanted 1 to 1, the pairs of 2 models; `--pairs 1` takes all"
+    assert wanted in errors[0]
     code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
     assert (code, errors) == (0, [])
     rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)

@@ -105,6 +105,15 @@ def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_tas
     assert_same_forward(start, untuned)
 
 
+def test_a_warm_up_of_heads_that_outlasts_their_training_is_told(checkpoint, review_task, capfd):
+    told = "note: --head-warmup 8: heads are trained for 2 steps, up to 25.0% of the learning rate"
+    for mode, warmup, wanted in (("tuned", 8, True), ("tuned", 2, False), ("untuned", 8, False)):
+        recipe = HeadRecipe(most_steps=2, warmup=warmup)
+        options = TruncationOptions(modes=(mode,), recipe=recipe)
+        truncation_rows(checkpoint, review_task, 64, options, label="FT", seed=None)
+        assert (told in " ".join(capfd.readouterr().err.split())) is wanted
+
+
 def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
     still = HeadRecipe(most_steps=1, learning_rate=0.0, seed=3)
     options = TruncationOptions(recipe=still)

@@ -1,5 +1,7 @@
 """Localization scores from stored joint grids."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -87,15 +89,28 @@ def test_the_own_output_in_the_same_folder_is_no_input(tmp_path, grids):
     assert localize(tmp_path, tmp_path / "out.parquet").skipped
 
 
+def test_a_copy_of_a_grid_is_the_same_grid(tmp_path, grids):
+    rows = [joint_rows(name, values) for name, values in grids.items()]
+    localize(store(tmp_path / "one.parquet", *rows), tmp_path / "once.parquet")
+    localize(store(tmp_path / "two.parquet", *rows, *rows), tmp_path / "twice.parquet")
+    once, twice = (read_results(tmp_path / f"{name}.parquet") for name in ("once", "twice"))
+    assert once.equals(twice)
+
+
 def test_missing_double_and_different_grids_are_refused(tmp_path, grids):
     neuronsim = joint_rows("neuronsim", grids["neuronsim"])
     svcca = joint_rows("svcca", grids["svcca"])
     pair = [row for row in neuronsim + svcca if (row.model_x, row.model_y) == ("ORIG", "FT")]
     again = joint_rows("svcca", grids["svcca"], options='{"truncation": 3}')
+    other = joint_rows("neuronsim", grids["neuronsim"] / 2)
+    fewer = [dataclasses.replace(row, n=7) for row in neuronsim]
+    of_means = joint_rows("neuronsim", grids["neuronsim"], kind="mean")
     cases = {
         "wanted joint grids of neuronsim and svcca": [pair],
         "wanted one grid of svcca, found 0": [neuronsim],
         "wanted one grid of svcca, found 2": [neuronsim, svcca, again],
+        "wanted one grid of neuronsim, found 2": [neuronsim, other, svcca],
+        "wanted one grid of neuronsim, found 3": [neuronsim, fewer, of_means, svcca],
         "same layers of one kind": [neuronsim, joint_rows("svcca", grids["svcca"], kind="mean")],
     }
     for message, rows in cases.items():
