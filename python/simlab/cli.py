@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from typing import Any
 
 import typer
 from typer.exceptions import TyperException
@@ -90,7 +91,7 @@ _WANTED = {
 
 def _message(error: TyperException) -> str:
     """Return typer's message; of a value that is no number, or out of range, one of our own."""
-    reasons = getattr(error.__cause__, "errors", list)()
+    reasons: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     parameter = getattr(error, "param", None)
     if parameter is None or not reasons or reasons[0]["type"] not in _WANTED:
         return error.format_message()

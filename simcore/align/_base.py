@@ -23,7 +23,7 @@ from simcore._grid.one_operator import refuse_derivatives
 from simcore.align._errors import AlignmentError, alignment_error
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags  # type: ignore[import-untyped]
+    from sklearn.utils import Tags
 
 
 class NotFittedError(ValueError, AttributeError):

@@ -65,7 +65,7 @@ class Comparison:
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with the names as index and columns."""
-        import pandas  # type: ignore[import-untyped]
+        import pandas
 
         return pandas.DataFrame(self.values.numpy(), list(self.rows), list(self.columns))
 

@@ -263,7 +263,9 @@ def _compare_jointly(run: Run) -> None:
         kind = WORD_KIND if MEASURES[measure].takes_representations else ATTENTION
         chosen = settings(measure, {})
 
-        def make(measure=measure, kind=kind, chosen=chosen) -> Iterable[ResultRow]:
+        def make(
+            measure: str = measure, kind: str = kind, chosen: dict[str, Any] = chosen
+        ) -> Iterable[ResultRow]:
             return grid_rows(measure, chosen, load(kind), load(kind), JOINT_COMPARISON)
 
         hashes = _hashes(run, [f"{name}-{kind}" for name in MODELS])

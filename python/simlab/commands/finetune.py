@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -130,7 +130,7 @@ def finetune(
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )
-    given = {
+    given: dict[str, Any] = {
         "epochs": epochs,
         "max_steps": max_steps,
         "learning_rate": learning_rate,

@@ -174,12 +174,12 @@ def inject(
     _check_labels(several, label_a, label_b, label)
     with explain_interrupt(out):
         if several:
-            chosen = {"into": into, "pairs": pairs, "pair_seed": pair_seed}
+            chosen: dict[str, Any] = {"into": into, "pairs": pairs, "pair_seed": pair_seed}
             chosen |= {"directions": directions, "labels": label}
             outcomes = step.inject_pairs(models, task, out, **chosen, **common)
         else:
-            names = {"label_a": label_a, "label_b": label_b}
-            outcomes = [step.inject(*models, task, out, **names, **common)]
+            names: dict[str, Any] = {"label_a": label_a, "label_b": label_b}
+            outcomes = [step.inject(models[0], models[1], task, out, **names, **common)]
     for line in _describe_undefined(read_results([outcome.path for outcome in outcomes])):
         console.note(line)
     seconds = sum(outcome.seconds for outcome in outcomes)

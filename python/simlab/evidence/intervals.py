@@ -72,8 +72,8 @@ def difference_of_groups(first: str, second: str) -> Statistic:
     """Return the statistic "mean of group `first` minus mean of group `second`"."""
 
     def difference(units: Sequence[Unit]) -> float:
-        means = (mean_value([u for u in units if u.group == name]) for name in (first, second))
-        return float(np.subtract(*means))
+        means = [mean_value([u for u in units if u.group == name]) for name in (first, second)]
+        return means[0] - means[1]
 
     return difference
 

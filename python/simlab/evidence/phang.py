@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import above, at_all, interval, unit
+from simlab.evidence.intervals import Unit, above, at_all, interval, unit
 from simlab.evidence.rows import TaskRows, depth_trend
 from simlab.evidence.wording import number, span
 from simlab.store.results import SKIPPING, TRUNCATIONS
@@ -91,7 +91,8 @@ def first_layer(rows: TaskRows) -> Iterator[Evidence]:
 
 def later_spans(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the loss without a span with the place where the span starts."""
-    units, means = [], {}
+    units: list[Unit] = []
+    means: dict[tuple[int, int], list[float]] = {}
     for model, losses in _losses(rows):
         trends = []
         for starts, values in _by_length(losses).values():

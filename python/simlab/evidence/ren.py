@@ -115,7 +115,7 @@ def _methods(*tables: pd.DataFrame) -> list[str]:
 
 def _pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, float]]:
     """Return, for each pair of models, the mean over layers and directions for each `by`."""
-    means: dict[frozenset[str], dict[str, float]] = {}
+    means: dict[frozenset[str], dict[str, list[float]]] = {}
     for (x, y, name), values in rows.groupby(["x", "y", by], sort=False)["value"]:
         if x != y:
             means.setdefault(frozenset([x, y]), {}).setdefault(name, []).append(values.mean())

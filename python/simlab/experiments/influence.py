@@ -166,7 +166,7 @@ def cosine_sums(
 
     tokenizer, model = load_tokenizer(source), load_encoder(source, random_init_seed)
     device = best_device()
-    model.to(device)
+    model.to(device)  # type: ignore[arg-type]
     encoded = encode(tokenizer, examples, max_length)
     sums: dict[int, np.ndarray] = {}
     with (
@@ -200,7 +200,7 @@ def _require_one_width(states: list[torch.Tensor], name: str) -> None:
         raise UserError(f"model {name}: wanted layers of one width, found {found}")
 
 
-def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, float]:
+def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     """Return the influence of a span and the bounds of its interval, from sums of texts [n]."""
     count, total = len(sums), tokens.sum()
     mean = sums.sum() / total

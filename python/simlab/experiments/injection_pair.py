@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -167,7 +167,7 @@ class InjectionPair:
 
         task, heldout = self.task, self.task.heldout
         run = [name for name in self.methods if name not in (*_DRAWN, *self.undefined)]
-        shape = (len(heldout), self.states.b.config.num_labels)
+        shape = (len(heldout), cast(int, self.states.b.config.num_labels))
         logits = {name: np.empty(shape, np.float32) for name in run}
         noise = torch.Generator().manual_seed(self.draw_seed)
         with torch.no_grad():
@@ -181,7 +181,7 @@ class InjectionPair:
                         found = continued(spread[0] + spread[1] * drawn.to(own.device))
                     else:
                         mapped = aligners[method].transform(own) if method in aligners else own
-                        found = continued(mapped)
+                        found = continued(cast("torch.Tensor", mapped))
                     logits[method][rows] = found.cpu().numpy()
         if RANDOM_CLASSIFIER in self.methods:
             logits[RANDOM_CLASSIFIER] = self._fresh_logits()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -97,11 +97,15 @@ class PairStates:
             self.receiver = load_classifier(source_a)
             require_head(self.receiver, source_a, task)
             _copy_classifier(self.b, self.receiver, self.names)
-        self.a = load_encoder(source_a) if self.receiver is self.b else self.receiver.base_model
+        self.a = (
+            load_encoder(source_a)
+            if self.receiver is self.b
+            else cast("PreTrainedModel", self.receiver.base_model)
+        )
         self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
         self.device = best_device()
         for model in (self.receiver, self.a, self.b):
-            model.to(self.device).eval()
+            model.to(self.device).eval()  # type: ignore[arg-type]
 
     @property
     def widths(self) -> tuple[int, int]:

@@ -76,7 +76,7 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
     config = architecture.keep_layers(model.config, kept)
     for module in shorter.modules():  # many modules hold the configuration
         if hasattr(module, "config"):
-            module.config = config
+            module.config = config  # type: ignore[assignment]
     return shorter
 
 
@@ -204,7 +204,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     source = ModelSource(str(folder), folder)
     model, tokenizer = load_classifier(source), load_tokenizer(source)
     device = best_device()
-    model.to(device).eval()
+    model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode(tokenizer, task.heldout, max_length)
     fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device))
     batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts

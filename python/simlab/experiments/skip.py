@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -179,10 +179,11 @@ def all_skip_logits(
     tokenizer, model = load_tokenizer(source), load_classifier(source)
     require_head(model, source, task)
     device = best_device()
-    model.to(device)
+    model.to(device)  # type: ignore[arg-type]
     layers = len(architecture_of(model).layers(model))
     encoded = encode(tokenizer, task.heldout, max_length)
-    shape = (len(encoded), model.config.num_labels)  # for multiple choice, the number of choices
+    # For multiple choice, the number of choices.
+    shape = (len(encoded), cast(int, model.config.num_labels))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     limit = free_memory(device) // 4 if max_memory is None else max_memory
     with torch.inference_mode(), progress(description, len(encoded)) as advance:

@@ -135,7 +135,7 @@ def cut_model(
     if mode == UNTUNED:
         model = load_classifier(source)
         require_head(model, source, task)
-        model.to(best_device())
+        model.to(best_device())  # type: ignore[arg-type]
         tokenizer = load_tokenizer(source)
         logits = _untuned_logits(model, tokenizer, task, max_length, name)
         return Truncated(model, tokenizer, logits, None)
@@ -145,7 +145,7 @@ def cut_model(
     else:
         model = load_classifier(source)
         require_head(model, source, task)
-    model.to(best_device())
+    model.to(best_device())  # type: ignore[arg-type]
     tokenizer = load_tokenizer(source)
     return _tuned(model, tokenizer, task, max_length, options.recipe, name)
 
@@ -185,10 +185,10 @@ def truncation_rows(
     rows = []
     for mode in options.modes:
         logits = cut_model(source, task, max_length, mode, options).logits
-        common = {"label": label, "seed": seed}
+        common: dict[str, Any] = {"label": label, "seed": seed}
         rows += _curve(logits, task, mode, options.recipe, **common)
         if whole is not None:
-            how = {"tolerance": options.tolerance, "metric": options.metric}
+            how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
             rows += advice_rows(logits, whole, task, mode, **how, **common)
     return rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.figures.style import short
 from simlab.store.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
@@ -75,7 +75,7 @@ def _draw_frame(axis: Axes, places: Sequence[int], dashes: str) -> None:
     from matplotlib.patches import Rectangle
 
     corner, side = min(places) - 0.5, max(places) - min(places) + 1
-    look = {"fill": False, "edgecolor": "#D55E00", "linewidth": 2.0, "zorder": 4}
+    look: dict[str, Any] = {"fill": False, "edgecolor": "#D55E00", "linewidth": 2.0, "zorder": 4}
     frame = Rectangle((corner, corner), side, side, linestyle=dashes, **look)
     frame.set_clip_on(False)
     axis.add_patch(frame)

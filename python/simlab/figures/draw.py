@@ -91,7 +91,8 @@ def plot(
         if name not in FORMATS:
             raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
     frame = distinguish(of_metric(read_table(results), metric))
-    files, used = [], set()
+    files: list[Path] = []
+    used: set[str] = set()
     for name, figure in _figures(frame, comparisons):
         files += _save(figure, Path(out) / _unused(name, used), formats)
     if not files:

@@ -7,7 +7,7 @@ The figures follow Ren et al. 2023: `plot_boxes` figures 2, 4 and 5, `plot_metho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from simlab.store.results import HELDOUT, MSE, TRAIN
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
 _WIDE = (4.6, 4.0)  # inches of a heatmap of heads
@@ -75,7 +76,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
             mean, spread = by_method.mean()[methods], by_method.std()[methods].fillna(0)
             places = np.arange(len(methods)) + 0.38 * (offset - 0.5)
             axis.bar(places, mean, 0.36, yerr=spread, color=colour, capsize=2, label=part)
-        slanted = {"rotation": 30, "ha": "right"} if len(methods) > 6 else {}
+        slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(methods) > 6 else {}
         axis.set_xticks(range(len(methods)), methods, **slanted)
         held = of_pairs[of_pairs > 0]
         if len(held) and held.max() > _MAGNITUDES * held.min():
@@ -168,8 +169,9 @@ def _draw_layers(figure: Figure, axis: Axes, rows: pd.DataFrame, name: str, labe
     axis.set_title(wrapped(name), fontweight="bold")
     axis.set_xlabel("to layer")
     axis.set_ylabel("from layer")
+    norm = cast("Normalize", image.norm)
     for (row, column), value in np.ndenumerate(values):
-        dark = np.isfinite(value) and image.norm(value) > 0.5
+        dark = np.isfinite(value) and norm(value) > 0.5
         colour = "white" if dark else "black"
         text = _number(value)
         axis.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from simlab.figures.style import heat_colours, layer_names, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
     from matplotlib.image import AxesImage
 
 LARGEST_P = 0.05  # of a value that is not marked
@@ -25,7 +26,7 @@ def draw_cells(axis: Axes, values: np.ndarray, low: float, high: float = 1.0) ->
     `low` and `high` are the values of the first and of the last colour; `low` may be above `high`.
     """
     colours = heat_colours() if low <= high else heat_colours().reversed()
-    scale = {"vmin": min(low, high), "vmax": max(low, high)}
+    scale: dict[str, Any] = {"vmin": min(low, high), "vmax": max(low, high)}
     image = axis.imshow(values, origin="lower", cmap=colours, **scale)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
@@ -36,12 +37,12 @@ def write_values(
     axis: Axes, image: AxesImage, low: np.ndarray | None = None, high: np.ndarray | None = None
 ) -> None:
     """Write the value of every cell, and below it the interval from `low` to `high`, if any."""
-    values = image.get_array().filled(np.nan)
+    values = cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
     for (row, column), value in np.ndenumerate(values):
         colour = _on(image, value)
         axis.text(column, row, short(value), ha="center", va="center", fontsize=7.5, color=colour)
         if low is not None and high is not None and np.isfinite(low[row, column]):
-            text = f"{short(low[row, column])}–{short(high[row, column])}"
+            text = f"{short(float(low[row, column]))}–{short(float(high[row, column]))}"
             axis.text(column, row - 0.33, text, ha="center", va="center", fontsize=4, color=colour)
 
 
@@ -57,7 +58,7 @@ def mark_cells(
     above
         Where the dot is: 0 is the middle of the cell, 0.5 is its upper edge.
     """
-    values = image.get_array().filled(np.nan)
+    values = cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
     rows, columns = np.nonzero(marked)
     colours = [_on(image, values[place]) for place in zip(rows, columns, strict=True)]
     size = min(3.0, 0.4 * points)
@@ -75,7 +76,7 @@ def p_note(pvalues: Iterable[np.ndarray]) -> str:
 
 def _on(image: AxesImage, value: float) -> str:
     """Return the colour in which text is read on a cell."""
-    share = image.norm(value)
+    share = cast("Normalize", image.norm)(value)
     if image.get_cmap().name.endswith("_r"):
         share = 1 - share
     return "white" if share < 0.6 else "black"

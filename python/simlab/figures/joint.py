@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -227,7 +227,7 @@ def _label_models(axis: Axes, grid: Grid, centres: Sequence[float]) -> None:
     below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
     shown = (centres[::every], grid.models[::every])
     below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
-    along = {} if grid.turned else {"rotation": 90, "va": "center"}
+    along: dict[str, Any] = {} if grid.turned else {"rotation": 90, "va": "center"}
     beside.set_yticks(*shown, fontsize=size, **along)
     for side, pad in ((below, 9.0), (beside, 15.0)):
         side.tick_params(length=0, pad=pad)

@@ -155,7 +155,7 @@ def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]
         For every model, where it is drawn. Names differ within a cell; models of different tasks
         or experiments may have the same name. By default, all models are in one cell.
     """
-    seeds = defaultdict(set)
+    seeds: defaultdict[str, set[int]] = defaultdict(set)
     for model in models:
         seeds[model.stem] |= set(model.seeds)
     names = [with_seeds(model.stem, seeds[model.stem]) for model in models]
@@ -175,7 +175,7 @@ def describe(details: Mapping[str, Any]) -> dict[str, str]:
     """Return the words in which `tell_apart` says what differs, from columns of the table."""
     import pandas as pd
 
-    words = {}
+    words: dict[str, str] = {}
     for name, value in details.items():
         if pd.isna(value) or value == "":
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+_T = TypeVar("_T")
 MOST_LINES = 12  # of models in one figure
 _MARGINS = {"left": 0.75, "right": 0.95, "bottom": 0.65, "top": 0.8}  # inches
 _LETTER_INCHES = 0.075  # of a name
@@ -23,7 +24,7 @@ def matrix(
     columns: Sequence[str],
     side: tuple[float, float],
     gap: tuple[float, float],
-    **subplots: object,
+    **subplots: Any,
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure with a panel for every line and column, all of them still empty.
 
@@ -89,7 +90,12 @@ def headline(figure: Figure, title: str, note: str = "") -> None:
     height = figure.get_figheight()
     figure.suptitle(title, fontsize=11, y=1 - 0.12 / height, va="top")
     if note:
-        look = {"fontsize": _NOTE_SIZE, "color": "0.35", "ha": "center", "va": "top"}
+        look: dict[str, Any] = {
+            "fontsize": _NOTE_SIZE,
+            "color": "0.35",
+            "ha": "center",
+            "va": "top",
+        }
         figure.text(0.5, 0.24 / height, _wrapped(figure, note), **look)
 
 
@@ -116,7 +122,7 @@ def colour_bar(figure: Figure, image: AxesImage, label: str) -> None:
     bar.outline.set_visible(False)
 
 
-def in_parts(names: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+def in_parts(names: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
     """Yield the names in parts of one size, at most `most` each."""
     count = -(-len(names) // most)
     size = -(-len(names) // count) if count else 0
@@ -125,8 +131,8 @@ def in_parts(names: Sequence[str], most: int) -> Iterator[Sequence[str]]:
 
 
 def flow(
-    count: int, size: Callable[[int, int], tuple[float, float]], most: int, **subplots: object
-):
+    count: int, size: Callable[[int, int], tuple[float, float]], most: int, **subplots: Any
+) -> tuple[Figure, np.ndarray]:
     """Return a figure with `count` panels side by side, in lines of at most `most`.
 
     Parameters

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
 
 PNG_DPI = 200
-STYLE = {
+STYLE: dict[RcKeyType, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.linewidth": 0.8,
@@ -82,7 +84,11 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     for curve in curves:
         layers = curve.index.astype(int)
         if "low" in curve and curve["low"].notna().any():
-            band = {"color": style.color, "alpha": 0.18 / len(seeds), "linewidth": 0}
+            band: dict[str, Any] = {
+                "color": style.color,
+                "alpha": 0.18 / len(seeds),
+                "linewidth": 0,
+            }
             axis.fill_between(layers, curve["low"], curve["high"], **band)
         if len(seeds) > 1:
             axis.plot(layers, curve["value"], color=style.color, linewidth=0.7, alpha=0.5)
@@ -114,12 +120,13 @@ def add_legend(axis: Axes) -> None:
     names = axis.get_legend_handles_labels()[1]
     if len(names) > _MOST_ABOVE:
         columns = math.ceil(len(names) / _MOST_BESIDE)
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
-        axis.legend(frameon=False, fontsize=7.5, **beside)
+        beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        axis.legend(frameon=False, fontsize=7.5, ncols=columns, **beside)
         return
     columns = 1 if max(map(len, names), default=0) > _LONG_NAME else 2
     lines = math.ceil(len(names) / columns)
-    height = axis.get_position().height * axis.figure.get_figheight() * POINTS
+    figure = cast("Figure", axis.figure)
+    height = axis.get_position().height * figure.get_figheight() * POINTS
     share = (lines * _LEGEND_LINE + 6.0) / height
     low, high = axis.get_ylim()
     ticks = [tick for tick in axis.get_yticks() if low <= tick <= high]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
     * `source`: what tells this input from other inputs that have the same labels (`distinguish`);
     * `joint`: whether the row belongs to a joint grid.
     """
-    missing = {name: float("nan") for name in STATISTICS if name not in frame}
+    missing: dict[str, Any] = {name: float("nan") for name in STATISTICS if name not in frame}
     missing |= {name: "" for name in ("quantity", "file", "source") if name not in frame}
     return frame.assign(**missing, **({} if "joint" in frame else {"joint": False}))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.figures.names import in_order, models_of, name_models
 from simlab.figures.panels import flow, headline, matrix
@@ -136,8 +136,8 @@ def _draw_multiples(
         for axis in axes.values()
         for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    where = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": len(lines)}
-    figure.legend(lines.values(), lines, frameon=False, **where)
+    where: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+    figure.legend(lines.values(), lines, frameon=False, ncols=len(lines), **where)
     return figure
 
 

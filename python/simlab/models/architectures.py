@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError
 
@@ -79,7 +79,7 @@ class Architecture:
 
     def layers(self, model: PreTrainedModel) -> list[nn.Module]:
         """Return the layers of `model` in order; a module that several layers share is repeated."""
-        modules = list(model.base_model.get_submodule(self.layers_path))
+        modules = list(cast("nn.ModuleList", model.base_model.get_submodule(self.layers_path)))
         if not self.shared:
             return modules
         count = model.config.num_hidden_layers

@@ -86,7 +86,7 @@ def batches(
     tokenizer: PreTrainedTokenizerBase,
     encoded: list[dict[str, Any]],
     batch_size: int,
-    device: str,
+    device: str | torch.device,
     length: int | None = None,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
@@ -111,7 +111,7 @@ def batches(
 def pad(
     tokenizer: PreTrainedTokenizerBase,
     encoded: list[dict[str, Any]],
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     length: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """Return padded tensors [b, t] of examples, or [b, c, t] of examples with choices.

@@ -224,4 +224,4 @@ def _bytes(value: torch.Tensor) -> memoryview:
     import torch
 
     flat = value.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().data

@@ -132,20 +132,20 @@ class WordVectors(nn.Module):
         width, count = config.character_width, config.filter_count
         self.activation = torch.tanh if config.activation == "tanh" else torch.relu
         self.characters = nn.Embedding(CHARACTERS + 1, width, padding_idx=0)
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(width, number, size) for size, number in config.filters
-        )
+        convolutions = [nn.Conv1d(width, number, size) for size, number in config.filters]
+        self.convolutions = nn.ModuleList(convolutions)
         self.highways = nn.ModuleList(Highway(count) for _ in range(config.highways))
         projects = config.projects_words
         self.projection = nn.Linear(count, config.projection) if projects else nn.Identity()
         init.uniform_(self.characters.weight[1:].detach(), -1, 1)
-        for (size, _), convolution in zip(config.filters, self.convolutions, strict=True):
+        for (size, _), convolution in zip(config.filters, convolutions, strict=True):
             if config.activation == "tanh":
                 init.normal_(convolution.weight, std=(size * width) ** -0.5)
             else:
                 init.uniform_(convolution.weight, -_NARROW, _NARROW)
+            assert convolution.bias is not None
             init.zeros_(convolution.bias)
-        if projects:
+        if isinstance(self.projection, nn.Linear):
             init.normal_(self.projection.weight, std=count**-0.5)
             init.zeros_(self.projection.bias)
 
@@ -203,10 +203,11 @@ class Lstm(nn.Module):
         self.config = config
         self.from_input = nn.Linear(config.projection, 4 * config.cell)
         self.from_state = nn.Linear(config.projection, 4 * config.cell, bias=False)
-        self.projection = nn.Identity()
+        self.projection: nn.Module = nn.Identity()
         if config.projects_outputs:
-            self.projection = nn.Linear(config.cell, config.projection, bias=False)
-            init.xavier_uniform_(self.projection.weight)
+            linear = nn.Linear(config.cell, config.projection, bias=False)
+            init.xavier_uniform_(linear.weight)
+            self.projection = linear
         # As one matrix of input and state.
         bound = (6 / (2 * config.projection + 4 * config.cell)) ** 0.5
         for part in (self.from_input, self.from_state):

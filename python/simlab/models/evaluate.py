@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def predict_logits(
 ) -> np.ndarray:
     """Return the logits of every example in the order of `examples`, [n, labels] float32."""
     device = best_device()
-    model.to(device).eval()
+    model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode(tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
         fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
@@ -99,7 +99,7 @@ def batch_logits(
     """
     import torch
 
-    logits = np.empty((count, model.config.num_labels), np.float32)
+    logits = np.empty((count, cast(int, model.config.num_labels)), np.float32)
     with torch.inference_mode():
         for rows, batch in fed:
             logits[rows] = model(**batch).logits.cpu().numpy()
@@ -140,6 +140,7 @@ def gather_layers(
                 gathered = torch.empty(shape)
             gathered[:, torch.as_tensor(rows)] = found
             advance(len(rows))
+    assert gathered is not None, "wanted examples, found none"
     return gathered
 
 

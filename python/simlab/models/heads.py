@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
 from simlab.models.head_recipe import HeadRecipe as HeadRecipe
@@ -329,7 +329,7 @@ def _head_module(model: PreTrainedModel) -> nn.Module:
 def _encoder_gives(model: PreTrainedModel, output: torch.Tensor) -> Iterator[None]:
     """Make the encoder return `output` inside the block, without a second final norm."""
 
-    def replace(_module: nn.Module, _arguments: object, answer: object) -> object:
+    def replace(_module: nn.Module, _arguments: object, answer: Any) -> Any:
         answer.last_hidden_state = output
         return answer
 

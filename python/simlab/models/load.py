@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError
 from simlab.models.architectures import ELMO
@@ -39,7 +39,7 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     if (elmo := find_elmo(source.path)) is not None:
         from simlab.models.elmo_files import read_options
 
-        return read_options(elmo[0])
+        return cast("PreTrainedConfig", read_options(elmo[0]))  # has the attributes in use
     quiet_libraries()
     from transformers import AutoConfig
 
@@ -62,7 +62,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     if config.model_type == ELMO:
         from simlab.models.elmo_words import ElmoTokenizer
 
-        return ElmoTokenizer(config.word_characters)
+        return cast("PreTrainedTokenizerBase", ElmoTokenizer(config.word_characters))
     with _load_errors(source, "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
     tokenizer.padding_side = padding_side(config)
@@ -108,7 +108,7 @@ def load_encoder(
     if config.model_type == ELMO:
         from simlab.models.elmo import load_elmo
 
-        return load_elmo(source, random_init_seed)
+        return cast("PreTrainedModel", load_elmo(source, random_init_seed))
     how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
         if random_init_seed is not None:
@@ -207,7 +207,8 @@ def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -
 
     A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number.
     """
-    found = [str(config.id2label.get(index)) for index in range(config.num_labels)]
+    names = cast("dict[int, str]", config.id2label)
+    found = [str(names.get(index)) for index in range(len(names))]
     for index, pair in enumerate(zip(task.label_names, found, strict=True)):
         said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
         if len(said) > 1:

@@ -7,7 +7,7 @@ one list with as many modules as its configuration has layers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError
 from simlab.models.architectures import (
@@ -41,7 +41,7 @@ def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Arch
         The architecture is unknown, and the argument is a configuration (without modules) or a
         model that does not have exactly one list with as many modules as layers.
     """
-    config = getattr(model_or_config, "config", model_or_config)
+    config: Any = getattr(model_or_config, "config", model_or_config)
     known = _BY_TYPE.get(config.model_type)
     if known is not None:
         return known
@@ -49,7 +49,7 @@ def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Arch
         raise UserError(
             f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}"
         )
-    return _inspect(model_or_config)
+    return _inspect(cast("PreTrainedModel", model_or_config))
 
 
 def classifier_token(config: PreTrainedConfig) -> str:

@@ -39,11 +39,11 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
     states: list[torch.Tensor] = []
     latest: list[torch.Tensor] = []
 
-    def enter(_module, arguments, options):
+    def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         given = arguments[0] if arguments else options["hidden_states"]
         states.append(given.transpose(0, 1) if architecture.time_first else given)
 
-    def leave(_module, _arguments, answer):
+    def leave(_module: object, _arguments: object, answer: Any) -> None:
         latest[:] = [architecture.states_of(answer)]
 
     with _removed_afterwards() as handles:
@@ -106,14 +106,14 @@ def replaced_states(
     def turned(states: torch.Tensor) -> torch.Tensor:
         return states.transpose(0, 1) if architecture.time_first else states
 
-    def enter(_module, arguments, options):
+    def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         if next(entered) != layer:
             return None
         if arguments:
             return (turned(change(turned(arguments[0]))), *arguments[1:]), options
         return (), {**options, "hidden_states": turned(change(turned(options["hidden_states"])))}
 
-    def leave(_module, _arguments, answer):
+    def leave(_module: object, _arguments: object, answer: Any) -> Any:
         if next(left) != len(modules) - 1:
             return None
         states = change(architecture.states_of(answer))

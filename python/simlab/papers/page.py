@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simlab.papers.choice import Choice, PaperPreset
 from simlab.papers.presets import PAPERS
 
@@ -87,7 +89,7 @@ def _taken(choice: Choice) -> str:
     return f"`{setting(choice)}`" + (f" ({where})" if where else "")
 
 
-def _table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     every = [names, tuple("---" for _ in names), *rows]
     cells = [[cell.replace("|", r"\|") for cell in row] for row in every]
     return [*(f"| {' | '.join(row)} |" for row in cells), ""]

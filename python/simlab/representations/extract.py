@@ -175,13 +175,10 @@ def extract(
     name, examples = load_examples(folders, task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
-    options = dataclasses.replace(
-        options,
-        max_length=length_of(folders, options.max_length),
-        words=_word_source(options, examples),
-    )
-    recording = Recording(modules, pool, options.max_length, options.batch_size, options.dtype)
-    identity = {
+    length = length_of(folders, options.max_length)
+    options = dataclasses.replace(options, max_length=length, words=_word_source(options, examples))
+    recording = Recording(modules, pool, length, options.batch_size, options.dtype)
+    identity: dict[str, Any] = {
         "kind": recording.kind if modules else options.kind,
         "words": None if modules else options.words,
         "split": options.split,
@@ -205,6 +202,7 @@ def extract(
         if modules:
             record_to(partial, source, examples, recording, identity)
         else:
+            assert not isinstance(source, BuiltModel)  # such a model has modules
             _extract_to(partial, source, examples, options, identity)
 
     return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
@@ -268,16 +266,17 @@ def forward_layers(
     import torch
 
     device = best_device()
-    model.to(device).eval()
+    model.to(device).eval()  # type: ignore[arg-type]
     attention = options.kind == ATTENTION
     length = None
     if KINDS[options.kind].pads:
+        assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
     wanted = "attentions" if attention else "hidden_states"
     pool = pool_attention if attention else pool_states
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
         for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device, length):
-            layers = getattr(model(**batch, **{f"output_{wanted}": True}), wanted, None)
+            layers: Any = getattr(model(**batch, **{f"output_{wanted}": True}), wanted, None)
             mask = batch["attention_mask"]
             if attention:
                 _require_attention(layers, mask, model)
@@ -308,6 +307,8 @@ def _extract_to(
     options: ExtractOptions,
     identity: dict[str, Any],
 ) -> None:
+    assert options.max_length is not None
+    assert options.words is not None
     tokenizer = load_tokenizer(source)
     rows = find_rows(
         options.kind,

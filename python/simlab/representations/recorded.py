@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -217,7 +217,9 @@ def _texts(
     encoded = encode(tokenizer, examples, recording.max_length)
     # All rows of `flatten` are as wide as the longest text.
     length = recording.max_length if recording.pool == FLATTEN else None
-    tokens = [tokenizer.convert_ids_to_tokens(one["input_ids"]) for one in encoded]
+    tokens = [
+        cast("list[str]", tokenizer.convert_ids_to_tokens(one["input_ids"])) for one in encoded
+    ]
     fed = batches(tokenizer, encoded, recording.batch_size, device, length)
     return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
 

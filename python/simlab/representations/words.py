@@ -113,7 +113,7 @@ def _text_tokens(
 ) -> TextTokens:
     """Return the tokens of example `row`, with the words of all its texts numbered in order."""
     counts, complete = Counter(_word_keys(kept, row)), Counter(_word_keys(whole, row))
-    numbers: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[int, int] | None, int] = {}
     word_texts: list[str] = []
     for key in complete:
         text = _word_text(whole, row, key, texts)

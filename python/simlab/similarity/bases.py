@@ -67,4 +67,6 @@ def load_bases(folder: Path) -> list[Basis]:
             [file.get_tensor(f"{part}.{number}") for part in _PARTS]
             for number in range(len(exponents))
         ]
-    return [Basis(*parts, exponent) for parts, exponent in zip(found, exponents, strict=True)]
+    return [
+        Basis(u, vt, s, exponent) for (u, vt, s), exponent in zip(found, exponents, strict=True)
+    ]

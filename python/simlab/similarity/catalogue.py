@@ -61,14 +61,14 @@ class Measure:
 _CKA = {"estimator": BOTH, "kernel": "linear", "bandwidth": 1.0, "causal": False}
 _TOP = {"top_k": None}
 _LATER = {"pwcca": ("standardize",)}  # options of measures that earlier versions had without
-_ATTENTION = {
+_ATTENTION: dict[str, Any] = {
     "function": "attention_grid",
     "options": {"causal": False},
     "takes_representations": False,
     "takes_attention": True,
     "symmetric": False,
 }
-_MATCHED = {"function": "matching_grid", "distance": True}
+_MATCHED: dict[str, Any] = {"function": "matching_grid", "distance": True}
 _MATCHING = {
     "match-soft": Measure(
         "matching_grid",
@@ -126,7 +126,7 @@ _MATCHING = {
         paired=False,
     ),
 }
-_KNN = {"function": "knn_grid", "options": {"k": 10, "metric": "cosine"}}
+_KNN: dict[str, Any] = {"function": "knn_grid", "options": {"k": 10, "metric": "cosine"}}
 _NEIGHBOURS = {
     "knn-mutual": Measure(
         summary="share of the k nearest rows that two layers have in common",
@@ -162,7 +162,7 @@ _NEIGHBOURS = {
         lowest=-1.0,
     ),
 }
-_DESCRIPTOR = {"function": "descriptor_grid", "distance": True, "paired": False}
+_DESCRIPTOR: dict[str, Any] = {"function": "descriptor_grid", "distance": True, "paired": False}
 _DISTANCES = {
     "procrustes-distance": Measure(
         "procrustes_grid",

@@ -165,7 +165,7 @@ def grid_rows(
     for variant in _variants(chosen):
         call = Call(measure, variant, x_layers, y_layers, xs[0], where)
         yield from _rows(name, call, xs, ys, comparison, resampling)
-        if not (measure.symmetric or same):
+        if y_layers is not None and not measure.symmetric:
             call = Call(measure, variant, y_layers, x_layers, xs[0], where)
             yield from _rows(name, call, ys, xs, comparison, resampling)
 

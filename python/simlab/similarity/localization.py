@@ -155,8 +155,9 @@ def localization_rows(
     if sides:
         ordered = _in_order(sides, frame)
         pairs = zip(stored, (neuronsim, svcca), strict=True)
-        draws = [draws_of(rows.iloc[0], values, ordered, resampling) for rows, values in pairs]
-        if all(found is not None for found in draws):
+        all_draws = [draws_of(rows.iloc[0], values, ordered, resampling) for rows, values in pairs]
+        draws = [found for found in all_draws if found is not None]
+        if len(draws) == len(all_draws):
             (of_neurons, examples), (of_spaces, _) = draws
             drawn = [_scores(*both) for both in zip(of_neurons, of_spaces, strict=True)]
             widths = half_width(np.stack(drawn), examples)

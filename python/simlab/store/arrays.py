@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ def create_safetensors(
     WriteError
         The file does not fit on the disk.
     """
-    header, end = {}, 0
+    header: dict[str, dict[str, Any]] = {}
+    end = 0
     item = np.dtype(dtype).itemsize
     for name, shape in shapes.items():
         begin, end = end, end + item * math.prod(shape)
@@ -97,5 +99,6 @@ def flush_arrays(arrays: Iterable[np.ndarray]) -> None:
     """
     for array in arrays:
         if isinstance(array, np.memmap):  # an empty file is not mapped
+            assert array.filename is not None
             with writing(Path(array.filename)):
                 array.flush()

@@ -7,7 +7,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -108,7 +108,7 @@ def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> N
         for name, text in texts:
             if text:
                 line = f"{indent}{name}: {text}"
-                more = {"subsequent_indent": 2 * indent, "break_on_hyphens": False}
+                more: dict[str, Any] = {"subsequent_indent": 2 * indent, "break_on_hyphens": False}
                 print(textwrap.fill(line, out.width, **more))
 
 

@@ -238,7 +238,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
         if not set(NEEDED) <= measures.keys():
             continue
         grids = [number for name in NEEDED for number in measures[name]]
-        needs, params = list(grids), {"task": study.name}
+        needs = list(grids)
+        params: dict[str, Any] = {"task": study.name}
         if resampling.bootstrap:
             sides = [study.plan.jobs[n].params[end] or [] for n in grids for end in "xy"]
             members = list(dict.fromkeys(tuple(side) for some in sides for side in some))

@@ -86,8 +86,9 @@ def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
     usual = (*TEXT_NAMES, *IMAGE_NAMES)
     text = options.text_column or next((name for name in usual if name in found), None)
     pair = options.pair_column
-    if pair is None and options.text_column is None and PAIR_NAMES.get(text) in found:
-        pair = PAIR_NAMES[text]
+    usual_pair = PAIR_NAMES.get(text) if text is not None and options.text_column is None else None
+    if pair is None and usual_pair is not None and usual_pair in found:
+        pair = usual_pair
     label = options.label_column or next((name for name in LABEL_NAMES if name in found), None)
     return replace(options, text_column=text, pair_column=pair, label_column=label)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,8 +78,9 @@ class Picture:
     def _bytes(self) -> bytes:
         if isinstance(self.content, bytes):
             return self.content
+        assert isinstance(self.content, Path)  # arrays have no bytes to decode
         try:
-            return Path(self.content).read_bytes()
+            return self.content.read_bytes()
         except OSError as error:
             raise UserError(f"{self.content}: wanted an image, found: {error.strerror}") from error
 
@@ -102,7 +103,7 @@ def as_picture(value: Any) -> Picture | None:
     return None
 
 
-def picture_columns(values: Sequence[Any]) -> dict[str, list[Any]] | None:
+def picture_columns(values: Iterable[Any]) -> dict[str, list[Any]] | None:
     """Return columns of pictures and of their hashes; None if the cells hold no pictures."""
     pictures = [as_picture(value) for value in values]
     found = [picture for picture in pictures if picture is not None]

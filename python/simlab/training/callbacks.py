@@ -17,7 +17,7 @@ from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_result
 
 if TYPE_CHECKING:
     import pandas as pd
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, TrainerControl, TrainerState, TrainingArguments
 
 POOLINGS = ("cls", "mean")
 _LOG_KEY = "cka_to_initial"
@@ -130,11 +130,27 @@ class CKACallback(TrainerCallback):
             return _count(self.probe)
         return len(self.probe)
 
-    def on_init_end(self, args, state, control, model=None, processing_class=None, **kwargs):
+    def on_init_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        processing_class: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Store the initial states, before the Trainer loads a checkpoint."""
         self._initial = self._states(model, processing_class)
 
-    def on_train_begin(self, args, state, control, model=None, processing_class=None, **kwargs):
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        processing_class: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Load the record of a resumed run."""
         self.take_up(state.log_history)
         if self._initial is None:  # the callback was added to an existing Trainer
@@ -145,14 +161,23 @@ class CKACallback(TrainerCallback):
                 )
             self._initial = self._states(model, processing_class)
 
-    def on_step_end(self, args, state, control, model=None, processing_class=None, **kwargs):
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        processing_class: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Record the CKA of every layer, if this step is one to record."""
         step = state.global_step
-        if step % self.every if self.every is not None else step not in self.steps:
+        if step % self.every if self.every is not None else step not in (self.steps or ()):
             return
         now = self._states(model, processing_class)
+        assert self._initial is not None
         values = [_cka(*pair, self.estimator) for pair in zip(now, self._initial, strict=True)]
-        entry = {"epoch": state.epoch, "step": step, _LOG_KEY: values}
+        entry: dict[str, Any] = {"epoch": state.epoch, "step": step, _LOG_KEY: values}
         state.log_history.append(entry)
         self.records.append(entry)
 

@@ -256,10 +256,10 @@ def _write_record(
     tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
 ) -> None:
     """Write the record of the callback, read from the last checkpoint, as a results file."""
-    from simlab.training.trainer import last_checkpoint, read_state
+    from simlab.training.trainer import last_state
 
     callback = _cka_callback(tokenizer, task, recipe, every)
-    callback.take_up(read_state(last_checkpoint(folder / TRAINER_FOLDER))["log_history"])
+    callback.take_up(last_state(folder / TRAINER_FOLDER)["log_history"])
     label = f"FT[{recipe.seed}]"
     callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
 
@@ -272,10 +272,10 @@ def _write_checkpoint(
     recipe: Recipe,
     folder: Path,
 ) -> None:
-    from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
+    from simlab.training.trainer import last_state, median_step_seconds
 
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
-    state = read_state(last_checkpoint(folder / TRAINER_FOLDER))
+    state = last_state(folder / TRAINER_FOLDER)
     trained, every = parameter_counts(model)
     predictions = predictions_of(logits, task)
     scores = task.scores(predictions, task.heldout.labels)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from simlab.errors import UserError
 
@@ -134,6 +134,7 @@ def _behind_layer(model: PreTrainedModel, layer: int) -> list[nn.Parameter]:
 
     parameters = list(model.base_model.parameters())
     ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
-    states = layer_states(model.base_model, {"input_ids": ids})[layer]
+    encoder = cast("PreTrainedModel", model.base_model)
+    states = layer_states(encoder, {"input_ids": ids})[layer]
     gradients = torch.autograd.grad(states.sum(), parameters, allow_unused=True)
     return [p for p, grad in zip(parameters, gradients, strict=True) if grad is not None]

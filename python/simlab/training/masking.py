@@ -92,7 +92,13 @@ class MaskedTrainer(ResumableTrainer):
     # The collator reads the special tokens and numbers of rows, which the model does not take.
     more_arguments = MappingProxyType({"remove_unused_columns": False})
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
         """Return the mean loss over the masked tokens of a batch."""
         logits, labels = masked_logits(self.accelerator.unwrap_model(model), inputs)
         loss = cross_entropy(logits, labels, reduction="sum") / max(len(labels), 1)
@@ -106,7 +112,7 @@ def masked_logits(
     inputs = {name: values for name, values in batch.items() if name != "labels"}
     masked = batch["labels"] != _IGNORED
     states = model.base_model(**inputs).last_hidden_state
-    return model.cls(states[masked]), batch["labels"][masked]
+    return model.get_submodule("cls")(states[masked]), batch["labels"][masked]
 
 
 @torch.inference_mode()

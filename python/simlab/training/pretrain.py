@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -190,8 +190,9 @@ def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folde
     collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=recipe.seed)
     with progress(f"pretraining, seed {recipe.seed}", steps) as advance:
         callbacks = [StepTimes(), ShowProgress(advance)]
+        rows = cast("Sequence[Mapping[str, Any]]", data.train)  # has the methods in use
         trainer = make_trainer(
-            model, data.tokenizer, data.train, collator, recipe, folder, callbacks, MaskedTrainer
+            model, data.tokenizer, rows, collator, recipe, folder, callbacks, MaskedTrainer
         )
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -199,11 +200,11 @@ def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folde
 
 def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, out: Path) -> None:
     from simlab.training.masking import Masking, masked_scores
-    from simlab.training.trainer import last_checkpoint, median_step_seconds, read_state
+    from simlab.training.trainer import last_state, median_step_seconds
 
     collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=_SAME_MASKS)
     scores = masked_scores(model, data.heldout, collator, recipe.batch_size, data.counts)
-    state = read_state(last_checkpoint(out / TRAINER_FOLDER))
+    state = last_state(out / TRAINER_FOLDER)
     record = {
         **scores,
         "steps": state["global_step"],

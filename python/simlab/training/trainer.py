@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,13 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from simlab.store.jobs import RECORD
 
 if TYPE_CHECKING:
-    from transformers import DataCollator, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import (
+        DataCollator,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        TrainerControl,
+        TrainerState,
+    )
 
     from simlab.training.recipes import Schedule
 
@@ -87,11 +93,15 @@ class ShowProgress(TrainerCallback):
     def __init__(self, advance: Callable[[int], None]) -> None:
         self.advance = advance
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Count the steps that a resumed run has done before."""
         self.advance(state.global_step)
 
-    def on_step_end(self, args, state, control, **kwargs):
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Count one step."""
         self.advance(1)
 
@@ -107,16 +117,23 @@ class StepTimes(TrainerCallback, ExportableState):
         """Return the state that the Trainer stores with its checkpoints."""
         return {"args": {}, "attributes": {"seconds": self.seconds}}
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Load the times that a resumed run recorded before."""
-        stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+        callbacks = cast("dict[str, Any]", state.stateful_callbacks)  # annotated as a list
+        stored = callbacks.setdefault(type(self).__name__, self.state())
         self.seconds = list(stored["attributes"]["seconds"])
 
-    def on_step_begin(self, args, state, control, **kwargs):
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Start the clock."""
         self._started = _now()
 
-    def on_step_end(self, args, state, control, **kwargs):
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Stop the clock, and record the seconds."""
         self.seconds.append(_now() - self._started)
 
@@ -220,6 +237,13 @@ def checkpoint_step(checkpoint: Path) -> int:
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """Read the state that the Trainer stored with `checkpoint`."""
     return json.loads((checkpoint / _STATE).read_text("utf-8"))
+
+
+def last_state(folder: Path) -> dict[str, Any]:
+    """Read the state that the Trainer stored with the newest checkpoint in `folder`."""
+    checkpoint = last_checkpoint(folder)
+    assert checkpoint is not None, f"{folder}: wanted a checkpoint, found none"
+    return read_state(checkpoint)
 
 
 def median_step_seconds(state: dict[str, Any]) -> float:
