@@ -1,0 +1,316 @@
+"""Which measure finds the layers that correspond? Every measure, on models that differ in a seed.
+
+    python examples/studies/identification.py                     # may be interrupted
+    python examples/studies/identification.py --pretrained RUN    # the folder of a sweep
+    python examples/studies/identification.py --timings           # afterwards, on an idle machine
+
+The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024: `criteria.py` says
+what they are and what their p-values and intervals mean, `model_sets.py` says which models.
+Measures are those of the catalogue of `simcore grid`. Rows land in
+``examples/studies/results/identification.csv``, the figure in ``docs/figures``, the tables in
+``docs/identification.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import criteria
+from criteria import Estimate
+from model_sets import ModelSet, digits, fine_tuned, pretrained
+from publish import RESULTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE = RESULTS / "identification.csv"
+IDENTIFIED, ORDERED, SAME = "identification", "order", "same layer"
+ACCURACY, DISAGREEMENT, DIVERGENCE = "accuracy", "disagreement", "divergence"
+# Chance is the mean of permuted grids of the first model with the next ones.
+CHANCE_MODELS, PERMUTATIONS = 2, 10
+REPEATS = 3  # of a timing
+# Options besides the defaults of the catalogue.
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "cka": [
+        {"kernel": kernel, "estimator": estimator}
+        for kernel, estimator in product(("linear", "rbf"), ("biased", "unbiased"))
+    ],
+    "cca": [{"reduction": "mean"}, {"reduction": "r2"}],
+    "rsa": [{"correlation": "pearson"}, {"correlation": "spearman"}],
+    "knn-mutual": [{"metric": "cosine"}, {"metric": "euclidean"}],
+    "rsm-difference": [{"norm": "frobenius"}, {"norm": "spectral"}],
+    "gulp": [{"ridge": 0.0}, {"ridge": 0.01}],
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A measure of the catalogue with options."""
+
+    measure: str
+    options: dict[str, Any]
+
+    @property
+    def slug(self) -> str:
+        """Return a name for a file."""
+        return re.sub(r"[^\w.]+", "-", "-".join(map(str, (self.measure, *self.options.values()))))
+
+    @property
+    def is_distance(self) -> bool:
+        """Return whether small values mean alike."""
+        from simlab.similarity.catalogue import MEASURES
+
+        return MEASURES[self.measure].distance
+
+    @property
+    def is_permuted(self) -> bool:
+        """Return whether permuted rows give a chance level."""
+        from simlab.similarity.catalogue import MEASURES
+
+        return MEASURES[self.measure].paired and not self.takes_attention
+
+    @property
+    def takes_attention(self) -> bool:
+        """Return whether layers are attention weights."""
+        from simlab.similarity.catalogue import MEASURES
+
+        return not MEASURES[self.measure].takes_representations
+
+    def function(self) -> Callable[..., np.ndarray]:
+        """Return the grid function of simcore with all options."""
+        import simcore
+        from simlab.similarity.catalogue import MEASURES, settings
+
+        measure = MEASURES[self.measure]
+        chosen = {**measure.fixed, **settings(self.measure, self.options)}
+        if not self.takes_attention:
+            chosen.pop("causal", None)
+        return partial(getattr(simcore, measure.function), **chosen)
+
+
+def variants() -> list[Variant]:
+    """Return all measures of the catalogue."""
+    from simlab.similarity.catalogue import MEASURES
+
+    return [Variant(name, options) for name in MEASURES for options in VARIANTS.get(name, [{}])]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values of a measure for all layers of all models, ``[models * L, models * L]``.
+
+    Attributes
+    ----------
+    chance
+        Mean values ``[L, L]`` for layers whose rows are permuted; nan for a measure that ignores
+        which rows belong together, and for attention.
+    seconds
+        Time that the values took, in one thread.
+    """
+
+    values: np.ndarray
+    chance: np.ndarray
+    seconds: float
+
+
+def measured(variant: Variant, models: list[list[Any]]) -> Grid:
+    """Compute a grid and its chance level."""
+    values, seconds = timed(variant, models)
+    return Grid(values, chance_level(variant, models), seconds)
+
+
+def timed(variant: Variant, models: list[list[Any]]) -> tuple[np.ndarray, float]:
+    """Return the grid of all layers of all models, and how long it took."""
+    function, layers = variant.function(), [layer for model in models for layer in model]
+    start = time.perf_counter()
+    values = function(layers)
+    return values, time.perf_counter() - start
+
+
+def chance_level(variant: Variant, models: list[list[Any]]) -> np.ndarray:
+    """Return the mean value for every two depths where the rows of one model are permuted."""
+    from simcore import stats
+
+    first, others = models[0], models[1 : 1 + CHANCE_MODELS]
+    if not variant.is_permuted:
+        return np.full((len(first), len(first)), np.nan)
+    layers = [layer for model in others for layer in model]
+    found = stats.permutation_test(
+        first, layers, measure=variant.function(), permutations=PERMUTATIONS
+    )
+    return np.asarray(found.null_mean).reshape(len(first), len(others), -1).mean(1)
+
+
+def judge(grid: Grid, models: ModelSet, distance: bool) -> Iterator[tuple[str, Estimate, float]]:
+    """Yield every criterion, its estimate, and its value for calibrated similarities."""
+    count = len(models.layers)
+    s = criteria.oriented(grid.values, count, distance)
+    calibrated = _calibrated(s, grid.chance, distance)
+    for name, criterion in ((IDENTIFIED, criteria.identification), (ORDERED, criteria.order)):
+        yield name, criterion(s), criterion(calibrated).value if known(calibrated) else np.nan
+    likeness, after = criteria.likeness(s), np.nan
+    if known(calibrated):
+        after = criteria.likeness(calibrated).value
+    if distance:
+        low, high = -likeness.high, -likeness.low
+        likeness = Estimate(-likeness.value, low, high, likeness.pvalue)
+    yield SAME, likeness, after
+    for name, differences in output_differences(models).items():
+        yield name, criteria.agreement(s, differences), np.nan
+
+
+def known(s: np.ndarray) -> bool:
+    """Return whether any value is defined."""
+    return bool(np.isfinite(s).any())
+
+
+def _calibrated(s: np.ndarray, chance: np.ndarray, distance: bool) -> np.ndarray:
+    """Return similarities of which 0 is the chance level of two depths, and 1 is equality."""
+    level = chance[:, None, :]
+    return 1 + s / level if distance else (s - level) / (1 - level)
+
+
+def output_differences(models: ModelSet) -> dict[str, np.ndarray]:
+    """Return how far the outputs of every two models are apart, ``[models, models]`` each."""
+    from simcore import disagreement_grid, output_divergence_grid
+
+    found = {}
+    if models.accuracy is not None:
+        found[ACCURACY] = np.abs(models.accuracy[:, None] - models.accuracy)
+    if models.logits is not None:
+        logits = list(models.logits)
+        found[DISAGREEMENT] = disagreement_grid(logits)
+        found[DIVERGENCE] = output_divergence_grid(logits)
+    return found
+
+
+def stored_grid(variant: Variant, models: ModelSet, name: str, folder: Path, again: bool) -> Grid:
+    """Return a grid that was computed once; its seconds are measured again if `again`."""
+    from simlab.store.files import read_json, write_json
+    from simlab.store.jobs import run_job
+
+    layers = models.attention if variant.takes_attention else models.layers
+    inputs = {
+        "step": "identification",
+        "layers": fingerprint(layers),
+        "measure": variant.measure,
+        "options": variant.options,
+        "chance": [CHANCE_MODELS, PERMUTATIONS],
+    }
+    place = folder / name / "grids" / variant.slug
+    clock = folder / name / "seconds" / f"{variant.slug}.json"
+
+    def make(made: Path) -> None:
+        grid = measured(variant, layers)
+        np.savez(made / "grid.npz", values=grid.values, chance=grid.chance)
+        write_json(clock, grid.seconds)
+
+    clock.parent.mkdir(parents=True, exist_ok=True)
+    run_job(place, inputs, make, replace=True)
+    if again:
+        write_json(clock, min(timed(variant, layers)[1] for _ in range(REPEATS)))
+    with np.load(place / "grid.npz") as stored:
+        return Grid(stored["values"], stored["chance"], read_json(clock))
+
+
+def fingerprint(models: list[list[Any]]) -> str:
+    """Return a hash of all layers; a layer of attention has an array for each text."""
+    import hashlib
+
+    found = hashlib.sha256()
+    for layer in (layer for model in models for layer in model):
+        for rows in layer if isinstance(layer, list) else [layer]:
+            found.update(str(rows.shape).encode() + np.ascontiguousarray(rows).tobytes())
+    return found.hexdigest()
+
+
+def run(name: str, models: ModelSet, folder: Path, again: bool = False) -> pd.DataFrame:
+    """Return the rows of all measures on one set of models."""
+    import pandas as pd
+
+    rows = []
+    for variant in variants():
+        if variant.takes_attention and models.attention is None:
+            continue
+        try:
+            grid = stored_grid(variant, models, name, folder, again)
+        except ImportError as error:  # a library that one measure needs
+            print(f"{name}: {variant.slug} is left out: {error}")
+            continue
+        print(f"{name}: {variant.slug}, {grid.seconds:.2f} s", flush=True)
+        for criterion, found, calibrated in judge(grid, models, variant.is_distance):
+            rows.append(
+                {
+                    "models": name,
+                    "measure": variant.measure,
+                    "options": json.dumps(variant.options) if variant.options else "",
+                    "criterion": criterion,
+                    "estimate": found.value,
+                    "low": found.low,
+                    "high": found.high,
+                    "pvalue": found.pvalue,
+                    "calibrated": calibrated,
+                    "seconds": grid.seconds,
+                    "n_models": len(models.layers),
+                    "layers": len(grid.chance),
+                    "n": len(
+                        (models.attention if variant.takes_attention else models.layers)[0][0]
+                    ),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def publish_rows(name: str, rows: pd.DataFrame) -> None:
+    """Put the rows of one set of models in their place of the table."""
+    import pandas as pd
+
+    from simlab.store.files import write_bytes
+
+    others = (
+        pd.read_csv(TABLE, keep_default_na=False, na_values=["nan"]) if TABLE.exists() else None
+    )
+    parts = [rows.round(5)]
+    if others is not None:
+        parts.insert(0, others[others["models"] != name])
+    whole = pd.concat(parts).sort_values("models", kind="stable")
+    write_bytes(TABLE, whole.to_csv(index=False, na_rep="nan", float_format="%.5g").encode())
+
+
+def main(sets: dict[str, Callable[[], ModelSet]], folder: Path, again: bool) -> None:
+    """Run or continue the study on these sets of models, and publish what it found."""
+    import torch
+
+    import identification_page
+
+    torch.set_num_threads(1)
+    for name, load in sets.items():
+        publish_rows(name, run(name, load(), folder, again))
+    identification_page.publish_page(TABLE)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--set", action="append", choices=("digits", "rt"), help="default: both")
+    parser.add_argument("--pretrained", type=Path, help="the folder of a sweep of ren2023")
+    parser.add_argument("--timings", action="store_true", help="measure all seconds again")
+    parser.add_argument("--out", type=Path, default=Path("runs/identification"))
+    options = parser.parse_args()
+    found = {"digits": digits, "rt": fine_tuned}
+    chosen = options.set or ([] if options.pretrained else list(found))
+    wanted = {name: partial(found[name], options.out / name) for name in chosen}
+    if options.pretrained:
+        wanted["pretrained"] = partial(pretrained, options.pretrained, "ORIG")
+        wanted["pretrained-rt"] = partial(pretrained, options.pretrained, "FT")
+    main(wanted, options.out, options.timings)
