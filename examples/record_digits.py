@@ -38,16 +38,14 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, three blocks or more, and a linear classifier."""
+    """A stem, three blocks, and a linear classifier."""
 
-    def __init__(
-        self, widths: tuple[int, ...] = WIDTHS, strides: tuple[int, ...] = STRIDES
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(1, widths[0], 3, padding=1)
-        shapes = zip(widths[:-1], widths[1:], strides, strict=True)
+        self.stem = nn.Conv2d(1, WIDTHS[0], 3, padding=1)
+        shapes = zip(WIDTHS[:-1], WIDTHS[1:], STRIDES, strict=True)
         self.block = nn.ModuleList(Block(*shape) for shape in shapes)
-        self.head = nn.Linear(widths[-1], 10)
+        self.head = nn.Linear(WIDTHS[-1], 10)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [b, 10]."""
@@ -57,10 +55,10 @@ class ResNet(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def trained(data: TensorDataset, seed: int, **shape: tuple[int, ...]) -> ResNet:
+def trained(data: TensorDataset, seed: int) -> ResNet:
     """Train a network from a seed."""
     torch.manual_seed(seed)
-    model = ResNet(**shape)
+    model = ResNet()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(EPOCHS):
         for images, labels in DataLoader(data, batch_size=64, shuffle=True):

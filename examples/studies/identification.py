@@ -38,7 +38,7 @@ TABLE = RESULTS / "identification.csv"
 IDENTIFIED, ORDERED, SAME = "identification", "order", "same layer"
 ACCURACY, DISAGREEMENT, DIVERGENCE = "accuracy", "disagreement", "divergence"
 # Chance is the mean of permuted grids of the first model with the next ones.
-CHANCE_MODELS, PERMUTATIONS = 2, 10
+CHANCE_MODELS, PERMUTATIONS = 2, 5
 REPEATS = 3  # of a timing
 # Options besides the defaults of the catalogue.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -52,6 +52,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "rsm-difference": [{"norm": "frobenius"}, {"norm": "spectral"}],
     "gulp": [{"ridge": 0.0}, {"ridge": 0.01}],
 }
+# Functions of another measure, which put all pairs in the same order.
+REPEATED = ("procrustes-distance", "procrustes-angular")
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,11 @@ class Variant:
 
 
 def variants() -> list[Variant]:
-    """Return all measures of the catalogue."""
+    """Return all measures of the catalogue that differ in the order of pairs."""
     from simlab.similarity.catalogue import MEASURES
 
-    return [Variant(name, options) for name in MEASURES for options in VARIANTS.get(name, [{}])]
+    names = [name for name in MEASURES if name not in REPEATED]
+    return [Variant(name, options) for name in names for options in VARIANTS.get(name, [{}])]
 
 
 @dataclass(frozen=True)
@@ -288,7 +291,15 @@ def publish_rows(name: str, rows: pd.DataFrame) -> None:
     write_bytes(TABLE, whole.to_csv(index=False, na_rep="nan", float_format="%.5g").encode())
 
 
-def main(sets: dict[str, Callable[[], ModelSet]], folder: Path, again: bool) -> None:
+def compute(name: str, models: ModelSet, measures: list[str], folder: Path) -> None:
+    """Compute the grids of some measures, so that several processes can share the work."""
+    for variant in variants():
+        if variant.measure in measures:
+            grid = stored_grid(variant, models, name, folder, again=False)
+            print(f"{name}: {variant.slug}, {grid.seconds:.2f} s", flush=True)
+
+
+def main(sets: dict[str, Callable[[], ModelSet]], options: argparse.Namespace) -> None:
     """Run or continue the study on these sets of models, and publish what it found."""
     import torch
 
@@ -296,21 +307,27 @@ def main(sets: dict[str, Callable[[], ModelSet]], folder: Path, again: bool) -> 
 
     torch.set_num_threads(1)
     for name, load in sets.items():
-        publish_rows(name, run(name, load(), folder, again))
-    identification_page.publish_page(TABLE)
+        if options.measure:
+            compute(name, load(), options.measure, options.out)
+        else:
+            publish_rows(name, run(name, load(), options.out, options.timings))
+    if not options.measure:
+        identification_page.publish_page(TABLE)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", action="append", choices=("digits", "rt"), help="default: both")
     parser.add_argument("--pretrained", type=Path, help="the folder of a sweep of ren2023")
+    parser.add_argument("--models", type=int, default=10, help="how many are trained of each set")
+    parser.add_argument("--measure", action="append", help="only compute this; publish nothing")
     parser.add_argument("--timings", action="store_true", help="measure all seconds again")
     parser.add_argument("--out", type=Path, default=Path("runs/identification"))
     options = parser.parse_args()
     found = {"digits": digits, "rt": fine_tuned}
     chosen = options.set or ([] if options.pretrained else list(found))
-    wanted = {name: partial(found[name], options.out / name) for name in chosen}
+    wanted = {name: partial(found[name], options.out / name, options.models) for name in chosen}
     if options.pretrained:
         wanted["pretrained"] = partial(pretrained, options.pretrained, "ORIG")
         wanted["pretrained-rt"] = partial(pretrained, options.pretrained, "FT")
-    main(wanted, options.out, options.timings)
+    main(wanted, options)

@@ -21,18 +21,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from publish import MODEL, ROOT, simcore
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 sys.path.append(str(ROOT / "examples"))  # for record_digits
 
-TASK, SEEDS = "rt", range(1, 11)
+TASK = "rt"
 ROWS = 800  # of a model of the sweep; the digits have fewer that no training has seen
-TRAINING_DIGITS = 1000
-SHAPE = {"widths": (32,) * 9, "strides": (1, 1, 1, 2, 1, 1, 2, 1)}
+TRAINING_DIGITS, EPOCHS, RATE = 1000, 12, 3e-3
+WIDTH, STRIDES = 32, (1, 1, 1, 2, 1, 1, 2, 1)
 TEXTS = 100  # whose attention is compared
 SIDE = 2  # positions that an image is pooled to
 
@@ -62,24 +65,21 @@ class ModelSet:
     attention: list[list[list[np.ndarray]]] | None = None
 
 
-def digits(folder: Path) -> ModelSet:
+def digits(folder: Path, models: int) -> ModelSet:
     """Train small ResNets on the digits and record their layers."""
-    return _with_outputs([_digits_rows(folder, seed) for seed in SEEDS])
+    return _with_outputs([_digits_rows(folder, seed + 1) for seed in range(models)])
 
 
 def _digits_rows(folder: Path, seed: int) -> dict[str, np.ndarray]:
-    from record_digits import EPOCHS
-
-    inputs = {"set": "digits", "seed": seed, "epochs": EPOCHS, "side": SIDE, **SHAPE}
-    return _kept(folder / f"seed-{seed}", inputs, lambda: _train_digits(seed))
+    inputs = {"set": "digits", "seed": seed, "epochs": EPOCHS, "rate": RATE, "side": SIDE}
+    shape = {"width": WIDTH, "strides": STRIDES, "training": TRAINING_DIGITS}
+    return _kept(folder / f"seed-{seed}", {**inputs, **shape}, lambda: _train_digits(seed))
 
 
 def _train_digits(seed: int) -> dict[str, np.ndarray]:
     import torch
-    from record_digits import trained
     from sklearn.datasets import load_digits
     from torch.nn.functional import adaptive_avg_pool2d
-    from torch.utils.data import TensorDataset
 
     from simcore import record
 
@@ -88,18 +88,46 @@ def _train_digits(seed: int) -> dict[str, np.ndarray]:
     labels = torch.tensor(data.target)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     training, heldout = order.tensor_split([TRAINING_DIGITS])
-    model = trained(TensorDataset(images[training], labels[training]), seed, **SHAPE)
+    model = _trained(images[training], labels[training], seed)
     pooled = {"pool": lambda output: adaptive_avg_pool2d(output, SIDE).flatten(1)}
-    with record(model, ["stem", "block.*"], **pooled) as tape, torch.inference_mode():
+    with record(model, ["stem", "block-*"], **pooled) as tape, torch.inference_mode():
         logits = model(images[heldout])
     layers = {f"layer.{i}": rows.numpy() for i, rows in enumerate(tape.layers().values())}
     return {"logits": logits.numpy(), "labels": labels[heldout].numpy(), **layers}
 
 
-def fine_tuned(folder: Path) -> ModelSet:
-    """Fine-tune MiniLM-L6 from ten seeds, and extract its classifier tokens and its attention."""
+def _trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
+    """Train a ResNet with a learning rate that ends at 0, so that no seed ends in a bad step."""
+    import torch
+    from record_digits import Block
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+    from torch.optim.lr_scheduler import OneCycleLR
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(seed)
+    model = nn.Sequential()
+    model.add_module("stem", nn.Conv2d(1, WIDTH, 3, padding=1))
+    for number, stride in enumerate(STRIDES):
+        model.add_module(f"block-{number}", Block(WIDTH, WIDTH, stride))
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 10))
+    model.add_module("head", head)
+    batches = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    schedule = OneCycleLR(optimizer, RATE, total_steps=EPOCHS * len(batches))
+    for _ in range(EPOCHS):
+        for some, answers in batches:
+            optimizer.zero_grad()
+            cross_entropy(model(some), answers).backward()
+            optimizer.step()
+            schedule.step()
+    return model.eval()
+
+
+def fine_tuned(folder: Path, models: int) -> ModelSet:
+    """Fine-tune MiniLM-L6 from several seeds; extract its classifier tokens and its attention."""
     found, attention = [], []
-    for seed in SEEDS:
+    for seed in range(1, models + 1):
         checkpoint, stored = folder / f"model-{seed}", folder / f"layers-{seed}"
         simcore("finetune", MODEL, TASK, "--seed", seed, "--out", checkpoint)
         named = ("--label", f"FT[{seed}]", "--seed", seed)

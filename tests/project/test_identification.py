@@ -190,6 +190,15 @@ def test_every_public_grid_of_layers_takes_part():
     assert public - {measure.function for measure in MEASURES.values()} == NO_MEASURES
 
 
+def test_measures_that_are_left_out_put_pairs_in_the_order_of_another():
+    models = layers_of("rotated")
+    values = identification.timed(identification.Variant("procrustes", {}), models)[0]
+    ranks = np.unique(values.round(6), return_inverse=True)[1]
+    for name in identification.REPEATED:
+        distances = identification.timed(identification.Variant(name, {}), models)[0]
+        assert spearmanr(-distances.ravel(), ranks.ravel()).statistic > 0.999
+
+
 def test_the_tables_of_the_docs_are_those_of_the_rows():
     rows = page.read_rows(page.RESULTS / "identification.csv")
     text = page.PAGE.read_text("utf-8")
