@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE = RESULTS / "identification.csv"
-IDENTIFIED, ORDERED, SAME = "identification", "order", "same layer"
+IDENTIFIED, BLOCKS, ORDERED = "identification", "identification of blocks", "order"
+SAME = "same layer"
+SETS = ("digits", "rt", "pretrained", "pretrained-rt")
 ACCURACY, DISAGREEMENT, DIVERGENCE = "accuracy", "disagreement", "divergence"
 # Chance is the mean of permuted grids of the first model with the next ones.
 CHANCE_MODELS, PERMUTATIONS = 2, 5
@@ -155,13 +157,27 @@ def chance_level(variant: Variant, models: list[list[Any]]) -> np.ndarray:
     return np.asarray(found.null_mean).reshape(len(first), len(others), -1).mean(1)
 
 
-def judge(grid: Grid, models: ModelSet, distance: bool) -> Iterator[tuple[str, Estimate, float]]:
-    """Yield every criterion, its estimate, and its value for calibrated similarities."""
+def judge(
+    grid: Grid, models: ModelSet, distance: bool, first: int = 0
+) -> Iterator[tuple[str, Estimate, float]]:
+    """Yield every criterion, its estimate, and its value for calibrated similarities.
+
+    Parameters
+    ----------
+    first
+        The first layer that is a block, and not a stem or an embedding output.
+    """
     count = len(models.layers)
     s = criteria.oriented(grid.values, count, distance)
     calibrated = _calibrated(s, grid.chance, distance)
-    for name, criterion in ((IDENTIFIED, criteria.identification), (ORDERED, criteria.order)):
-        yield name, criterion(s), criterion(calibrated).value if known(calibrated) else np.nan
+    blocks = (slice(None), slice(first, None)) * 2
+    for name, part, criterion in (
+        (IDENTIFIED, ..., criteria.identification),
+        (BLOCKS, blocks, criteria.identification),
+        (ORDERED, ..., criteria.order),
+    ):
+        after = criterion(calibrated[part]).value if known(calibrated) else np.nan
+        yield name, criterion(s[part]), after
     likeness, after = criteria.likeness(s), np.nan
     if known(calibrated):
         after = criteria.likeness(calibrated).value
@@ -171,6 +187,12 @@ def judge(grid: Grid, models: ModelSet, distance: bool) -> Iterator[tuple[str, E
     yield SAME, likeness, after
     for name, differences in output_differences(models).items():
         yield name, criteria.agreement(s, differences), np.nan
+
+
+def chance_of(criterion: str, layers: int, first: int) -> float:
+    """Return what a criterion is on average where similarities say nothing."""
+    shares = {IDENTIFIED: 1 / layers, BLOCKS: 1 / (layers - first), ORDERED: 0.5, SAME: np.nan}
+    return shares.get(criterion, 0.0)
 
 
 def known(s: np.ndarray) -> bool:
@@ -252,7 +274,8 @@ def run(name: str, models: ModelSet, folder: Path, again: bool = False) -> pd.Da
             print(f"{name}: {variant.slug} is left out: {error}")
             continue
         print(f"{name}: {variant.slug}, {grid.seconds:.2f} s", flush=True)
-        for criterion, found, calibrated in judge(grid, models, variant.is_distance):
+        first = 0 if variant.takes_attention else models.first_block
+        for criterion, found, calibrated in judge(grid, models, variant.is_distance, first):
             rows.append(
                 {
                     "models": name,
@@ -263,6 +286,7 @@ def run(name: str, models: ModelSet, folder: Path, again: bool = False) -> pd.Da
                     "low": found.low,
                     "high": found.high,
                     "pvalue": found.pvalue,
+                    "chance": chance_of(criterion, len(grid.chance), first),
                     "calibrated": calibrated,
                     "seconds": grid.seconds,
                     "n_models": len(models.layers),
@@ -315,19 +339,26 @@ def main(sets: dict[str, Callable[[], ModelSet]], options: argparse.Namespace) -
         identification_page.publish_page(TABLE)
 
 
+def chosen_sets(options: argparse.Namespace) -> dict[str, Callable[[], ModelSet]]:
+    """Return the functions that give the models of the sets that were asked for."""
+    trained, stages = {"digits": digits, "rt": fine_tuned}, {"pretrained": "ORIG"}
+    stages["pretrained-rt"] = "FT"
+    found: dict[str, Callable[[], ModelSet]] = {
+        name: partial(load, options.out / name, options.models) for name, load in trained.items()
+    }
+    if options.pretrained:
+        for name, stage in stages.items():
+            found[name] = partial(pretrained, options.pretrained, options.models, stage)
+    return {name: load for name, load in found.items() if name in (options.set or found)}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--set", action="append", choices=("digits", "rt"), help="default: both")
+    parser.add_argument("--set", action="append", choices=SETS, help="default: all that there are")
     parser.add_argument("--pretrained", type=Path, help="the folder of a sweep of ren2023")
-    parser.add_argument("--models", type=int, default=10, help="how many are trained of each set")
+    parser.add_argument("--models", type=int, default=10, help="how many, at most, of each set")
     parser.add_argument("--measure", action="append", help="only compute this; publish nothing")
     parser.add_argument("--timings", action="store_true", help="measure all seconds again")
     parser.add_argument("--out", type=Path, default=Path("runs/identification"))
     options = parser.parse_args()
-    found = {"digits": digits, "rt": fine_tuned}
-    chosen = options.set or ([] if options.pretrained else list(found))
-    wanted = {name: partial(found[name], options.out / name, options.models) for name in chosen}
-    if options.pretrained:
-        wanted["pretrained"] = partial(pretrained, options.pretrained, "ORIG")
-        wanted["pretrained-rt"] = partial(pretrained, options.pretrained, "FT")
-    main(wanted, options)
+    main(chosen_sets(options), options)

@@ -28,18 +28,20 @@ TITLES = {
 # Criteria: the heading of a column, and the title and chance level of a panel.
 COLUMNS = {
     "identification": "identified",
+    "identification of blocks": "blocks alone",
     "order": "in order",
     "disagreement": "disagreement",
     "divergence": "divergence",
     "accuracy": "accuracy",
 }
 PANELS = {
-    "identification": "layers identified",
-    "order": "triples in order",
+    "identification": "layers\nidentified",
+    "identification of blocks": "blocks\nidentified",
+    "order": "triples\nin order",
     "disagreement": "agreement with\nanswers",
     "accuracy": "agreement with\naccuracy",
 }
-CALIBRATED = ("identification", "order")
+CALIBRATED = ("identification", "identification of blocks", "order")
 NAMES = {"cca": "CCA", "rsm-difference": "RSM difference", "knn-mutual": "mutual k-NN"}
 WORDS = {"r2": "R²", "rbf": "RBF", "frobenius": "Frobenius", "spearman": "Spearman"}
 WORDS |= {"pearson": "Pearson", "euclidean": "Euclidean"}
@@ -137,7 +139,7 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
     names, sets = ranked(rows), [name for name in TITLES if name in set(rows["models"])]
     shifts = np.linspace(-0.25, 0.25, len(sets)) if len(sets) > 1 else [0.0]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9.5, 1.2 + 0.25 * len(names)), layout="constrained")
+        figure = Figure(figsize=(10.5, 1.2 + 0.25 * len(names)), layout="constrained")
         axes = figure.subplots(1, len(PANELS), sharey=True)
         for axis, (criterion, title) in zip(axes, PANELS.items(), strict=True):
             for index, (name, shift) in enumerate(zip(sets, shifts, strict=True)):
@@ -147,11 +149,8 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
                 dots = {"color": style.color, "marker": style.marker, "markersize": 3.5}
                 axis.plot(part["estimate"], places, linestyle="", label=TITLES[name], **dots)
                 axis.hlines(places, part["low"], part["high"], color=style.color, linewidth=1.0)
-                if criterion == "identification":
-                    chance = 1 / part["layers"].max()
-                    axis.axvline(chance, color=style.color, linestyle=":", linewidth=0.8)
-            if criterion != "identification":
-                axis.axvline(0.5 if criterion == "order" else 0, color="0.4", linewidth=0.8)
+                line = {"color": style.color, "linestyle": ":", "linewidth": 0.8}
+                axis.axvline(part["chance"].median(), **line)  # attention has a layer less
             axis.set_title(title)
             axis.grid(axis="y", color="0.92", linewidth=0.6)
             axis.set_axisbelow(True)

@@ -56,6 +56,8 @@ class ModelSet:
     attention
         The attention of every layer of every model, ``[heads, t, t]`` for each text; None for
         models that have none.
+    first_block
+        The first layer that is a block, and not a stem or an embedding output.
     """
 
     layers: list[list[np.ndarray]]
@@ -63,11 +65,13 @@ class ModelSet:
     labels: np.ndarray | None = None
     accuracy: np.ndarray | None = None
     attention: list[list[list[np.ndarray]]] | None = None
+    first_block: int = 0
 
 
 def digits(folder: Path, models: int) -> ModelSet:
     """Train small ResNets on the digits and record their layers."""
-    return _with_outputs([_digits_rows(folder, seed + 1) for seed in range(models)])
+    found = [_digits_rows(folder, seed) for seed in range(1, models + 1)]
+    return replace(_with_outputs(found), first_block=1)
 
 
 def _digits_rows(folder: Path, seed: int) -> dict[str, np.ndarray]:
@@ -163,13 +167,17 @@ def _outputs(folder: Path, checkpoint: Path) -> dict[str, np.ndarray]:
     )
 
 
-def pretrained(folder: Path, stage: str) -> ModelSet:
-    """Read the models of a sweep that are there, before (``ORIG``) or after fine-tuning (``FT``).
+def pretrained(folder: Path, count: int, stage: str) -> ModelSet:
+    """Read the first models of a sweep that are there.
 
     Parameters
     ----------
     folder
         The folder of a sweep of ``ren2023-offline.toml``, which may be running.
+    count
+        How many models are read, at most.
+    stage
+        Before (``ORIG``) or after fine-tuning (``FT``).
     """
     from simlab.store.files import read_json
     from simlab.sweeps.folder import SweepFolder
@@ -184,7 +192,7 @@ def pretrained(folder: Path, stage: str) -> ModelSet:
         kept = manifest["kind"] in stored and manifest["split"] == "heldout"
         if kept and f"-{stage}[" in manifest["label"]:
             stored[manifest["kind"]][manifest["seed"], manifest["label"]] = place
-    models = sorted(stored["mean-all"].keys() & stored["attention"].keys())
+    models = sorted(stored["mean-all"].keys() & stored["attention"].keys())[:count]
     rows, attention = ([_layers(places[model]) for model in models] for places in stored.values())
     known = _accuracies(folder)
     accuracy = np.array([known.get(label, np.nan) for _, label in models])
@@ -192,6 +200,7 @@ def pretrained(folder: Path, stage: str) -> ModelSet:
         [[layer[:ROWS] for layer in model] for model in rows],
         accuracy=accuracy if np.isfinite(accuracy).all() else None,
         attention=attention,
+        first_block=1,
     )
 
 
