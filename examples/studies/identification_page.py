@@ -41,7 +41,8 @@ PANELS = {
     "disagreement": "agreement with\nanswers",
     "accuracy": "agreement with\naccuracy",
 }
-CALIBRATED = ("identification", "identification of blocks", "order")
+IDENTIFIED = ("identification", "identification of blocks")
+CALIBRATED = (*IDENTIFIED, "order")
 NAMES = {"cca": "CCA", "rsm-difference": "RSM difference", "knn-mutual": "mutual k-NN"}
 WORDS = {"r2": "R²", "rbf": "RBF", "frobenius": "Frobenius", "spearman": "Spearman"}
 WORDS |= {"pearson": "Pearson", "euclidean": "Euclidean"}
@@ -85,7 +86,10 @@ def cell(row: pd.Series) -> str:
 
 def table(rows: pd.DataFrame) -> str:
     """Return the table of one set of models in Markdown, the best measure first."""
-    there = [criterion for criterion in COLUMNS if criterion in set(rows["criterion"])]
+    found = set(rows["criterion"])
+    if rows["chance"][rows["criterion"].isin(IDENTIFIED)].nunique() == 1:
+        found -= {"identification of blocks"}  # all layers are blocks
+    there = [criterion for criterion in COLUMNS if criterion in found]
     heads = ["measure"]
     for criterion in there:
         heads += [COLUMNS[criterion]] + ["calibrated"] * (criterion in CALIBRATED)
@@ -106,8 +110,8 @@ def table(rows: pd.DataFrame) -> str:
 
 
 def ranked(rows: pd.DataFrame) -> list[str]:
-    """Return the names of all measures, those first that identify most layers on average."""
-    identified = rows[rows["criterion"] == "identification"]
+    """Return the names of all measures, those first that identify most blocks on average."""
+    identified = rows[rows["criterion"] == "identification of blocks"]
     means = identified.groupby("name", sort=False)["estimate"].mean()
     return list(means.sort_values(ascending=False, kind="stable").index)
 
@@ -149,7 +153,8 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
                 dots = {"color": style.color, "marker": style.marker, "markersize": 3.5}
                 axis.plot(part["estimate"], places, linestyle="", label=TITLES[name], **dots)
                 axis.hlines(places, part["low"], part["high"], color=style.color, linewidth=1.0)
-                line = {"color": style.color, "linestyle": ":", "linewidth": 0.8}
+                colour = style.color if criterion in IDENTIFIED else "0.4"
+                line = {"color": colour, "linestyle": ":", "linewidth": 0.8}
                 axis.axvline(part["chance"].median(), **line)  # attention has a layer less
             axis.set_title(title)
             axis.grid(axis="y", color="0.92", linewidth=0.6)
