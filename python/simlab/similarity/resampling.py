@@ -159,7 +159,9 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         _note_places(call)
         found["pvalue"] = test.pvalue
         best = 0.0 if call.measure.distance else 1.0
-        found["calibrated"] = (values - test.null_mean) / (best - test.null_mean)
+        none = np.isnan(test.calibrated)  # no value for equal layers to calibrate to
+        room = np.where(none, np.nan, best - test.null_mean)
+        found["calibrated"] = (values - test.null_mean) / room
     return found
 
 
