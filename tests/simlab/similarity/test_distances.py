@@ -148,6 +148,20 @@ def test_draws_of_a_layer_whose_rows_are_equal(tmp_path, recwarn, measure):
     assert not recwarn.list
 
 
+def test_an_interval_of_a_value_above_one_holds_the_value(tmp_path):
+    generator = np.random.default_rng(2)
+    x = generator.standard_normal((90, 12)) * np.where(np.arange(12) == 3, 100, 1)
+    rotation = np.linalg.qr(generator.standard_normal((12, 12)))[0]
+    for name, rows in (("x", x), ("y", x @ rotation + 0.3 * generator.standard_normal((90, 12)))):
+        np.save(tmp_path / f"{name}.npy", rows)
+        import_representations(tmp_path / f"{name}.npy", tmp_path / name, label=name)
+    out = tmp_path / "grid.parquet"
+    grid([tmp_path / "x", tmp_path / "y"], out, measure="cknna", bootstrap=5)
+    row = read_results(out).iloc[0]
+    assert row["value"] > 1
+    assert row["low"] <= row["value"] <= row["high"]
+
+
 @pytest.mark.parametrize("measure", ["magnitude", "imd"])
 def test_measures_of_unpaired_rows_are_not_permuted(tmp_path, reps, measure):
     out = tmp_path / "grid.parquet"
