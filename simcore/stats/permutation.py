@@ -41,8 +41,6 @@ from simcore.stats.resampled_grid import (
 # A permutation of equal rows gives the observed value up to the order of summation. Values that
 # differ by at most this many units in the last place are therefore ties.
 TIE_EPS = 64
-# A mean of permuted values this near to the value of equal layers leaves nothing to calibrate.
-ROOM_EPS = 4
 
 
 @dataclass(frozen=True)
@@ -367,7 +365,8 @@ def _result(
     **others: Tensor | None,
 ) -> PermutationTest:
     room = best - null_mean
-    none = room.abs() <= ROOM_EPS * torch.finfo(dtype).eps * best
+    # A mean that ties with the value of equal layers leaves nothing to calibrate.
+    none = room.abs() <= TIE_EPS * torch.finfo(dtype).eps * best
     calibrated = ((observed - null_mean) / room).masked_fill(none, float("nan"))
     grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
     arrays: dict[str, Any] = {

@@ -137,6 +137,16 @@ def test_nothing_is_calibrated_where_permuted_rows_are_as_alike_as_equal_layers(
     assert test.calibrated[1, 1] == pytest.approx(1, abs=1e-5)
 
 
+def test_nothing_is_calibrated_within_rounding_of_equal_layers():
+    """Rows in a narrow cone: their cosines differ from 1 by less than float32 can tell."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 1 + 1e-3 * torch.randn(2, 40, 7, generator=generator)
+    options = {"measure": "aligned_cosine", "permutations": 9}
+    assert stats.permutation_test([x], [y], **options).calibrated.isnan().all()
+    wide = stats.permutation_test([x.double()], [y.double()], **options)
+    assert wide.calibrated.isfinite().all()
+
+
 UNPAIRED = {"descriptor": {"descriptor": "magnitude"}, "imd": {}}
 
 
