@@ -327,8 +327,9 @@ def cknna_grid(
     k : int
         The number of neighbours, 2 to n - 1. `Neighbours` have their own.
     estimator : {"unbiased", "biased"}
-        ``unbiased`` needs n >= 4, and may be negative. In ``biased``, which is symmetric, a row
-        counts among its own neighbours if its inner product with itself is large enough.
+        ``unbiased`` needs n >= 4, may be negative, and may lie above 1 if few rows are very long.
+        In ``biased``, which is symmetric, a row counts among its own neighbours if its inner
+        product with itself is large enough.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
     progress : bool

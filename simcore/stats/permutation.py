@@ -60,7 +60,8 @@ class PermutationTest:
         which no group keeps its place.
     calibrated : array
         ``(observed - null_mean) / (1 - null_mean)``, of distances ``1 - observed / null_mean``: 0
-        for unrelated layers, 1 for equal ones.
+        for unrelated layers, 1 for equal ones. ``nan`` where permuted rows are as alike as equal
+        layers up to rounding, as those of two layers whose rows are all equal.
     null : array ``[permutations, len(X), len(Y)]`` or None
         The drawn values, with ``return_null=True``.
     null_skewness : array or None
@@ -141,8 +142,8 @@ def permutation_test(
         function ``f(X, Y, **options)`` of two lists of tensors that returns a grid
         ``[len(X), len(Y)]``; the values of a function that is not of simcore are taken to be
         similarities. CKA forms every Gram matrix once; the CCA family, linreg, procrustes, mixedsim
-        and GULP decompose every layer once, and neighbours are found once. "descriptor" is refused:
-        it ignores which rows belong together.
+        and GULP decompose every layer once, and neighbours are found once. "descriptor" and "imd"
+        are refused: they ignore which rows belong together.
     permutations : int
         Number K of draws. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}
@@ -186,9 +187,10 @@ def permutation_test(
         The measure is neither a name nor a function; it does not have an option; a count is no
         integer; or as `simcore.cka_grid`.
     ValueError
-        An unknown name, "descriptor", a count below 1, an invalid seed; ``moments`` with another
-        measure, groups or ``return_null``; groups of which no two have the same number of rows; a
-        `max_memory` below what the Gram matrices of 8 layers take; or as `simcore.cka_grid`.
+        An unknown name, "descriptor", "imd", a count below 1, an invalid seed; ``moments`` with
+        another measure, groups or ``return_null``; groups of which no two have the same number of
+        rows; a `max_memory` below what the Gram matrices of 8 layers take; or as
+        `simcore.cka_grid`.
 
     References
     ----------
@@ -286,6 +288,7 @@ def _summary(
     pvalue = pvalue.masked_fill(observed.isnan(), float("nan"))
     return _result(
         from_numpy,
+        dtype,
         observed=observed,
         pvalue=pvalue,
         null_mean=moved.mean(0),
@@ -321,6 +324,7 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     skewness = torch.where(constant, float("nan"), skewness)
     return _result(
         measure.from_numpy,
+        measure.dtype,
         observed=observed,
         pvalue=torch.where(constant, 1.0, tail) + undefined,
         null_mean=mean + undefined,
@@ -353,13 +357,17 @@ def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
 
 def _result(
     from_numpy: bool,
+    dtype: torch.dtype,
     *,
     observed: Tensor,
     null_mean: Tensor,
     best: float = 1.0,
     **others: Tensor | None,
 ) -> PermutationTest:
-    calibrated = (observed - null_mean) / (best - null_mean)
+    room = best - null_mean
+    # A mean that ties with the value of equal layers leaves nothing to calibrate.
+    none = room.abs() <= TIE_EPS * torch.finfo(dtype).eps * best
+    calibrated = ((observed - null_mean) / room).masked_fill(none, float("nan"))
     grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
     arrays: dict[str, Any] = {
         name: None if grid is None else as_given(grid, from_numpy) for name, grid in grids.items()

@@ -260,6 +260,16 @@ def test_cknna_in_the_limit_of_all_rows_is_cka_of_uncentred_rows():
     tolerance.assert_measure(got, want, FLOAT64, condition=tolerance.DRAWN_CONDITION)
 
 
+def test_unbiased_cknna_above_one():
+    generator = np.random.default_rng(2)
+    x = generator.standard_normal((90, 12)) * np.where(np.arange(12) == 3, 100, 1)
+    rotation = np.linalg.qr(generator.standard_normal((12, 12)))[0]
+    y = x @ rotation + 0.3 * generator.standard_normal((90, 12))
+    found = cknna_grid([x], [y])
+    assert 1 < found[0, 0] < 1.01
+    np.testing.assert_allclose(found, reference.cknna_grid([x], [y]), rtol=1e-10)
+
+
 def test_values_at_the_ends_of_the_range_are_those_of_the_layer():
     x = layers(Case(40, widths=(8,)))[0]
     for metric, power in (("inner", 2), ("euclidean", 1), ("cosine", 0)):

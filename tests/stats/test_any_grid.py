@@ -115,6 +115,38 @@ def test_small_distances_are_evidence(name, own, best):
         assert bool(((100 * test.pvalue).round() >= 1 + closer).all())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("aligned_cosine", {}),
+        ("cosine", {}),
+        ("rsm_difference", {}),
+        ("matching", {"score": "distance"}),
+    ],
+)
+def test_nothing_is_calibrated_where_permuted_rows_are_as_alike_as_equal_layers(name, own, dtype):
+    generator = torch.Generator().manual_seed(0)
+    constant = torch.randn(1, 7, generator=generator, dtype=dtype).repeat(40, 1)
+    other = torch.randn(40, 7, generator=generator, dtype=dtype)
+    test = stats.permutation_test(
+        [constant, other], [constant.clone(), other], measure=name, permutations=20, **own
+    )
+    assert test.calibrated.isnan().tolist() == [[True, False], [False, False]]
+    assert test.pvalue[0, 0] == 1
+    assert test.calibrated[1, 1] == pytest.approx(1, abs=1e-5)
+
+
+def test_nothing_is_calibrated_within_rounding_of_equal_layers():
+    """Rows in a narrow cone: their cosines differ from 1 by less than float32 can tell."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 1 + 1e-3 * torch.randn(2, 40, 7, generator=generator)
+    options = {"measure": "aligned_cosine", "permutations": 9}
+    assert stats.permutation_test([x], [y], **options).calibrated.isnan().all()
+    wide = stats.permutation_test([x.double()], [y.double()], **options)
+    assert wide.calibrated.isfinite().all()
+
+
 UNPAIRED = {"descriptor": {"descriptor": "magnitude"}, "imd": {}}
 
 

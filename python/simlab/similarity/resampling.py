@@ -146,7 +146,7 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         interval = halves(call, resampling)
         least = 0.0 if call.measure.distance else -np.inf
         found["low"] = np.maximum(values + (interval.low - interval.observed), least)
-        highest = call.measure.highest
+        highest = np.fmax(call.measure.highest, values)  # unbiased CKNNA may lie above 1
         found["high"] = np.minimum(values + (interval.high - interval.observed), highest)
     if resampling.permutations:
         test = _run(
@@ -159,7 +159,9 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         _note_places(call)
         found["pvalue"] = test.pvalue
         best = 0.0 if call.measure.distance else 1.0
-        found["calibrated"] = (values - test.null_mean) / (best - test.null_mean)
+        none = np.isnan(test.calibrated)  # no value for equal layers to calibrate to
+        room = np.where(none, np.nan, best - test.null_mean)
+        found["calibrated"] = (values - test.null_mean) / room
     return found
 
 

@@ -136,6 +136,32 @@ def test_draws_of_a_distance(tmp_path, tiny_bert, review_task):
     assert (frame["calibrated"] > 0.1).all()
 
 
+@pytest.mark.parametrize("measure", ["cosine", "rsm-difference"])
+def test_draws_of_a_layer_whose_rows_are_equal(tmp_path, recwarn, measure):
+    """No permutation changes its value: it has a p-value, and nothing to calibrate."""
+    np.save(tmp_path / "rows.npy", np.tile(np.arange(1.0, 6.0), (20, 1)))
+    import_representations(tmp_path / "rows.npy", tmp_path / "rows", label="A")
+    grid(tmp_path / "rows", tmp_path / "grid.parquet", measure=measure, permutations=9)
+    frame = read_results(tmp_path / "grid.parquet")
+    assert frame["pvalue"].tolist() == [1]
+    assert frame["calibrated"].isna().all()
+    assert not recwarn.list
+
+
+def test_an_interval_of_a_value_above_one_holds_the_value(tmp_path):
+    generator = np.random.default_rng(2)
+    x = generator.standard_normal((90, 12)) * np.where(np.arange(12) == 3, 100, 1)
+    rotation = np.linalg.qr(generator.standard_normal((12, 12)))[0]
+    for name, rows in (("x", x), ("y", x @ rotation + 0.3 * generator.standard_normal((90, 12)))):
+        np.save(tmp_path / f"{name}.npy", rows)
+        import_representations(tmp_path / f"{name}.npy", tmp_path / name, label=name)
+    out = tmp_path / "grid.parquet"
+    grid([tmp_path / "x", tmp_path / "y"], out, measure="cknna", bootstrap=5)
+    row = read_results(out).iloc[0]
+    assert row["value"] > 1
+    assert row["low"] <= row["value"] <= row["high"]
+
+
 @pytest.mark.parametrize("measure", ["magnitude", "imd"])
 def test_measures_of_unpaired_rows_are_not_permuted(tmp_path, reps, measure):
     out = tmp_path / "grid.parquet"
