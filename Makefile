@@ -32,13 +32,13 @@ demo: assets ## the main job on an embedded default (ARGS= are passed on)
 	HF_HUB_OFFLINE=1 simcore demo $(ARGS)
 
 # The C++ tests need no Python packages, so that they compile while these are fetched.
-test: ## the suite: C++ (plain and sanitized), then Python
-	$(MAKE) --no-print-directory --jobs=2 compile-cpp setup
-	$(MAKE) --no-print-directory test-cpp test-cuda test-python
+test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
+	$(MAKE) --no-print-directory --jobs=2 CPP_KINDS="$(QUICK_KINDS)" compile-cpp setup
+	$(MAKE) --no-print-directory CPP_KINDS="$(QUICK_KINDS)" test-cpp test-cuda test-python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 	@PYTHONPATH=tests python -m support.lab.browsers
 	@PYTHONPATH=tests python -m support.lab.rayclusters
-	@echo "killed processes, full disks, peaks of memory, examples: make test-slow"
+	@echo "races, killed processes, full disks, peaks of memory, examples: make test-slow"
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
@@ -47,7 +47,8 @@ PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --d
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST) -m "not slow"
 
-test-slow: assets $(STAMPS)/page $(STAMPS)/vision ## its slow tests: kills, full disks, clusters, peaks of memory, examples
+test-slow: assets $(STAMPS)/page $(STAMPS)/vision ## the rest: races (TSan), kills, full disks, clusters, peaks of memory, examples
+	$(MAKE) --no-print-directory CPP_KINDS=thread test-cpp
 	$(PYTEST) -m slow
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
@@ -71,7 +72,8 @@ test-cpus: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite as on othe
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them. The CUDA
 # kernels run on the host under both; without a sanitizer the host's own code would be all that is
 # tested.
-CPP_KINDS := none address,undefined thread
+QUICK_KINDS := none address,undefined
+CPP_KINDS := $(QUICK_KINDS) thread
 compile-cpp: $(STAMPS)/ninja
 	mkdir -p build
 	for kind in $(CPP_KINDS); do \
