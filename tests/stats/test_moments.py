@@ -46,6 +46,7 @@ def test_moments_match_enumeration(n, kernel, estimator):
     tolerance.assert_close(result.null_skewness, skewness, torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "estimator"), MEASURED)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_moments_match_ten_thousand_permutations(dtype, kernel, estimator):

@@ -214,6 +214,7 @@ def test_stsb_has_both_correlations(tiny_bert, tmp_path):
     assert set(undefined["layer_x"]) == {0}
 
 
+@pytest.mark.slow
 def test_results_of_the_main_metric_alone_are_made_anew(source, mrpc, tmp_path, monkeypatch):
     """Earlier versions stored F1 alone, under a key without metrics."""
     task = load_task(mrpc)

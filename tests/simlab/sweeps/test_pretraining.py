@@ -143,6 +143,7 @@ def content(tiny_bert, reviews):
     }
 
 
+@pytest.mark.slow
 def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     sweep = Sweep(content)
     report = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)

@@ -65,6 +65,7 @@ def test_rows_in_the_published_format_make_the_stated_task(folders, name):
     assert task.heldout.labels[0] == float(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_training_step_and_the_metric(tmp_path, folders, tiny_bert, name):
     task = from_folder(folders[name], name)
