@@ -60,7 +60,8 @@ def alignment_error(predicted: Tensor, y: Tensor, groups: Groups | None = None) 
     wanted = y.double()
     squared = (predicted.double() - wanted).square().sum(1)
     spread = (wanted - wanted.mean(0)).square().sum(1)
-    return error_of_rows(squared, spread, y.shape[1], group_numbers(groups, len(y)))
+    rows = torch.stack([squared, spread]).cpu().numpy()
+    return error_of_rows(*rows, y.shape[1], group_numbers(groups, len(y)))
 
 
 def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentError:
@@ -72,7 +73,7 @@ def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentErr
 
 
 def error_of_rows(
-    squared: Tensor, spread: Tensor, width: int, groups: np.ndarray | None
+    squared: np.ndarray, spread: np.ndarray, width: int, groups: np.ndarray | None
 ) -> AlignmentError:
     """Return the errors from those of every row.
 
@@ -85,10 +86,9 @@ def error_of_rows(
     groups
         Number of the example of every row, from 0 without gaps; None if each row is one.
     """
-    sums = torch.stack([squared, spread, torch.ones_like(squared)]).cpu().numpy()
+    e, s, n = squared, spread, np.ones_like(squared)
     if groups is not None:
-        sums = np.stack([np.bincount(groups, weights=row) for row in sums])
-    e, s, n = sums
+        e, s, n = (np.bincount(groups, weights=row) for row in (e, s, n))
     mse, mse_error = _ratio(e, n)
     square, square_error = _ratio(e, s)
     relative = math.sqrt(square)

@@ -211,10 +211,11 @@ class _Targets:
         self.centred = whole - self.mean
         self.spreads = self._of_rows(self.centred)
 
-    def _of_rows(self, differences: Tensor) -> list[Tensor]:
-        """Return the sums of squares of the rows of every layer, [n] each."""
+    def _of_rows(self, differences: Tensor) -> np.ndarray:
+        """Return the sums of squares of the rows of every layer, [layers, n] on the host."""
         parts = differences.split(self.widths, 1)
-        return [torch.linalg.vector_norm(part, dim=1).square() for part in parts]
+        sums = torch.stack([torch.linalg.vector_norm(part, dim=1).square() for part in parts])
+        return sums.cpu().numpy()
 
     def errors(self, x: Tensor, weights: Tensor, offset: Tensor) -> list[AlignmentError]:
         """Return the errors of ``x @ weights + offset`` for every layer."""

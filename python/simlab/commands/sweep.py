@@ -126,13 +126,13 @@ def sweep(
 
 def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
-    from simlab.sweeps.missing import missing_line, missing_models
+    from simlab.sweeps.missing import missing_models, with_similar
     from simlab.sweeps.show import plan_lines, plan_table
 
     plan, done, taken = found.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
     lines = plan_lines(taken, found.spec.keep, max(workers, 1))
     if missing := missing_models(plan, [not there for there in done]):
-        lines.append(missing_line(missing))
+        lines.append(f"to download from the hub: {with_similar(missing)}")
     for line in lines:
         console.out.print(line, markup=False)

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.representations.folder import MANIFEST, Representations
+from simlab.representations.folder import Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.resampling import Resampling
-from simlab.similarity.stored_grids import belongs, draws_of, half_width, load_sides
-from simlab.store.files import as_paths, hash_file
+from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
+from simlab.store.files import hash_file
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
@@ -39,7 +39,6 @@ from simlab.store.results import (
     ensure_results,
     is_alignment,
     read_results,
-    results_files,
 )
 from simlab.store.tables import require_table_file
 
@@ -111,14 +110,7 @@ def blocks(
     resampling.check()
     if not permutations:
         raise UserError("--permutations: wanted 1 or more, found 0")
-    given = as_paths(results)
-    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
-    files = [
-        file
-        for file in results_files([p for p in given if p not in folders])
-        if path is None or file.resolve() != path.resolve()
-    ]
-    stored = load_sides(folders, resampling)
+    files, stored = read_inputs(results, path, resampling)
     found = list(block_rows(read_results(files), clusters, resampling, stored))
     if path is not None:
         inputs = {

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.representations.folder import MANIFEST, Representations
+from simlab.representations.folder import Representations
 from simlab.similarity.resampling import NONE, Resampling
-from simlab.similarity.stored_grids import belongs, draws_of, half_width, load_sides
-from simlab.store.files import as_paths, hash_file
+from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
+from simlab.store.files import hash_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import (
     LOCALIZATION,
@@ -29,7 +29,6 @@ from simlab.store.results import (
     is_joint,
     joint_table,
     read_results,
-    results_files,
 )
 
 if TYPE_CHECKING:
@@ -93,11 +92,7 @@ def localize(
     """
     path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
     resampling.check()
-    given = as_paths(results)
-    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
-    tables = results_files([place for place in given if place not in folders])
-    files = [file for file in tables if file.resolve() != path.resolve()]
-    sides = load_sides(folders, resampling)
+    files, sides = read_inputs(results, path, resampling)
     inputs: dict[str, Any] = {"step": LOCALIZATION, "results": [hash_file(file) for file in files]}
     if sides:
         hashes = [side.manifest["data_sha256"] for side in sides]

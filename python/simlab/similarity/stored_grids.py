@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.representations.folder import Representations, load_representations
+from simlab.representations.folder import MANIFEST, Representations, load_representations
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import layers_of
 from simlab.similarity.resampling import Call, Resampling, halves, row_groups
+from simlab.store.files import as_paths
+from simlab.store.results import results_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,20 +30,26 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-3
 
 
-def load_sides(folders: Sequence[Path], resampling: Resampling) -> list[Representations]:
-    """Load the representations that halves are drawn from.
+def read_inputs(
+    results: str | Path | Sequence[str | Path], out: Path | None, resampling: Resampling
+) -> tuple[list[Path], list[Representations]]:
+    """Return the results files among the inputs, without `out`, and the representations.
 
     Raises
     ------
     UserError
-        There are folders and no halves to draw, or halves and no folders.
+        There are representations and no halves to draw, or halves and no representations.
     """
+    given = as_paths(results)
+    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
+    found = results_files([place for place in given if place not in folders])
+    files = [file for file in found if out is None or file.resolve() != out.resolve()]
     if bool(folders) != bool(resampling.bootstrap):
         wanted = "representation folders (`simcore extract`) beside the results"
         if folders:
             raise UserError(f"--bootstrap: wanted 1 or more with {folders[0]}, found 0")
         raise UserError(f"--bootstrap {resampling.bootstrap}: wanted {wanted}, found none")
-    return [load_representations(folder) for folder in folders]
+    return files, [load_representations(folder) for folder in folders]
 
 
 def belongs(side: Representations, row: pd.Series) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from simlab.errors import UserError
 from simlab.models.sources import cached_revision, is_hub_name, similar_name
 from simlab.store.runtime import hub_reachable
+from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, Plan
+from simlab.sweeps.survey import survey
 
 
 def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
@@ -23,24 +25,24 @@ def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
         for job, needed in zip(plan.jobs, wanted, strict=True)
         if needed and job.kind in (FINETUNE, EXTRACT) and not job.needs and "model" in job.hints
     ]
-    return [name for name in dict.fromkeys(loading) if is_hub_name(name) and not _cached(name)]
+    return [
+        name
+        for name in dict.fromkeys(loading)
+        if is_hub_name(name) and cached_revision(name) is None
+    ]
 
 
-def _cached(name: str) -> bool:
-    return cached_revision(name) is not None
+def with_similar(names: Sequence[str]) -> str:
+    """Return names of models in words, each with the name that it resembles."""
+    return ", ".join(f"{name}{similar_name(name)}" for name in names)
 
 
-def missing_line(names: Sequence[str]) -> str:
-    """Return what a plan says of models that are missing."""
-    shown = ", ".join(f"{name}{similar_name(name)}" for name in names)
-    return f"to download from the hub: {shown}"
-
-
-def require_models(plan: Plan, wanted: Sequence[bool]) -> None:
-    """Raise UserError if a model is missing and the hub does not answer."""
-    names = missing_models(plan, wanted)
-    if names and not hub_reachable():
+def require_models(folder: SweepFolder, plan: Plan, keep: str) -> None:
+    """Raise UserError if a job to do loads a model that is missing while no hub answers."""
+    if not missing_models(plan, [True] * len(plan)) or hub_reachable():
+        return
+    if names := missing_models(plan, survey(folder, plan, keep).needed):
         raise UserError(
-            f"sweep, key models: wanted folders or models in the hub's cache, because the hub does "
-            f"not answer; found neither for {', '.join(f'{n}{similar_name(n)}' for n in names)}"
+            "sweep, key models: wanted folders or models in the hub's cache, because the hub does "
+            f"not answer; found neither for {with_similar(names)}"
         )

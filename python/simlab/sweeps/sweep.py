@@ -204,7 +204,7 @@ class Sweep:
         require_sweep(folder)
         prints = Fingerprints(folder.root / "fingerprints.json")
         plan = make_plan(self.spec, prints)  # before anything is written
-        require_models(plan, survey(folder, plan, self.spec.keep).needed)
+        require_models(folder, plan, self.spec.keep)
         folder.create()
         prints.save()
         with driving(folder, study_of(plan, self.spec.keep, self.spec.max_disk), stale):
