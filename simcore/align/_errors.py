@@ -61,7 +61,7 @@ def alignment_error(predicted: Tensor, y: Tensor, groups: Groups | None = None) 
     squared = (predicted.double() - wanted).square().sum(1)
     spread = (wanted - wanted.mean(0)).square().sum(1)
     rows = torch.stack([squared, spread]).cpu().numpy()
-    return error_of_rows(*rows, y.shape[1], group_numbers(groups, len(y)))
+    return error_of_rows(rows[0], rows[1], y.shape[1], group_numbers(groups, len(y)))
 
 
 def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentError:
