@@ -11,22 +11,27 @@ import sys
 import tomllib
 from pathlib import Path
 
-from setuptools import setup
-from setuptools.command.bdist_wheel import bdist_wheel
-
-ROOT = Path(__file__).resolve().parent
+# A line each: what is missing, and what to type. A new virtual environment may bring a setuptools
+# that is older than what pyproject.toml asks for, which pip checks in isolated builds alone.
+FIRST = "pip install torch==2.13.0 'setuptools>=77' wheel ninja"
+REMEDY = f"type: {FIRST} && pip install --no-build-isolation ."
 
 try:
     import torch
     from torch.utils import cpp_extension
 except ImportError as error:
     raise SystemExit(
-        f"simcore is built against the torch you have, and this build cannot import it ({error}).\n"
-        "Run these commands, in this order:\n"
-        "    pip install torch==2.13.0\n"
-        "    pip install setuptools wheel ninja\n"
-        "    pip install --no-build-isolation ."
+        f"simcore: wanted the torch to compile for, found none to import ({error}); {REMEDY}"
     ) from None
+try:
+    from setuptools import setup
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError as error:
+    raise SystemExit(
+        f"simcore: wanted setuptools 77 or newer, found an older one ({error}); {REMEDY}"
+    ) from None
+
+ROOT = Path(__file__).resolve().parent
 
 # -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.

@@ -17,13 +17,14 @@ from simcore import nn as nn
 from simcore import stats as stats
 from simcore._C import build_info
 from simcore._grid.memory import free_memory
+from simcore._grid.neighbours import Neighbours
 from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.distances import distance_correlation_grid, rsm_difference_grid
 from simcore.imd import imd_grid
-from simcore.knn import Neighbours, cknna_grid, knn_grid, neighbours
+from simcore.knn import cknna_grid, knn_grid, neighbours
 from simcore.layer_descriptors import descriptor_grid, descriptors
 from simcore.matching import aligned_cosine_grid, matching_grid
 from simcore.minibatch import MinibatchCKA

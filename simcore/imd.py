@@ -113,8 +113,8 @@ def _lists(side: Side, sides: Sides) -> Tensor:
             f"max_memory: wanted at least {taken + 1} bytes for the Krylov vectors of a layer, got "
             f"{sides.bound}"
         )
-    index, _, _ = nearest_rows(side.layers, NEIGHBOURS, "euclidean", sides.bound - taken, side.name)
-    return index
+    bound = sides.bound - taken
+    return nearest_rows(side.layers, NEIGHBOURS, "euclidean", bound, side.name, False)[0]
 
 
 def _heat_trace(index: Tensor, probes: Tensor) -> Tensor:

@@ -141,10 +141,18 @@ def neighbours(
     ]
 
 
-def _find(side: Side, k: int, metric: str, bound: int, any_unit: bool = False) -> tuple[Lists, int]:
+def _find(
+    side: Side,
+    k: int,
+    metric: str,
+    bound: int,
+    any_unit: bool = False,
+    with_values: bool = True,
+) -> tuple[Lists, int]:
     """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
 
     With ``any_unit``, the values of a float64 layer may be in units of a power of two.
+    ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
     """
     layers = side.layers
     if not layers:
@@ -165,7 +173,7 @@ def _find(side: Side, k: int, metric: str, bound: int, any_unit: bool = False) -
     if any_unit:
         layers, copied = _squared_in_range(layers)
         left = max(left - copied, 1)
-    return Lists(*nearest_rows(layers, k, metric, left, side.name)), left
+    return Lists(*nearest_rows(layers, k, metric, left, side.name, with_values)), left
 
 
 def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
@@ -187,11 +195,11 @@ def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
 
 
 def _lists_of_both(
-    sides: Sides, k: int, metric: str, any_unit: bool = False
+    sides: Sides, k: int, metric: str, any_unit: bool = False, with_values: bool = True
 ) -> tuple[Lists, Lists, int]:
     """Return the neighbours of both sides, and the bytes that are left.
 
-    ``k`` and ``metric`` are for layers where no side holds neighbours.
+    ``k`` and ``metric`` are for layers where no side holds neighbours; see `_find` for the rest.
     """
     given = [
         (f"{side.name}[{i}]", one)
@@ -201,8 +209,8 @@ def _lists_of_both(
     if given:
         k, metric = given[0][1].k, given[0][1].metric
         check_alike_lists(given, k, metric)
-    x, left = _find(sides.x, k, metric, sides.bound, any_unit)
-    y, left = _find(sides.y, k, metric, left, any_unit)
+    x, left = _find(sides.x, k, metric, sides.bound, any_unit, with_values)
+    y, left = _find(sides.y, k, metric, left, any_unit, with_values)
     return x, y, left
 
 
@@ -280,7 +288,7 @@ def knn_grid(
     if measure == "second-order":
         _check_cosine(sides, metric)
     with progress_bar("knn_grid", progress):
-        x, y, left = _lists_of_both(sides, k, metric)
+        x, y, left = _lists_of_both(sides, k, metric, with_values=False)
         if measure == "second-order":
             layers = (sides.x.layers, sides.y.layers)
             grid = second_order_similarity(*layers, x.index, y.index, left)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite, row_blocks
+from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_side, read_sides
-from simcore._ops.hsic import uniformity
+from simcore._ops.hsic import mean_rows, uniformity
 
 DESCRIPTORS = ("magnitude", "concentricity", "uniformity")
 
@@ -69,10 +69,10 @@ def descriptors(
 
     Notes
     -----
-    Magnitude and concentricity read a layer twice and compute in float64. Uniformity is one pass
-    over its distances, formed in float32 from centred float32 layers: the error of a distance is a
-    few 1e-7 of the squared lengths of the two centred rows, and moves the value by twice that at
-    most.
+    Magnitude reads a layer once, concentricity twice; both compute in float64. Uniformity is one
+    pass over its distances, formed in float32 from centred float32 layers: the error of a distance
+    is a few 1e-7 of the squared lengths of the two centred rows, and moves the value by twice that
+    at most.
 
     References
     ----------
@@ -149,7 +149,8 @@ def descriptor_grid(
 
 def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
     for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+        if descriptor == "uniformity" or sides.x.layers[0].device.type != "cpu":
+            check_finite(side.layers, side.name)  # in other cases the operator does it
     found = [
         (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))
         for side in (sides.x, sides.y)
@@ -165,21 +166,15 @@ def _described(
 ) -> dict[str, Tensor]:
     """Return the wanted descriptors, and ``zeros``, the numbers of rows of zeros, if counted."""
     bound = memory_bound(max_memory, side.layers[0])
-    # A block in float64, a scaled copy of it, and rows as long as the means.
-    needed = max(8 * 3 * (row_blocks(t)[0].numel() + t.shape[1]) for t in side.layers)
-    if needed > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for a block of rows, got {bound}"
-        )
     found: dict[str, Tensor] = {}
     with progress_bar(function, progress) as report:
         if "uniformity" in wanted:
             found["uniformity"] = _uniformity(side.layers, bound)
-        if "concentricity" in wanted:
-            parts = [_concentricity(layer, _mean_row(layer)) for layer in side.layers]
-            found["concentricity"], found["zeros"] = map(torch.stack, zip(*parts, strict=True))
-        if "magnitude" in wanted:
-            found["magnitude"] = torch.stack([_length(_mean_row(t)) for t in side.layers])
+        with_cosines = "concentricity" in wanted
+        if with_cosines or "magnitude" in wanted:
+            parts = mean_rows(side.layers, with_cosines, bound, side.name)
+            names = ("magnitude", "concentricity", "zeros") if with_cosines else ("magnitude",)
+            found.update(zip(names, parts, strict=False))
         report(1.0)
     return found
 
@@ -191,45 +186,11 @@ def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
     return torch.cat([uniformity([layer], bound) for layer in layers])
 
 
-def _mean_row(layer: Tensor) -> Tensor:
-    """Return the mean row in float64; entries are divided by n first, so that no sum overflows."""
-    blocks = row_blocks(layer)
-    return torch.stack([(block.double() / len(layer)).sum(0) for block in blocks]).sum(0)
-
-
-def _length(row: Tensor) -> Tensor:
-    """Return the length of a row of any scale."""
-    largest = row.abs().max()
-    unit = torch.where(largest > 0, largest, 1.0)
-    return unit * torch.linalg.vector_norm(row / unit)
-
-
-def _concentricity(layer: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cosine of the rows to the mean row, and the number of rows of zeros."""
-    length = _length(mean)
-    direction = mean / length
-    cosines, lengths, zeros = [], [], []
-    for block in row_blocks(layer):
-        rows = block.double()
-        largest = rows.abs().amax(1, keepdim=True)
-        some = largest > 0
-        rows = rows / torch.where(some, largest, 1.0)
-        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        cosines.append(((rows @ direction)[:, None] / torch.where(some, norms, 1.0)).sum())
-        lengths.append(_length((largest * norms).flatten()))
-        zeros.append((~some).sum())
-    count = torch.stack(zeros).sum()
-    root_mean_square = _length(torch.stack(lengths)) / len(layer) ** 0.5
-    defined = length > torch.finfo(layer.dtype).eps * root_mean_square
-    mean_cosine = torch.stack(cosines).sum() / (len(layer) - count)
-    return torch.where(defined, mean_cosine.clamp(-1.0, 1.0), float("nan")), count
-
-
 def _warn_of_directions(function: str, found: list[tuple[Side, dict[str, Tensor]]]) -> None:
     """Warn of rows of zeros, and of layers whose mean row has no direction."""
     zeros, undefined = [], []
     for side, values in found:
-        if "concentricity" not in values:
+        if "zeros" not in values:
             continue
         counts = torch.stack([values["zeros"].double(), values["concentricity"]]).T.tolist()
         for i, (count, value) in enumerate(counts):

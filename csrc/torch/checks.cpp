@@ -6,13 +6,14 @@
 
 namespace simcore {
 
-void check_layers(at::TensorList layers, const char* name, int64_t n) {
+void check_layers(at::TensorList layers, const char* name, std::optional<int64_t> n) {
   for (size_t i = 0; i < layers.size(); i++) {
     const at::Tensor& layer = layers[i];
     TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
                       layer.sizes());
-    TORCH_CHECK_VALUE(layer.size(0) == n, name, "[", i, "]: wanted ", n, " rows, got ",
+    TORCH_CHECK_VALUE(!n || layer.size(0) == *n, name, "[", i, "]: wanted ", *n, " rows, got ",
                       layer.size(0));
+    TORCH_CHECK_VALUE(layer.size(0) > 0, name, "[", i, "]: wanted at least 1 row, got 0");
     TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
     TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
                      "]: wanted a floating-point dtype, got ", layer.scalar_type());

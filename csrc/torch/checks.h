@@ -4,11 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "core/views/layers_problem.h"
 
 namespace simcore {
 
-void check_layers(at::TensorList layers, const char* name, int64_t n);
+// n: wanted rows of every layer; none: at least one row.
+void check_layers(at::TensorList layers, const char* name, std::optional<int64_t> n = {});
 int64_t rows_of(at::TensorList x);  // n of a side, which may not be empty
 
 // Returns both sides of a grid. Throws ValueError or TypeError for layers that do not fit together.

@@ -5,10 +5,13 @@
 
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 
 #include "cpu/hsic/hsic.h"
+#include "cpu/hsic/mean_rows.h"
 #include "cpu/hsic/permutation.h"
+#include "torch/checks.h"
 #include "torch/convert.h"
 #include "torch/hsic_checks.h"
 #include "torch/runtime.h"
@@ -87,6 +90,23 @@ at::Tensor uniformity_cpu(at::TensorList x, int64_t max_memory) {
   }
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> mean_rows_cpu(at::TensorList x, bool with_cosines,
+                                                             int64_t max_memory,
+                                                             c10::string_view name) {
+  rows_of(x);
+  check_layers(x, "X");
+  cpu::MeanRowsProblem problem{layer_views(x), {}, with_cosines, std::string(name)};
+  for (const at::Tensor& layer : x) problem.rows.push_back(layer.size(0));
+  try {
+    const cpu::MeanRows found = cpu::mean_rows(problem, max_memory, torch_runtime());
+    const int64_t count = int64_t(x.size());
+    return {to_tensor(found.length, {count}), to_tensor(found.cosine, {with_cosines ? count : 0}),
+            to_tensor(found.zeros)};
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
 void check_grams(const at::Tensor& grams, const char* name, int64_t n, at::ScalarType dtype) {
   TORCH_CHECK_VALUE(
       grams.dim() == 3 && grams.size(0) == n && grams.size(1) == n && n > 0 && grams.size(2) > 0,
@@ -152,6 +172,7 @@ TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("gram_power_sums", gram_power_sums_cpu);
   m.impl("median_squared_distances", median_squared_distances_cpu);
   m.impl("uniformity", uniformity_cpu);
+  m.impl("mean_rows", mean_rows_cpu);
 }
 
 }  // namespace simcore

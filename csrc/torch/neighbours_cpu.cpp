@@ -33,18 +33,21 @@ cpu::ListMeasure parse_measure(c10::string_view name) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> nearest_rows_cpu(at::TensorList x, int64_t k,
                                                                 c10::string_view metric,
                                                                 int64_t max_memory,
-                                                                c10::string_view name) {
+                                                                c10::string_view name,
+                                                                bool with_values) {
   const int64_t n = rows_of(x), count = int64_t(x.size());
   check_layers(x, "X", n);
   TORCH_CHECK_VALUE(k >= 1 && k < n, "k: wanted 1 to n - 1 = ", n - 1, " neighbours, got ", k);
   TORCH_CHECK_VALUE(n < (int64_t(1) << 31), "X[0]: wanted fewer than 2^31 rows, got ", n);
   at::Tensor index = at::empty({count, n, k}, at::kInt);
-  at::Tensor values = at::empty({count, n, k}, at::kDouble),
-             own = at::empty({count, n}, at::kDouble);
+  const int64_t valued = with_values ? count : 0;
+  at::Tensor values = at::empty({valued, n, k}, at::kDouble);
+  at::Tensor own = at::empty({valued, n}, at::kDouble);
   try {
     cpu::nearest_rows({layer_views(x), n, k, parse_metric(metric), std::string(name)}, max_memory,
                       torch_runtime(), index.mutable_data_ptr<int32_t>(),
-                      values.mutable_data_ptr<double>(), own.mutable_data_ptr<double>());
+                      with_values ? values.mutable_data_ptr<double>() : nullptr,
+                      with_values ? own.mutable_data_ptr<double>() : nullptr);
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }

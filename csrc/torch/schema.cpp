@@ -39,6 +39,15 @@ TORCH_LIBRARY(simcore, m) {
   // included, float64 [Lx].
   m.def("uniformity(Tensor[] x, int max_memory) -> Tensor");
 
+  // Of each layer, float64 [Lx] but for zeros: the length of its mean row; the mean cosine of its
+  // rows to it, nan where it is zero up to rounding; the number of rows of zeros (int64), which
+  // have no cosine. n may differ between layers. Without with_cosines cosine and zeros are
+  // empty. name is the name of the layers in the message about entries that are not finite, on
+  // the CPU alone.
+  m.def(
+      "mean_rows(Tensor[] x, bool with_cosines, int max_memory, str name=\"X\") "
+      "-> (Tensor length, Tensor cosine, Tensor zeros)");
+
   // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
   // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32
   // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
@@ -117,8 +126,10 @@ TORCH_LIBRARY(simcore, m) {
   // for a layer without variance), values [L, n, k] their cosine distances, distances or inner
   // products, own [L, n] the squared lengths of the rows; float64. metric "cosine" | "euclidean" |
   // "inner". name is the name of the layers in the message about entries that are not finite.
+  // Without with_values, values and own have no layers, and the lists take less time.
   m.def(
-      "nearest_rows(Tensor[] x, int k, str metric, int max_memory, str name=\"X\") "
+      "nearest_rows(Tensor[] x, int k, str metric, int max_memory, str name=\"X\", "
+      "bool with_values=True) "
       "-> (Tensor index, Tensor values, Tensor own)");
 
   // Mean over the rows of the agreement of two lists of neighbours x [Lx, n, k], y [Ly, n, k]

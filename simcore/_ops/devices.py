@@ -1,6 +1,6 @@
 """The table of what runs on a CUDA device; tests compare it with the registrations.
 
-`docs/measures.md` shows it (section "Devices"), and a test compares the page with this table too.
+`docs/measures/devices.md` shows it, and a test compares the page with this table too.
 """
 
 # Operators with kernels of their own (csrc/torch/<family>_cuda.cpp).
@@ -19,6 +19,7 @@ CUDA_COMPOSED = (
     "gram_power_sums",
     "median_squared_distances",
     "uniformity",
+    "mean_rows",
     "principal_components",
     "nuclear_norms",
     "pwcca",
@@ -52,7 +53,7 @@ CALLS = {
     "imd_grid": ("nearest_rows",),
     "distance_correlation_grid, rsm_difference_grid": ("hsic_terms",),
     "gulp_grid, eigenspace_overlap_grid": ("principal_components", "hsic_terms"),
-    "descriptors, descriptor_grid": ("uniformity",),
+    "descriptors, descriptor_grid": ("uniformity", "mean_rows"),
     "cosine_grid, disagreement_grid, output_divergence_grid": (),
     "attention_grid": ("attention_similarity",),
     "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),

@@ -10,6 +10,7 @@ permuted_gram_products = torch.ops.simcore.permuted_gram_products
 gram_power_sums = torch.ops.simcore.gram_power_sums
 median_squared_distances = torch.ops.simcore.median_squared_distances
 uniformity = torch.ops.simcore.uniformity
+mean_rows = torch.ops.simcore.mean_rows
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -53,3 +54,12 @@ def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> 
 @torch.library.register_fake("simcore::uniformity")
 def _fake_uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
     return x[0].new_empty((len(x),), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::mean_rows")
+def _fake_mean_rows(
+    x: Sequence[Tensor], with_cosines: bool, max_memory: int, name: str = "X"
+) -> tuple[Tensor, Tensor, Tensor]:
+    count = len(x) if with_cosines else 0
+    length, cosine = (x[0].new_empty((i,), dtype=torch.float64) for i in (len(x), count))
+    return length, cosine, x[0].new_empty((count,), dtype=torch.int64)

@@ -108,9 +108,67 @@ def uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
     return torch.stack(values)
 
 
+def mean_rows(
+    x: Sequence[Tensor], with_cosines: bool, max_memory: int, name: str = "X"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``simcore::mean_rows``, some rows of one layer at a time. Entries are not checked."""
+    lengths, cosines, zeros = [], [], []
+    for layer in x:
+        slabs = [layer[rows] for rows in _slabs(len(layer), 24 * layer.shape[1])]
+        # Entries are divided by n first, so that no sum overflows.
+        mean = torch.stack([(slab.double() / len(layer)).sum(0) for slab in slabs]).sum(0)
+        length = _length(mean)
+        lengths.append(length)
+        if with_cosines:
+            cosine, without = _mean_cosine(slabs, mean / length, length)
+            cosines.append(cosine)
+            zeros.append(without)
+    found = torch.stack(lengths)
+    if not with_cosines:
+        return found, found.new_empty(0), found.new_empty(0, dtype=torch.int64)
+    return found, torch.stack(cosines), torch.stack(zeros)
+
+
+def _length(row: Tensor) -> Tensor:
+    """Return the length of a row of any scale."""
+    largest = row.abs().max()
+    unit = torch.where(largest > 0, largest, 1.0)
+    return unit * torch.linalg.vector_norm(row / unit)
+
+
+def _mean_cosine(
+    slabs: Sequence[Tensor], direction: Tensor, length: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the mean cosine of rows to a direction, and the number of rows of zeros.
+
+    ``length`` is that of the mean row: nan where it is zero up to rounding.
+    """
+    cosines, lengths, zeros = [], [], []
+    for slab in slabs:
+        rows = slab.double()
+        largest = rows.abs().amax(1, keepdim=True)
+        some = largest > 0
+        rows = rows / torch.where(some, largest, 1.0)
+        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        cosines.append(((rows @ direction)[:, None] / torch.where(some, norms, 1.0)).sum())
+        lengths.append(_length((largest * norms).flatten()))
+        zeros.append((~some).sum())
+    n, without = sum(map(len, slabs)), torch.stack(zeros).sum()
+    root_mean_square = _length(torch.stack(lengths)) / n**0.5
+    defined = length > torch.finfo(slabs[0].dtype).eps * root_mean_square
+    mean_cosine = torch.stack(cosines).sum() / (n - without)
+    return torch.where(defined, mean_cosine.clamp(-1.0, 1.0), torch.nan), without
+
+
+COMPOSED = (
+    permuted_gram_products,
+    gram_power_sums,
+    median_squared_distances,
+    uniformity,
+    mean_rows,
+)
 OPERATORS: dict[str, Callable[..., object]] = {
-    function.__name__: in_full_float32(function)
-    for function in (permuted_gram_products, gram_power_sums, median_squared_distances, uniformity)
+    function.__name__: in_full_float32(function) for function in COMPOSED
 }
 for _name, _function in OPERATORS.items():
     torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -13,12 +13,17 @@ cknna_terms = torch.ops.simcore.cknna_terms
 
 @torch.library.register_fake("simcore::nearest_rows")
 def _fake_nearest_rows(
-    x: Sequence[Tensor], k: int, metric: str, max_memory: int, name: str = "X"
+    x: Sequence[Tensor],
+    k: int,
+    metric: str,
+    max_memory: int,
+    name: str = "X",
+    with_values: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (len(x), len(x[0]), k)
-    index = x[0].new_empty(shape, dtype=torch.int32)
-    values = x[0].new_empty(shape, dtype=torch.float64)
-    return index, values, x[0].new_empty(shape[:2], dtype=torch.float64)
+    n, valued = len(x[0]), len(x) if with_values else 0
+    index = x[0].new_empty((len(x), n, k), dtype=torch.int32)
+    values = x[0].new_empty((valued, n, k), dtype=torch.float64)
+    return index, values, x[0].new_empty((valued, n), dtype=torch.float64)
 
 
 @torch.library.register_fake("simcore::list_similarity")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,7 +116,9 @@ def _truncations(layers: Sequence[ArrayLike], truncation: Truncation) -> list[fl
     return [truncation] * len(layers)
 
 
-def _bases(layers: Sequence[ArrayLike], truncation: Truncation, **options: float | bool) -> list:
+def _bases(
+    layers: Sequence[ArrayLike], truncation: Truncation, **options: float | bool
+) -> list[Any]:
     cuts = _truncations(layers, truncation)
     return [basis(x, truncation=t, **options) for x, t in zip(layers, cuts, strict=True)]  # type: ignore[arg-type]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,9 @@ from simcore.reference.hsic import center, squared_distances
 Array = NDArray[np.float64]
 
 
-def pairs(x: Sequence, y: Sequence | None, value: Callable[..., float], same: float) -> Array:
+def pairs(
+    x: Sequence[Any], y: Sequence[Any] | None, value: Callable[..., float], same: float
+) -> Array:
     """Return ``value(a, b)`` of all a in x and b in y; ``same`` for an element with itself.
 
     Without y, the elements of x are compared with each other.

@@ -118,7 +118,7 @@ def hsic_unbiased(k: Array, m: Array) -> float:
 _ESTIMATORS = {"biased": hsic_biased, "unbiased": hsic_unbiased}
 
 
-def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> list:
+def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> list[Any]:
     if estimator not in _ESTIMATORS:
         raise ValueError(f"estimator: wanted 'biased' or 'unbiased', got {estimator!r}")
     grams = [gram(layer, kernel, bandwidth) for layer in layers]

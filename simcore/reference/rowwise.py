@@ -81,7 +81,9 @@ DESCRIPTORS = {
 }
 
 
-def descriptors(layers: Sequence[ArrayLike], *, eps: float = np.finfo(np.float64).eps) -> dict:
+def descriptors(
+    layers: Sequence[ArrayLike], *, eps: float = np.finfo(np.float64).eps
+) -> dict[str, Array]:
     """Return `magnitude`, `concentricity` and `uniformity` of every layer, ``[L]`` each.
 
     References

@@ -1,6 +1,7 @@
 """Gram matrices of many layers, formed once, held in memory and used by every draw."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +47,9 @@ class CkaMeasure:
         constant, else float32.
     """
 
-    def __init__(self, X: object, Y: object, options: dict, max_memory: int | None) -> None:
+    def __init__(
+        self, X: object, Y: object, options: dict[str, Any], max_memory: int | None
+    ) -> None:
         unknown = sorted(set(options) - set(_CKA_OPTIONS))
         if unknown:
             raise TypeError(

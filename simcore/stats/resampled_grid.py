@@ -146,7 +146,7 @@ class GridMeasure:
         measure: Measure,
         X: Layers,
         Y: Layers | None,
-        options: dict,
+        options: dict[str, Any],
         max_memory: int | None,
         *,
         permuted: bool = False,
@@ -252,7 +252,7 @@ class GridMeasure:
         return torch.stack(grids)
 
 
-def _check_options(name: str, function: Callable[..., Any], options: dict) -> None:
+def _check_options(name: str, function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Raise a TypeError for an option that the measure lacks, or that changes its return value."""
     fixed = function.keywords if isinstance(function, functools.partial) else ()
     wanted = [
@@ -288,7 +288,7 @@ def _counts_of_both(truncation: Any, x: list[Tensor], y: list[Tensor]) -> Any:
     return cuts if y else cuts + cuts
 
 
-def _of_one_side(options: dict, count: int) -> dict:
+def _of_one_side(options: dict[str, Any], count: int) -> dict[str, Any]:
     """Return the options for layers that are compared with themselves."""
     cut: Any = options.get("truncation")
     return options if np.ndim(cut) == 0 else {**options, "truncation": cut[:count]}

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <set>
 #include <string>
 
 #include "check.h"
+#include "core/math/index_math.h"
 #include "cpu/isa/isa.h"
 #include "cpu/isa/neighbours_table.h"
 #include "cpu/neighbours/shortlists.h"
@@ -83,6 +85,20 @@ TEST(flags_match_comparisons) {
   for (int64_t j = 0; j < count; j++) {
     const bool row = bias[j] - g[j] <= -0.25f, column = 0.5f - g[j] <= limits[j];
     CHECK(flags[j] == (row ? kNearRow : 0) + (column ? kNearColumn : 0));
+  }
+}
+
+TEST(kth_key_is_that_of_a_sorted_list) {
+  const int64_t width = simcore::cpu::isa_table<float>().width;
+  std::mt19937 random(1);
+  for (const int64_t count : {1, 2, 15, 16, 17, 50, 128}) {
+    std::vector<float> keys(simcore::round_to(count, width),
+                            std::numeric_limits<float>::infinity());
+    for (int64_t c = 0; c < count; c++) keys[c] = float(int(random() % 40)) - 20;  // some are equal
+    std::vector<float> sorted = keys;
+    std::sort(sorted.begin(), sorted.end());
+    for (int64_t k = 1; k <= count; k++)
+      CHECK(neighbours_table().kth(keys.data(), count, k) == sorted[k - 1]);
   }
 }
 

@@ -139,7 +139,11 @@ DISTANCES = [
     Job(partial(simcore.cosine_grid, form="angular"), ROWWISE, of_one_width),
     Job(simcore.disagreement_grid, ROWWISE, of_one_width),
     Job(simcore.output_divergence_grid, ROWWISE, of_one_width),
-    Job(partial(simcore.descriptor_grid, descriptor="uniformity"), DESCRIBED),
+    Job(
+        partial(simcore.descriptor_grid, descriptor="uniformity"),
+        DESCRIBED,
+        fewer=frozenset({"mean_rows"}),
+    ),
     Job(
         partial(simcore.descriptor_grid, descriptor="concentricity"),
         DESCRIBED,

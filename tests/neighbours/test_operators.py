@@ -31,6 +31,15 @@ def test_opcheck(name, cross):
     torch.library.opcheck(getattr(ops, name).default, arguments(name, cross))
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "inner"])
+def test_lists_without_values(metric):
+    args = (X, 3, metric, 0, "X", False)
+    torch.library.opcheck(ops.nearest_rows.default, args)
+    index, values, own = ops.nearest_rows(*args)
+    assert torch.equal(index, ops.nearest_rows(*args[:-1])[0])
+    assert (values.shape, own.shape) == ((0, 12, 3), (0, 12))
+
+
 LISTS = ops.nearest_rows(X, 3, "inner", 0)
 SHORT = tuple(part[:, :5] for part in LISTS)
 BAD = {

@@ -46,4 +46,4 @@ def test_every_grid_is_in_the_table():
 
 
 def test_the_documentation_shows_the_table():
-    assert devices.markdown() in (ROOT / "docs" / "measures.md").read_text()
+    assert devices.markdown() in (ROOT / "docs" / "measures" / "devices.md").read_text()

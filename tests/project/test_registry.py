@@ -25,6 +25,7 @@ JOBS = {
     "gram_power_sums": "moments13",
     "median_squared_distances": "moments_rbf13",
     "uniformity": "uniformity13",
+    "mean_rows": "concentricity13",
     "permuted_gram_products": "permutation13",
     "principal_components": "svcca13",
     "nuclear_norms": "cca13",

@@ -77,6 +77,19 @@ def test_medians_of_many_rows_are_those_of_some():
 
 
 @pytest.mark.usefixtures("_slab_bytes")
+@pytest.mark.parametrize("with_cosines", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_mean_rows(dtype, with_cosines):
+    x = layers(Case(N, offset=3.0, widths=(4, 20, 3)), dtype)
+    x = [x[0], x[1][:7], torch.cat([x[2], -x[2]]), x[0].clone()]
+    x[3][::2] = 0
+    got, want = (run(x, with_cosines, 0) for run in (COMPOSED["mean_rows"], hsic.mean_rows))
+    for one, two in zip(got, want, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert got[1].isnan().tolist() == [False, False, True, False][: 4 * with_cosines]
+
+
+@pytest.mark.usefixtures("_slab_bytes")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("scale", [1e-3, 0.3, 1e3])
 def test_uniformity(scale, dtype):

@@ -69,6 +69,10 @@ def test_opcheck():
         torch.ops.simcore.median_squared_distances.default, (layers(Case(9)), layers(Case(9)))
     )
     torch.library.opcheck(torch.ops.simcore.uniformity.default, (layers(Case(9)), 0))
+    for with_cosines in (False, True):
+        torch.library.opcheck(
+            torch.ops.simcore.mean_rows.default, (layers(Case(9)), with_cosines, 0)
+        )
 
 
 OP_ERRORS = {

@@ -2,7 +2,8 @@
 // register types they use.
 //
 // Cost      flag: per entry of a product 2 subtractions, 2 comparisons, and 1 byte written for 12
-//           read, all of which are in the nearest cache. The others: one pass over rows in cache.
+//           read, all of which are in the nearest cache. kth: count^2 comparisons without a branch
+//           on what they find. The others: one pass over rows in cache.
 // Numerics  sums in float64, in kParts * width parts whose order is fixed: a row takes the same
 //           instructions whatever the other row, so that equal rows are at bit-equal distances, and
 //           both directions of a pair agree in every bit.
@@ -22,6 +23,21 @@ inline void flag_near(const float* g, int64_t count, float own, float limit, con
     const auto both = (row & kNearRow) | (column & kNearColumn);
     *reinterpret_cast<loose_bytes*>(flags + j) = __builtin_convertvector(both, bytes);
   }
+}
+
+inline float kth_smallest(const float* keys, int64_t count, int64_t k) {
+  constexpr int w = kWidth<float>;
+  typedef int32_t counts __attribute__((vector_size(w * 4)));
+  auto found = typename Simd<float>::vec{} + __builtin_inff();
+  for (int64_t c = 0; c < count; c += w) {
+    const auto own = read(keys + c);
+    counts at_most{};
+    for (int64_t b = 0; b < count; b++) at_most -= keys[b] <= own;
+    found = ((at_most >= int32_t(k)) & (own < found)) ? own : found;
+  }
+  float result = found[0];
+  for (int i = 1; i < w; i++) result = found[i] < result ? found[i] : result;
+  return result;
 }
 
 inline void load_scaled(const void* source, DType dtype, int64_t stride, int64_t count,
@@ -120,6 +136,6 @@ inline CentredSums centre_row(const double* x, const double* mean, int64_t count
 }
 
 inline NeighboursTable make_neighbours_table() {
-  return {flag_near,      load_scaled, largest_entry, dot_rows, squared_distance_rows,
-          add_difference, centre_row};
+  return {flag_near, kth_smallest,          load_scaled,    largest_entry,
+          dot_rows,  squared_distance_rows, add_difference, centre_row};
 }

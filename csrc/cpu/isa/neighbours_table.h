@@ -21,6 +21,10 @@ struct NeighboursTable {
   void (*flag)(const float* g, int64_t count, float own, float limit, const float* bias,
                const float* limits, uint8_t* flags);
 
+  // Returns the k-th smallest of count keys, which infinite ones follow up to a multiple of
+  // IsaTable<float>::width.
+  float (*kth)(const float* keys, int64_t count, int64_t k);
+
   // out[k] = (source[k * stride] * scale) * factor for k < count, in float64.
   void (*load_scaled)(const void* source, DType dtype, int64_t stride, int64_t count, double scale,
                       double factor, double* out);

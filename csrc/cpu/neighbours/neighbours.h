@@ -22,7 +22,8 @@ struct NearestProblem {
 // index [L, n, k]: the k nearest other rows of every row, nearest first, of equal ones the lower
 // index first; -1 for a layer without variance (Rows::defined). values [L, n, k]: their cosine
 // distances, their distances, or their inner products; nan where index is -1. own [L, n]: the
-// squared lengths of the rows. Throws std::invalid_argument naming the layer that holds NaN or
+// squared lengths of the rows. Both may be null: then most rows need no distance in float64. Throws
+// std::invalid_argument naming the layer that holds NaN or
 // infinity, and for a max_memory (0: a quarter of the free memory) below what one layer takes.
 void nearest_rows(const NearestProblem& problem, int64_t max_memory, const Runtime& rt,
                   int32_t* index, double* values, double* own);

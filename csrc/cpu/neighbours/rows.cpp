@@ -29,15 +29,6 @@ constexpr double kRounding = 16;     // eps, by which equal distances may differ
 constexpr int kLargestScale = 1000;  // 2^-1000 and 2^1000 are normal numbers
 constexpr int kOrdinary = 300;       // squares of 2^-300 and 2^300, and sums of them, are normal
 
-double eps_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::f32: return std::numeric_limits<float>::epsilon();
-    default: return std::numeric_limits<double>::epsilon();
-  }
-}
-
 // Returns the relative rounding error of a sum of so many terms, in float64.
 double rounding_units(int64_t width) {
   return std::numeric_limits<double>::epsilon() * (kRounding + std::sqrt(double(width)));
@@ -52,15 +43,19 @@ int exponent_to_remove(double magnitude) {
 
 // Returns a hash of the bits of a row.
 uint64_t mark_of(const double* x, int64_t count) {
-  constexpr int kLanes = 4;
-  uint64_t lanes[kLanes] = {1, 2, 3, 4};
-  for (int64_t k = 0; k < count; k++) {
+  constexpr int kLanes = 8;  // independent, to hide the latency of a multiplication
+  uint64_t lanes[kLanes] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto add = [&](int64_t k, int i) {
     uint64_t bits;
     std::memcpy(&bits, x + k, sizeof bits);
-    uint64_t& lane = lanes[k % kLanes];
-    lane = (lane ^ bits) * 0x9e3779b97f4a7c15u;
-    lane ^= lane >> 29;
-  }
+    lanes[i] = (lanes[i] ^ bits) * 0x9e3779b97f4a7c15u;
+    lanes[i] ^= lanes[i] >> 29;
+  };
+  int64_t k = 0;
+  for (; k + kLanes <= count; k += kLanes)
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes; i++) add(k + i, i);
+  for (; k < count; k++) add(k, int(k % kLanes));
   uint64_t mark = 0;
   for (const uint64_t lane : lanes) mark = (mark ^ lane) * 0xbf58476d1ce4e5b9u;
   return mark;

@@ -41,15 +41,6 @@ namespace {
 constexpr int64_t kBlocks = 8;  // their sums are as large as twice as many rows
 constexpr int kSums = 8;        // side by side, to hide the latency of an addition
 
-double eps_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::f32: return std::numeric_limits<float>::epsilon();
-    default: return std::numeric_limits<double>::epsilon();
-  }
-}
-
 double total_of(const double (&parts)[kSums]) {
   return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
          ((parts[4] + parts[5]) + (parts[6] + parts[7]));

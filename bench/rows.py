@@ -1,0 +1,75 @@
+"""The rows of ``bench/results`` for those who show them: the newest of each job and contestant.
+
+README's table (`tools.speed_table`) and the pages of the documentation (``docs/_ext``) read them
+here, so that both show the same numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+# Modules whose jobs have contestants, which `bench.harness` measures.
+SUITES = (
+    *("cka", "measures", "neighbours", "distances", "matching", "attention"),
+    *("coupling", "stats", "align", "skip", "record"),
+)
+KEPT = " kept"  # ends the label of a job that was measured with ``--keep-memory``
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """Return the rows of a file of results, oldest first; none where there is no such file."""
+    path = RESULTS / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def jobs() -> dict[str, tuple[str, Any]]:
+    """Return the suite and the job of each label, of all suites."""
+    return {
+        label: (suite, job)
+        for suite in SUITES
+        for label, job in import_module(f"bench.{suite}").JOBS.items()
+    }
+
+
+def job_of(label: str) -> tuple[str, Any]:
+    """Return the suite and the job of the label of a row, also of one with memory kept."""
+    return jobs()[label.removesuffix(KEPT)]
+
+
+def newest() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the newest row of each contestant, by label, of the labels that have one of ours.
+
+    Labels are in the order of `bench`, each before its repetition with memory kept.
+    """
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for row in _all_rows():
+        found.setdefault(row["job"], {})[row["contestant"]] = row
+    order = list(jobs())
+    labels = sorted(found, key=lambda label: (order.index(label.removesuffix(KEPT)), label))
+    return {label: found[label] for label in labels if "ours" in found[label]}
+
+
+def _all_rows() -> Iterator[dict[str, str]]:
+    for suite in SUITES:
+        yield from read(suite)
+
+
+def times_ours(row: dict[str, str]) -> float:
+    """Return the time of a contestant for the whole grid of its job, in units of our time.
+
+    Published code compares two layers at a time. It was timed for one pair, or for the pairs of one
+    layer, and counts as often as the grid has ordered pairs, or layers.
+    """
+    _, job = job_of(row["job"])
+    calls = {"published, 1 row": 1, "published pair": 2}.get(row["contestant"])
+    return float(row["times_ours"]) * (job.layers**calls if calls else 1)

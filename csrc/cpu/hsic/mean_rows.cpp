@@ -1,0 +1,173 @@
+// The lengths of mean rows, and the mean cosines of rows to them.
+//
+// Math      m = mean_i x_i; length |m|; cosine: the mean of x_i'm / (|x_i| |m|) over the rows that
+//           are not zero; nan where |m| <= eps sqrt(mean_i |x_i|^2).
+// Plan      a layer at a time, its rows in kBlocks blocks on all threads: one pass for the mean,
+//           one for the cosines.
+// Cost      2 n p loads; 3 operations an entry in the first pass, 4 in the second: bound by memory.
+// Numerics  float64. Entries are scaled by a power of two below 1 / n before they are added, and
+//           float64 rows before they are squared, so that nothing overflows. Sums of a block in its
+//           own place, added in order: bit-equal whatever the threads.
+// Twin      simcore/reference/rowwise.py:magnitude, concentricity
+#include "cpu/hsic/mean_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "cpu/base/memory.h"
+#include "cpu/isa/neighbours_table.h"
+
+namespace simcore::cpu {
+namespace {
+
+constexpr int64_t kBlocks = 16;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Returns the exponent of a magnitude, bounded so that powers of two of it are normal numbers.
+int exponent_of(double magnitude) {
+  return magnitude == 0 ? 0 : std::clamp(std::ilogb(magnitude), -1000, 1000);
+}
+
+struct Cosines {
+  double sum = 0, squares = 0;  // of cosines; of lengths, in units of 4^exponent
+  int64_t zeros = 0;
+};
+
+class MeanRow {
+ public:
+  MeanRow(const LayerView& layer, int64_t n, const Runtime& rt)
+      : layer_(layer), n_(n), rt_(rt), scratch_(rt.threads, std::vector<double>(layer.width)) {}
+
+  static int64_t bytes(int64_t width, int threads) { return 8 * width * (kBlocks + 2 + threads); }
+
+  // Finds the mean row; false if the layer holds NaN or infinity.
+  bool find() {
+    const int halvings = int(std::bit_width(uint64_t(n_)));
+    const double share = std::ldexp(1.0, -halvings);  // of an entry, so that no sum overflows
+    const std::vector<double> origin(layer_.width);
+    std::vector<double> sums(kBlocks * layer_.width), largest(kBlocks);
+    for_rows([&](int64_t block, int64_t i, double* row) {
+      load(i, share, row);
+      const double found =
+          table_.add_difference(row, origin.data(), layer_.width, &sums[block * layer_.width]);
+      largest[block] = std::max(largest[block], found);
+    });
+    exponent_ = exponent_of(*std::max_element(largest.begin(), largest.end())) + halvings;
+    mean_.assign(sums.begin(), sums.begin() + layer_.width);
+    for (int64_t block = 1; block < kBlocks; block++)
+      for (int64_t k = 0; k < layer_.width; k++) mean_[k] += sums[block * layer_.width + k];
+    for (double& entry : mean_) entry = std::ldexp(entry / double(n_), halvings);
+    return std::all_of(mean_.begin(), mean_.end(), [](double x) { return std::isfinite(x); });
+  }
+
+  // Turns the mean row into its direction, unless it is zero; returns its length.
+  double normalise() {
+    const double unit = table_.largest(mean_.data(), layer_.width);
+    if (unit == 0) return 0;
+    for (double& entry : mean_) entry /= unit;
+    const double length = std::sqrt(table_.dot(mean_.data(), mean_.data(), layer_.width));
+    for (double& entry : mean_) entry /= length;
+    return unit * length;
+  }
+
+  // Returns the mean cosine of the rows to the direction of the mean row, of the given length.
+  double cosine(double length, int64_t& zeros) {
+    std::vector<Cosines> blocks(kBlocks);
+    for_rows([&](int64_t block, int64_t i, double* row) { add(i, row, blocks[block]); });
+    Cosines total;
+    for (const Cosines& block : blocks) {
+      total.sum += block.sum;
+      total.squares += block.squares;
+      total.zeros += block.zeros;
+    }
+    zeros = total.zeros;
+    const double least = eps_of(layer_.dtype) * std::sqrt(total.squares / double(n_));
+    if (!(std::ldexp(length, -exponent_) > least)) return kNaN;
+    return std::clamp(total.sum / double(n_ - total.zeros), -1.0, 1.0);
+  }
+
+  int64_t nonfinite() {
+    std::vector<int64_t> counts(kBlocks);
+    for_rows([&](int64_t block, int64_t i, double* row) {
+      load(i, 1, row);
+      for (int64_t k = 0; k < layer_.width; k++) counts[block] += !std::isfinite(row[k]);
+    });
+    return std::accumulate(counts.begin(), counts.end(), int64_t(0));
+  }
+
+ private:
+  // body(block, i, a row to write to) for all rows i.
+  template <typename Body>
+  void for_rows(const Body& body) {
+    parallel_tasks(rt_, kBlocks, [&](int64_t block, int thread) {
+      for (int64_t i = n_ * block / kBlocks; i < n_ * (block + 1) / kBlocks; i++)
+        body(block, i, scratch_[thread].data());
+    });
+  }
+
+  void load(int64_t i, double factor, double* row) const {
+    const auto* const base = static_cast<const char*>(layer_.data);
+    table_.load_scaled(base + i * layer_.row_stride * bytes_of(layer_.dtype), layer_.dtype,
+                       layer_.col_stride, layer_.width, 1, factor, row);
+  }
+
+  void add(int64_t i, double* row, Cosines& sums) const {
+    load(i, 1, row);
+    int exponent = 0;  // squares of the other dtypes are normal numbers of float64
+    if (layer_.dtype == DType::f64) {
+      exponent = exponent_of(table_.largest(row, layer_.width));
+      load(i, std::ldexp(1.0, -exponent), row);
+    }
+    const double square = table_.dot(row, row, layer_.width);
+    if (square == 0) {
+      sums.zeros++;
+      return;
+    }
+    sums.sum += table_.dot(row, mean_.data(), layer_.width) / std::sqrt(square);
+    sums.squares += std::ldexp(square, 2 * (exponent - exponent_));
+  }
+
+  const LayerView& layer_;
+  int64_t n_;
+  const Runtime& rt_;
+  const NeighboursTable& table_ = neighbours_table();
+  std::vector<std::vector<double>> scratch_;  // a row for each thread
+  std::vector<double> mean_;                  // or its direction
+  int exponent_ = 0;                          // of the largest entry, up to the number of rows
+};
+
+void check_memory(const MeanRowsProblem& problem, int64_t max_memory, int threads) {
+  int64_t widest = 0;
+  for (const LayerView& layer : problem.layers) widest = std::max(widest, layer.width);
+  const int64_t wanted = MeanRow::bytes(widest, threads), bound = memory_bound(max_memory);
+  if (wanted > bound)
+    throw std::invalid_argument("max_memory: wanted at least " + std::to_string(wanted) +
+                                " bytes for sums of rows, got " + std::to_string(bound));
+}
+
+}  // namespace
+
+MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Runtime& rt) {
+  check_memory(problem, max_memory, rt.threads);
+  const size_t count = problem.layers.size(), with_cosines = problem.with_cosines ? count : 0;
+  MeanRows result{std::vector<double>(count), std::vector<double>(with_cosines),
+                  std::vector<int64_t>(with_cosines)};
+  for (size_t l = 0; l < count; l++) {
+    MeanRow mean(problem.layers[l], problem.rows[l], rt);
+    if (!mean.find())
+      throw std::invalid_argument(problem.name + "[" + std::to_string(l) +
+                                  "]: wanted finite values, got " +
+                                  std::to_string(mean.nonfinite()) + " NaN or infinite of " +
+                                  std::to_string(problem.rows[l] * problem.layers[l].width));
+    result.length[l] = mean.normalise();
+    if (problem.with_cosines) result.cosine[l] = mean.cosine(result.length[l], result.zeros[l]);
+    if (rt.progress) rt.progress(double(l + 1) / double(count));
+  }
+  return result;
+}
+
+}  // namespace simcore::cpu
