@@ -20,7 +20,7 @@ from publish import MODEL, SEEDS, publish, simcore, with_options
 TASK = "rt"
 METHODS = ("linear", "cca", "svcca", "pwcca", "mlp", "inn")
 SENTENCES = 4000  # of the training rows, half of which the maps are judged on
-# The figures that docs/experiments.md shows.
+# The figures that docs/results/experiments.md shows.
 FIGURES = (
     "alignment-cls-methods",
     "alignment-cls-layers-linear",

@@ -4,7 +4,7 @@
     python examples/studies/functional.py --task rt
 
 Freezing, FT-FT and FT[1]-FT[2] grids with their blocks, truncation in three modes, and skipping,
-by the commands of docs/commands.md into ``runs/functional/TASK``. The results land in
+by the commands of docs/experiments into ``runs/functional/TASK``. The results land in
 ``examples/studies/results/functional-TASK.csv``, the figures in ``docs/figures``.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from publish import MODEL, SEEDS, publish, simcore
 
 TASKS = ("rt", "stsb")
-# The figures that docs/experiments.md shows.
+# The figures that docs/results/experiments.md shows.
 FIGURES = ("truncation", "skipping", "freezing", "cka-biased")
 FREEZING = ("--bottom", 2, "--bottom", 4, "--top", 2, "--top", 4)
 MODES = ("--mode", "untuned", "--mode", "tuned", "--mode", "tuned-orig")

@@ -8,7 +8,7 @@ The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024: `c
 what they are and what their p-values and intervals mean, `model_sets.py` says which models.
 Measures are those of the catalogue of `simcore grid`. Rows land in
 ``examples/studies/results/identification.csv``, the figure in ``docs/figures``, the tables in
-``docs/identification.md``.
+``docs/results/identification.md``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/studies/identification_page.py
 
-The tables go between the comments of ``docs/identification.md`` that name a set of models.
+The tables go between the comments of ``docs/results/identification.md`` that name a set of models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 
 from publish import RESULTS, ROOT
 
-PAGE = ROOT / "docs" / "identification.md"
+PAGE = ROOT / "docs" / "results" / "identification.md"
 FIGURE = ROOT / "docs" / "figures" / "identification.png"
 UNSURE = 0.05  # p-values from here on are marked
 MARK = "†"

@@ -17,7 +17,6 @@ equal, neuron by neuron.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from publish import MODEL, ROOT, simcore
+from publish import MODEL, simcore
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-sys.path.append(str(ROOT / "examples"))  # for record_digits
 
 TASK = "rt"
 ROWS = 800  # of a model of the sweep; the digits have fewer that no training has seen
@@ -103,11 +100,12 @@ def _train_digits(seed: int) -> dict[str, np.ndarray]:
 def _trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
     """Train a ResNet with a learning rate that ends at 0, so that no seed ends in a bad step."""
     import torch
-    from record_digits import Block
     from torch import nn
     from torch.nn.functional import cross_entropy
     from torch.optim.lr_scheduler import OneCycleLR
     from torch.utils.data import DataLoader, TensorDataset
+
+    from residual import Block
 
     torch.manual_seed(seed)
     model = nn.Sequential()

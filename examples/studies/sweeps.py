@@ -5,7 +5,7 @@
 
 Rows land in ``examples/studies/results/<study>-offline.parquet``, with five significant digits, and
 their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``; the tables
-of claims and, for Ren et al., tables 4 and 5 are printed for ``docs/experiments.md``.
+of claims and, for Ren et al., tables 4 and 5 are printed for ``docs/results/experiments.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = 5
-# Figures of the sweep that docs/experiments.md shows.
+# Figures of the sweep that docs/results/experiments.md shows.
 FIGURES = {
     "ren2023": (
         "rt-models",
@@ -32,7 +32,6 @@ FIGURES = {
         "rt-alignment-attention-layers-linear",
         "rt-alignment-mean-all-within-linear",
         "rt-alignment-mean-all-across-linear",
-        "rt-alignment-attention-heads-linear",
         "rt-alignment-mean-all-complexity",
         "rt-injection",
     ),
@@ -49,7 +48,7 @@ def main(study: str, out: Path, workers: int) -> None:
 
     file = ROOT / "examples" / "sweeps" / f"{study}-offline.toml"
     simcore("sweep", file, "--out", out, "--workers", workers, "--threads", 1)
-    frame = rounded(read_results(out / "results")).dropna(axis="columns", how="all")
+    frame = rounded(read_results(out / "results"))
     name = f"{study}-offline"
     frame.to_parquet(RESULTS / f"{name}.parquet", index=False, compression="zstd")
     means(frame).to_csv(RESULTS / f"{name}.csv", index=False)

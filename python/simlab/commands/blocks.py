@@ -75,9 +75,10 @@ def blocks(
     from rich.table import Table
 
     from simlab.similarity import blocks as step
+    from simlab.similarity.block_scores import PERMUTATIONS
     from simlab.store import console
 
-    clusters, permutations = clusters or step.CLUSTERS, permutations or step.PERMUTATIONS
+    clusters, permutations = clusters or step.CLUSTERS, permutations or PERMUTATIONS
     with explain_interrupt(out):
         found = step.blocks(
             results,

@@ -1,4 +1,4 @@
-"""The page ``docs/papers.md``, made from the tables: ``python -m simlab.papers.page > ...``."""
+"""The page ``docs/results/papers.md``, made from the tables by ``python -m simlab.papers.page``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ such step.
 Each table says what the text of the paper states, what the code of its authors does, what we take,
 and why. Where text and code disagree, we follow the text, unless a row gives a reason for the code.
 
-`python -m simlab.papers.page > docs/papers.md` makes this page from the tables in
+`python -m simlab.papers.page > docs/results/papers.md` makes this page from the tables in
 `python/simlab/papers`.
 """
 # How an option is typed that a choice switches off.

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import BusyError, UserError
 from simlab.store.files import real_output, writing
@@ -76,7 +76,7 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
                 lock.unlink()
 
 
-def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireReturnProxy:
+def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireReturnProxy[Any]:
     """Lock the file named `lock`, and write `signature` into it."""
     from filelock import FileLock, Timeout
 

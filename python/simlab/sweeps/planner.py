@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from simlab.errors import UserError
 from simlab.similarity.localization import NEEDED
 from simlab.sweeps.comparisons import compare, grids_of, within
+from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.members import find_models
 from simlab.sweeps.plan import LOCALIZE, Plan
-from simlab.sweeps.spec import Spec, TaskEntry
+from simlab.sweeps.spec import Spec
 from simlab.sweeps.study import TaskStudy
 
 

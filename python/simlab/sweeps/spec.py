@@ -8,9 +8,9 @@ The smallest file::
     [finetune]
     seeds = "1..3"
 
-`Spec` is the whole file; each section is a class here, and `docs/sweeps.md` has a table of them. A
-number or word may stand for a list of one. What is not in the file has the default of the command
-of the same name, or the choice of `paper`.
+`Spec` is the whole file; each section is a class here, and `docs/guides/sweeps.md` has a table of
+them. A number or word may stand for a list of one. What is not in the file has the default of the
+command of the same name, or the choice of `paper`.
 """
 
 from __future__ import annotations

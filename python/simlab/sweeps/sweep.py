@@ -66,7 +66,7 @@ class Sweep:
     Parameters
     ----------
     content
-        What a sweep file says (`docs/sweeps.md`), as dicts and lists; or a `Spec`.
+        What a sweep file says (`docs/guides/sweeps.md`), as dicts and lists; or a `Spec`.
 
     Raises
     ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def _read_stsb(path: Path, split: str) -> pd.DataFrame:
     )
 
 
-def _quartz_row(path: Path, row: dict) -> dict:
+def _quartz_row(path: Path, row: dict[str, Any]) -> dict[str, Any]:
     text = row["input"][-1]["content"]
     parts = _QUARTZ_ROW.fullmatch(text)
     if parts is None:

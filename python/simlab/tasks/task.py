@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class Examples:
         return hash_json(self._texts)
 
     @property
-    def _texts(self) -> list:
+    def _texts(self) -> list[Any]:
         texts = [self.ids, self.texts, self.pairs]
         return texts if self.choices is None else [*texts, self.choices]
 

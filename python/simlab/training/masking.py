@@ -28,7 +28,7 @@ _TEXTS_AT_ONCE = 1000
 _IGNORED = -100  # the label of a token that is not predicted
 
 
-class Windows(Dataset):
+class Windows(Dataset[Any]):
     """Texts as rows of at most `max_length` tokens, with special tokens at both ends of each.
 
     A longer text becomes several rows. The tokens of all rows are one array, which takes a tenth of

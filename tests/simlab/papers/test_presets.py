@@ -21,7 +21,7 @@ ROWS = [
     for paper in PAPERS.values()
     for number, choice in enumerate(paper.choices)
 ]
-PAGE = Path(simlab.__file__).parents[2] / "docs" / "papers.md"
+PAGE = Path(simlab.__file__).parents[2] / "docs" / "results" / "papers.md"
 
 
 @pytest.mark.parametrize(("paper", "choice"), ROWS)
@@ -67,7 +67,7 @@ def test_unknown_papers_and_commands_are_refused():
 
 
 def test_the_page_shows_the_tables():
-    assert PAGE.read_text() == page(), "python -m simlab.papers.page > docs/papers.md"
+    assert PAGE.read_text() == page(), "python -m simlab.papers.page > docs/results/papers.md"
 
 
 def test_maps_of_injections_are_fitted_on_rows_that_the_text_defines():

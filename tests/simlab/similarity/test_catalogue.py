@@ -12,7 +12,7 @@ from simlab.errors import UserError
 from simlab.similarity.catalogue import MEASURES, help_lines, settings, stored
 from simlab.similarity.options import OPTIONS
 
-PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[3] / "docs" / "experiments" / "grid.md"
 
 
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():
@@ -75,7 +75,7 @@ def test_the_help_has_every_measure_with_its_options():
 
 
 def tables_of_the_page():
-    """Return the cells of the two tables of docs/commands.md: of measures, and of options."""
+    """Return the cells of two tables of docs/experiments/grid.md: of measures, and of options."""
     lines = PAGE.read_text().splitlines()
     found = []
     for head in ("| measure | input | directions |", "| option | value | measures, with"):
@@ -85,7 +85,7 @@ def tables_of_the_page():
     return found
 
 
-def test_the_page_of_commands_has_every_measure():
+def test_the_page_of_grids_has_every_measure():
     described = {}
     for names, kind, directions in tables_of_the_page()[0]:
         for name in re.findall(r"`([a-z0-9-]+)`", names.replace("`--permutations`", "")):
@@ -101,7 +101,7 @@ def test_the_page_of_commands_has_every_measure():
     }
 
 
-def test_the_page_of_commands_has_every_option_with_its_defaults():
+def test_the_page_of_grids_has_every_option_with_its_defaults():
     described = {}
     for flag, _, measures in tables_of_the_page()[1]:
         for names, default in re.findall(r"([^()]+)\(([^()]+)\)", measures):
