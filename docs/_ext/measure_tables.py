@@ -1,0 +1,120 @@
+"""Tables of the measures as Markdown: their costs, and the table of all.
+
+What a grid takes comes from the rows of bench (`measured`), what a measure ignores is computed
+(`measure_invariances`), and how well it finds layers is in the rows of the identification study.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import measured
+from dot_panels import short
+from measure_invariances import computed
+from measure_variants import VARIANTS, Variant, of_page
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDY = ROOT / "examples" / "studies" / "results" / "identification.csv"
+BLOCKS = "identification of blocks"
+COLUMNS = {
+    "translation": "shift",
+    "isotropic scaling": "scale",
+    "scaling of neurons": "scale of neurons",
+    "permutation of neurons": "order of neurons",
+    "orthogonal map": "rotation",
+    "invertible linear map": "linear map",
+}
+SETS = {
+    "digits": "ResNets",
+    "rt": "MiniLMs",
+    "pretrained": "BERTs",
+    "pretrained-rt": "BERTs, tuned",
+}
+YES, NO = "yes", "–"
+OF_STUDY = (
+    "In the study: one grid of all layers of the study of identification, in one thread of a busy "
+    "machine, in units of the time of linear CKA."
+)
+Row = dict[str, str]
+
+
+@functools.cache
+def study() -> dict[tuple[str, str, str], dict[str, Row]]:
+    """Return the rows of the study by set of models, measure and options, then by criterion."""
+    found: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    with STUDY.open(newline="") as file:
+        for row in csv.DictReader(file):
+            found[row["models"], row["measure"], row["options"]][row["criterion"]] = row
+    return dict(found)
+
+
+def studied(models: str, variant: Variant) -> dict[str, Row]:
+    """Return the rows of one measure on one set of models; none where it was not studied."""
+    options = json.dumps(dict(variant.options)) if variant.options else ""
+    return study().get((models, variant.measure, options), {})
+
+
+def relative_cost(variant: Variant) -> str:
+    """Return the time of a grid in the study in units of that of linear CKA.
+
+    On the ResNets; of measures that were not computed there, on the MiniLMs.
+    """
+    for models in ("digits", "rt"):
+        rows = studied(models, variant)
+        if rows:
+            cka = study()[models, "cka", '{"kernel": "linear", "estimator": "biased"}']
+            return f"{float(rows[BLOCKS]['seconds']) / float(cka[BLOCKS]['seconds']):.2g}"
+    return ""
+
+
+def costs(page: str) -> str:
+    """Return what the measures of a page take, in bench and in the study, and a line about both."""
+    lines, inputs = [], []
+    for variant in of_page(page):
+        rows = _newest(variant.job)
+        cells = [""] * (2 + len(measured.COLUMNS))
+        if "ours" in rows:
+            ours = rows["ours"]
+            time = f"{measured.seconds(ours['median_s'])}, {measured.VECTORS[ours['isa']]}"
+            cells = [time, *measured.ratios(rows), measured.memory(rows)]
+            inputs.append(measured.described(variant.job))
+        cost = relative_cost(variant)
+        cells.append(f"{cost} x CKA" if cost else "")
+        if any(cells):
+            lines.append([variant.label, *cells])
+    head = ["measure", "our time", *measured.COLUMNS, "peak memory", "in the study"]
+    about = " and ".join(dict.fromkeys(inputs))
+    words = f"Benchmarks: {about}; float32, two threads. Others are in units of our time."
+    return "\n\n".join([measured.table(head, lines), f"{words} {OF_STUDY}" if about else OF_STUDY])
+
+
+def _newest(job: str) -> dict[str, Row]:
+    return measured.newest(measured.family(job)).get(job, {}) if job else {}
+
+
+def all_measures() -> str:
+    """Return the table of all measures by what they ignore, by cost, and by the study's result."""
+    lines = []
+    for variant in VARIANTS:
+        found = computed(variant)
+        cells = [f"[{variant.label}]({variant.page}.md)"]
+        for change in COLUMNS if variant.kind == "layers" else ():
+            sides = [
+                name
+                for name, ignored in (("X", found.ignores_first), ("Y", found.ignores_second))
+                if change in ignored
+            ]
+            cells.append(YES if len(sides) == 2 else "".join(sides) or NO)
+        cells += [""] * (1 + len(COLUMNS) - len(cells))
+        cells += [f"{found.itself:.2g}", short(found.chance), relative_cost(variant)]
+        for models in SETS:
+            row = studied(models, variant).get(BLOCKS)
+            cells.append(short(float(row["estimate"])) if row else "")
+        lines.append(cells)
+    return measured.table(
+        ["measure", *COLUMNS.values(), "itself", "chance", "cost", *SETS.values()], lines
+    )

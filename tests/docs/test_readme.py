@@ -1,0 +1,58 @@
+"""README: its length, its tables, its links and pictures; and the links of all other pages."""
+
+import re
+
+import pytest
+
+from support.pages import ROOT, pages
+from tools.speed_table import speed_table
+
+README = ROOT / "README.md"
+MOST_WORDS = 900
+_LINK = re.compile(
+    r"(?<!!)\[[^\]]*\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)#?(?P<anchor>[^)\s]*)\)"
+)
+_PICTURE = re.compile(r"<img [^>]*>|!\[(?P<alt>[^\]]*)\]\([^)]*\)")
+
+
+def anchors(text):
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def prose(page):
+    """Return the text of a page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_it_is_short():
+    assert len(README.read_text().split()) < MOST_WORDS
+
+
+def test_it_has_the_table_of_speed():
+    assert speed_table() in README.read_text(), "python -m tools.speed_table"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = prose(page)
+    for link in _LINK.finditer(text):
+        target = (page.parent / link["target"]).resolve() if link["target"] else page
+        assert target.exists(), link[0]
+        if link["anchor"] and target.suffix == ".md":
+            assert link["anchor"] in anchors(target.read_text()), link[0]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_pictures_have_an_alternative_text(page):
+    for picture in _PICTURE.finditer(prose(page)):
+        alternative = picture["alt"] or re.search(r'alt="([^"]+)"', picture[0])
+        assert alternative, picture[0]
+
+
+def test_it_counts_the_measures():
+    from simlab.similarity.catalogue import MEASURES
+
+    assert f"| measures | {len(MEASURES)} |" in README.read_text()

@@ -1,0 +1,97 @@
+"""The documentation site: its links lead somewhere, and everybody can read its pages.
+
+`SIMCORE_SITE` may name a site that is built already; otherwise one is built here, whose gallery and
+notebooks are not run.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.documentation import DOCS, ROOT
+from support.lab.browsers import NO_BROWSER, find_browser, started
+from support.lab.sites import Site, served
+
+pytestmark = pytest.mark.slow
+WIDTH = 375
+NEEDED = (
+    *("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design"),
+    *("sphinx_copybutton", "sphinx_gallery"),
+)
+WIDER = f"""() => [...document.querySelectorAll("body *")]
+  .filter((tag) => tag.getBoundingClientRect().right > {WIDTH} + 1)
+  .slice(0, 5).map((tag) => tag.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of the site."""
+    if "SIMCORE_SITE" in os.environ:
+        return Path(os.environ["SIMCORE_SITE"]).resolve()
+    missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
+    if missing:
+        pytest.skip(f"the documentation site is not tested: no {', '.join(missing)}")
+    built = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run(
+        [*command, "-d", str(built / "pages"), str(DOCS), str(built / "site")],
+        cwd=ROOT,
+        env={**os.environ, "SIMCORE_DOCS": "unrun"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return built / "site"
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    """The parsed pages."""
+    return Site(folder)
+
+
+def test_links_lead_somewhere(site):
+    assert len(site.pages) > 20
+    assert site.broken_links() == []
+    assert site.malformed_addresses() == []
+
+
+def test_pictures_have_a_text(site):
+    assert site.pictures_without_text() == []
+
+
+def test_what_is_broken_is_found(tmp_path):
+    (tmp_path / "other.html").write_text('<p id="here">text</p>')
+    (tmp_path / "index.html").write_text(
+        '<a href="other.html#here">1</a> <a href="other.html#gone">2</a> <a href="gone.html">3</a>'
+        '<a href="#gone">4</a> <a href="https://example.org/x">5</a> <a href="https://example">6</a>'
+        '<img src="other.html"> <img src="other.html" alt="a picture">'
+    )
+    site = Site(tmp_path)
+    links = ["other.html#gone", "gone.html", "#gone"]
+    assert site.broken_links() == [f"index.html: {link}" for link in links]
+    assert site.malformed_addresses() == ["index.html: https://example"]
+    assert site.pictures_without_text() == ["index.html: other.html"]
+
+
+def test_pages_hold_on_a_phone_and_ask_nobody_else(site, folder):
+    if not find_browser():
+        pytest.skip(f"the documentation site is not tested in a browser: {NO_BROWSER}")
+    asked, said, wide = [], [], {}
+    with served(folder) as address, started() as browser:
+        view = browser.new_page(viewport={"width": WIDTH, "height": 700})
+        view.on("request", lambda request: asked.append(request.url))
+        view.on("pageerror", lambda error: said.append(str(error)))
+        view.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
+        for page in site.pages:
+            view.goto(f"{address}/{page}")
+            if view.evaluate("document.documentElement.scrollWidth") > WIDTH:
+                wide[page] = view.evaluate(WIDER)
+    assert wide == {}
+    assert said == []
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
