@@ -5,18 +5,50 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
 #include "torch/progress.h"
 
+// MKL's, which torch exports where it was built with MKL; null elsewhere. Sets the number of
+// threads that MKL uses on behalf of the calling thread (0: the number for all threads) and returns
+// the one before.
+extern "C" __attribute__((weak, visibility("default"))) int MKL_Set_Num_Threads_Local(int threads);
+
 namespace simcore {
+namespace {
+
+// Within a parallel region a thread is all that MKL gets, whatever number torch.set_num_threads has
+// asked for. The QR decomposition of MKL's LAPACK believes that number: it divides its work among
+// so many threads and waits for them without end.
+class OneMklThread {
+ public:
+  OneMklThread() {
+    // When a thread first asks ATen for the number, ATen passes it to MKL: later than here it would
+    // undo what follows.
+    at::get_num_threads();
+    if (MKL_Set_Num_Threads_Local) before_ = MKL_Set_Num_Threads_Local(1);
+  }
+  ~OneMklThread() {
+    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(before_);
+  }
+  OneMklThread(const OneMklThread&) = delete;
+  OneMklThread& operator=(const OneMklThread&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+}  // namespace
 
 cpu::Runtime torch_runtime() {
   cpu::Runtime rt;
   rt.threads = at::get_num_threads();
   rt.on_threads = [threads = rt.threads](const std::function<void(int)>& body) {
     at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+      std::optional<OneMklThread> alone;
+      if (at::in_parallel_region()) alone.emplace();
       for (int64_t t = begin; t < end; t++) body(int(t));
     });
   };
