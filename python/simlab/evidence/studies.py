@@ -12,7 +12,7 @@ values have is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from simlab.representations.kinds import ATTENTION
@@ -41,16 +41,7 @@ def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFr
     """
     import pandas as pd
 
-    options = [json.loads(text) for text in rows["options"]]
-    rows = without_old_svcca(
-        rows.assign(
-            method=[_method(found) for found in options],
-            rows=[found.get("rows") for found in options],
-            protocol=[_in_words(found) for found in options],
-            training=[found.get(_TRAINING, "") for found in options],
-            left_out="",
-        )
-    )
+    rows = without_old_svcca(rows.assign(**_columns_of_options(rows), left_out=""))
     names = zip(rows["comparison"], rows["protocol"], strict=True)
     rows = rows.assign(**{_STUDY: [f"{study}|{protocol}" for study, protocol in names]})
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
@@ -71,20 +62,16 @@ def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
 
     if rows.empty:
         return rows
-    options = [json.loads(text) for text in rows["options"]]
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
-    key = pd.DataFrame(
-        {
-            "roles": [",".join(sorted(pair)) for pair in sides],
-            "protocol": [_in_words(found) for found in options],
-            "method": [_method(found) for found in options],
-            "training": [found.get(_TRAINING, "") for found in options],
-        },
-        rows.index,
-    ).agg(tuple, axis=1)
-    is_attention = rows["kind"] == ATTENTION
-    both = set(key[is_attention]) & set(key[~is_attention])
-    return rows[key.isin(both)]
+    found = _columns_of_options(rows)
+    key = pd.MultiIndex.from_arrays(
+        [
+            [",".join(sorted(pair)) for pair in sides],
+            *(found[name] for name in ("protocol", "method", "training")),
+        ]
+    )
+    is_attention = (rows["kind"] == ATTENTION).to_numpy()
+    return rows[key.isin(key[is_attention]) & key.isin(key[~is_attention])]
 
 
 def left_out(*tables: pd.DataFrame) -> str:
@@ -96,6 +83,22 @@ def left_out(*tables: pd.DataFrame) -> str:
 def note(*parts: str) -> str:
     """Return the parts of a note that are not empty as one."""
     return "; ".join(part for part in parts if part)
+
+
+def _columns_of_options(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return method, rows, protocol and training of each row; few rows differ in their options."""
+    read = {text: json.loads(text) for text in rows["options"].unique()}
+    parts: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "method": _method,
+        "rows": lambda options: options.get("rows"),
+        "protocol": _in_words,
+        "training": lambda options: options.get(_TRAINING, ""),
+    }
+    columns = {}
+    for name, part in parts.items():
+        of_text = {text: part(options) for text, options in read.items()}
+        columns[name] = [of_text[text] for text in rows["options"]]
+    return columns
 
 
 def _method(options: dict[str, Any]) -> str | None:

@@ -277,12 +277,18 @@ def without_old_svcca(frame: pd.DataFrame) -> pd.DataFrame:
     They are errors per kept component under the names of errors in the space of Y. Rows of today's
     version have both. `frame` has the options of its rows in columns ``method`` and ``protocol``.
     """
-    work = frame["comparison"].str.split(":").str[0]
-    svcca = frame["method"].eq("svcca") & work.isin((ALIGNMENT, WITHIN))
-    keys = frame[["comparison", "task", "kind", "model_x", "model_y", "protocol"]].fillna("")
-    keys = keys.agg(tuple, axis=1)
-    today = set(keys[svcca & (frame["measure"] == COMPONENT_RELATIVE)])
-    return frame[~svcca | keys.isin(today)]
+    import pandas as pd
+
+    names = frame["comparison"].dropna().unique()
+    alignments = [name for name in names if name.split(":")[0] in (ALIGNMENT, WITHIN)]
+    svcca = frame["method"].eq("svcca") & frame["comparison"].isin(alignments)
+    some = frame[svcca]
+    columns = ["comparison", "task", "kind", "model_x", "model_y", "protocol"]
+    keys = pd.MultiIndex.from_frame(some[columns].fillna(""))
+    today = keys[some["measure"] == COMPONENT_RELATIVE]
+    old = svcca.to_numpy(copy=True)
+    old[old] = ~keys.isin(today)
+    return frame[~old]
 
 
 def parents(rows: pd.DataFrame) -> pd.Series:
