@@ -36,8 +36,8 @@ FIGURES = {
         "rt-injection",
     ),
     "phang2021": (
-        *("rt-cka-biased", "rt-truncation", "rt-skipping"),
-        *("stsb-cka-biased", "stsb-truncation", "stsb-skipping"),
+        *("all-tasks-cka-biased-FT-FT", "all-tasks-cka-biased-FT-1-FT-2"),
+        *("all-tasks-truncation", "all-tasks-skipping", "rt-models", "stsb-models"),
     ),
 }
 
