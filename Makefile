@@ -75,7 +75,7 @@ test-cpus: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite as on othe
 
 # The C++ tests need no torch. Sanitizers: ASan + UBSan together, TSan cannot join them. The CUDA
 # kernels run on the host under both; without a sanitizer the host's own code would be all that is
-# tested.
+# tested. Ninja is not told of make's jobs, because it cannot take part in them and says so as an error.
 QUICK_KINDS := none address,undefined
 CPP_KINDS := $(QUICK_KINDS) thread
 compile-cpp: $(STAMPS)/ninja
@@ -85,7 +85,7 @@ compile-cpp: $(STAMPS)/ninja
 	  cmake -S . -B build/cpp-$$kind -G Ninja -DSIMCORE_SANITIZE=$$kind \
 	    -DSIMCORE_CUDA_HOST=$$host >build/cmake-$$kind.log \
 	    || { cat build/cmake-$$kind.log; exit 1; }; \
-	  cmake --build build/cpp-$$kind; \
+	  MAKEFLAGS= cmake --build build/cpp-$$kind; \
 	done
 
 test-cpp: compile-cpp ## csrc without torch, plain and under three sanitizers

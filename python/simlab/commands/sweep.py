@@ -126,7 +126,7 @@ def sweep(
 
 def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
-    from simlab.sweeps.missing import missing_models, with_similar
+    from simlab.sweeps.missing import hub_tasks, missing_models, with_similar
     from simlab.sweeps.show import plan_lines, plan_table
 
     plan, done, taken = found.estimate(out, max(workers, 1))
@@ -134,5 +134,7 @@ def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     lines = plan_lines(taken, found.spec.keep, max(workers, 1))
     if missing := missing_models(plan, [not there for there in done]):
         lines.append(f"to download from the hub: {with_similar(missing)}")
+    if tasks := hub_tasks([task.name for task in found.spec.tasks]):
+        lines.append(f"tasks that are data sets of the hub: {', '.join(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)

@@ -21,6 +21,14 @@ def test_the_plan_names_what_it_would_download(misspelt, simcore):
     assert "to download from the hub: minlm (did you mean 'minilm'?)" in printed
 
 
+def test_the_plan_names_tasks_that_it_does_not_know(tmp_path, reviews, simcore):
+    file = tmp_path / "study.toml"
+    file.write_text(f'models = ["minilm"]\ntasks = ["rtt", "rt", "user/data", "{reviews}"]\n')
+    code, printed, _ = simcore("sweep", file, "--plan")
+    assert code == 0
+    assert "data sets of the hub: rtt (did you mean 'rt'?), user/data\n" in printed
+
+
 def test_a_run_without_a_hub_is_refused_before_anything_is_written(misspelt, tmp_path, simcore):
     out = tmp_path / "out"
     message = "key models: wanted folders or models in the hub's cache"
