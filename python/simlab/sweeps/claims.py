@@ -202,7 +202,9 @@ class _Beating:
                 claims = list(self._claims)
             for held in claims:
                 with contextlib.suppress(OSError):
-                    os.utime(held.path)
+                    # A claim that was taken over while this process slept is another's to touch.
+                    if held.is_held():
+                        os.utime(held.path)
 
 
 _BEATING = _Beating()

@@ -7,6 +7,7 @@ go on, an object that is needed later goes, and is made again when it is needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 
 from simlab.errors import UserError
@@ -42,7 +43,7 @@ class DiskUse:
         self.kept = KEPT.get(keep, ())
         self.done, self.needed, self.users = done, needed, users
         self.bytes: dict[int, int] = {}
-        self._known: dict[str, list[int]] = {kind: [] for kind in FOLDERS}
+        self._known: dict[str, list[tuple[int, int]]] = {kind: [] for kind in FOLDERS}
         self._dropped: dict[int, int] = {}
         if most is not None:
             for number, job in enumerate(plan.jobs):
@@ -50,10 +51,21 @@ class DiskUse:
                     self._measure(number)
 
     def finished(self, number: int) -> None:
-        """Count the output of a job that is done, and drop inputs that nothing needs any more."""
+        """Count the output of a job that is done, and drop inputs that nothing needs any more.
+
+        Raises
+        ------
+        UserError
+            The output alone is larger than ``max_disk``.
+        """
         job = self.plan.jobs[number]
         if job.kind in FOLDERS and self.most is not None:
             self._measure(number)
+            if self.bytes.get(number, 0) > self.most:
+                raise UserError(
+                    f"sweep, key max_disk: wanted at least {self.bytes[number]:,} bytes, which "
+                    f"{job.kind} {job.title} takes alone, found {self.most:,}"
+                )
         for needed in dict.fromkeys((*job.needs, number)):
             if self.plan.jobs[needed].kind in FOLDERS and self._may_go(needed):
                 self._drop(needed)
@@ -100,7 +112,8 @@ class DiskUse:
                     f"sweep, key max_disk: wanted room for {self._estimate(number):,} bytes of "
                     f"{self.plan.jobs[number].kind} {self.plan.jobs[number].title}, found "
                     f"{sum(self.bytes.values()):,} of {self.most:,} bytes in use by objects that "
-                    f"have to stay (keep = {self.keep!r})"
+                    f"have to stay: inputs of the job, what keep = {self.keep!r} keeps, and what "
+                    f"has gone {_MOST_TIMES} times already"
                 )
             last = max(others, key=self._next_use)
             self._dropped[last] = self._dropped.get(last, 0) + 1
@@ -135,9 +148,16 @@ class DiskUse:
         except DamagedError:
             return
         self.bytes[number] = size
-        self._known[job.kind].append(size)
+        self._known[job.kind].append((size, job.hints.get("bytes", 0)))
 
     def _estimate(self, number: int) -> int:
-        """Return the bytes that a job will write: as the largest of its kind, or a guess."""
+        """Return the bytes that a job will write.
+
+        They are those that the plan guesses, times the largest share by which the guess was wrong
+        for a job of this kind. Without a guess they are those of the largest object of the kind.
+        """
         job = self.plan.jobs[number]
-        return max(self._known[job.kind], default=0) or job.hints.get("bytes", 0)
+        guess, known = job.hints.get("bytes", 0), self._known[job.kind]
+        if guess:
+            return math.ceil(guess * max((size / one for size, one in known if one), default=1))
+        return max((size for size, _ in known), default=0)

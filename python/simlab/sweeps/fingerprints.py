@@ -97,7 +97,7 @@ class Fingerprints:
             return _package(OFFLINE_MODEL)
         folder = Path(name).expanduser()
         if folder.is_dir():
-            return {"files": self._folder(ModelSource(name, folder).files)}
+            return {"files": self._folder(folder, ModelSource(name, folder).files)}
         if not is_hub_name(name):
             raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
         named, revision = split_revision(name)
@@ -110,15 +110,16 @@ class Fingerprints:
             return _package(_PACKAGES.get(offline, offline)) if offline else {"hub": known}
         place = Path(folder if known in TASKS else name).expanduser()
         if place.is_file():
-            return {"files": self._folder([place])}
+            return {"files": self._folder(place.parent, [place])}
         if place.is_dir():
-            return {"files": self._folder(sorted(f for f in place.rglob("*") if f.is_file()))}
+            files = sorted(file for file in place.rglob("*") if file.is_file())
+            return {"files": self._folder(place, files)}
         if known in TASKS or place.suffix or place.is_absolute():
             raise UserError(f"task {name}: wanted a file or folder, found none")
         return {"hub": name}
 
-    def _folder(self, files: list[Path]) -> str:
-        return hash_json({file.name: self._file(file) for file in files})
+    def _folder(self, folder: Path, files: list[Path]) -> str:
+        return hash_json({str(file.relative_to(folder)): self._file(file) for file in files})
 
     def _file(self, file: Path) -> str:
         state = file.stat()

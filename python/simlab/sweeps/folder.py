@@ -25,6 +25,7 @@ import json
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -97,10 +98,8 @@ class SweepFolder:
     def publish(self, kind: str, key: str, made: Path, seconds: float, title: str) -> None:
         """Give a finished folder its place, complete and on the disk, with a record of its files.
 
-        Raises
-        ------
-        UserError
-            The same object was there before, and its content was another.
+        If another process was first, its object stays. A note says if an object that had gone is
+        made again with other content.
         """
         place = self.place(kind, key)
         files: dict[str, list[Any]] = {
@@ -174,7 +173,7 @@ class SweepFolder:
             write_json(self.gone(kind, key), record)
         # The folder first loses its name, so that half of it is never taken for an object.
         self.work.mkdir(exist_ok=True)
-        away = self.work / f"deleted-{key}-{os.getpid()}"
+        away = self.work / f"deleted-{key}-{uuid.uuid4().hex}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, away)
             shutil.rmtree(away, ignore_errors=True)

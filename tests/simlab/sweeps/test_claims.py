@@ -92,3 +92,19 @@ def test_a_claim_is_touched_while_its_owner_works(folder, monkeypatch):
     while mine.path.stat().st_mtime == 0 and time.monotonic() < until:
         time.sleep(0.01)
     assert mine.path.stat().st_mtime > 0
+
+
+def test_a_claim_that_was_taken_over_is_not_touched(folder, monkeypatch):
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(claims, "_BEATING", claims._Beating())
+    lost = claims.claim(folder, "lost")
+    (folder / "lost").write_text(json.dumps({**dead_process(), "token": "another"}))
+    held = claims.claim(folder, "held")
+    for mine in (lost, held):
+        os.utime(mine.path, (0, 0))
+    until = time.monotonic() + 10
+    while held.path.stat().st_mtime == 0 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert held.path.stat().st_mtime > 0
+    assert lost.path.stat().st_mtime == 0

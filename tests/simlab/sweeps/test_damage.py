@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import UserError, WriteError
+from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.folder import OBJECT, DamagedError, SweepFolder
+from simlab.sweeps.plan import Plan
 from support.lab.disks import file_limit, mounted_disk
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, start_driver, toy_plan
 
@@ -159,3 +161,25 @@ def test_inputs_that_do_not_fit_together_are_refused(tmp_path):
     plan = toy_plan(tmp_path)
     with pytest.raises(UserError, match=r"key max_disk: wanted room for .* found .* of 50,000"):
         run_toy(tmp_path, plan, keep="all", max_disk=50_000)
+
+
+def test_an_object_that_is_larger_than_max_disk_is_refused(tmp_path):
+    plan = toy_plan(tmp_path, seeds=1)
+    with pytest.raises(UserError, match=r"wanted at least 20,640 bytes, .* ft0 .*, found 20,000"):
+        run_toy(tmp_path, plan, keep="results", max_disk=20_000)
+
+
+def test_the_room_for_an_object_is_that_of_its_own_model(tmp_path):
+    """A large model after a small one; guesses are a tenth of what the small one took."""
+    plan = Plan()
+    for size, name in ((100, "small"), (5_000, "large")):
+        plan.add("finetune", {"name": name}, [], {"bytes": size}, name)
+    folder = SweepFolder(tmp_path)
+    folder.create()
+    (made := folder.work / "made").mkdir()
+    (made / "weights").write_bytes(bytes(1_000))
+    folder.publish("finetune", plan.jobs[0].key, made, 1.0, "small")
+    disk = DiskUse(folder, plan, "all", 40_000, [True, False], [False, True], [[], []])
+    assert not disk.admits(1, ())
+    disk.most = 51_000
+    assert disk.admits(1, ())

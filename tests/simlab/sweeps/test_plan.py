@@ -128,6 +128,18 @@ def test_the_content_of_a_file_counts_and_not_its_place(tmp_path):
     assert not set(one.values()) & set(three.values())
 
 
+def test_files_of_one_name_in_two_folders_are_two_inputs(tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "data.csv").write_text("body,verdict\nx,good\n")
+    before = Fingerprints(None).task(str(tmp_path))
+    for split in ("train", "test"):
+        (tmp_path / split / "data.csv").write_text(f"body,verdict\n{split},good\n")
+        after = Fingerprints(None).task(str(tmp_path))
+        assert after != before
+        before = after
+
+
 def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.mkdir()
