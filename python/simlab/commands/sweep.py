@@ -135,6 +135,6 @@ def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     if missing := missing_models(plan, [not there for there in done]):
         lines.append(f"to download from the hub: {with_similar(missing)}")
     if tasks := hub_tasks([task.name for task in found.spec.tasks]):
-        lines.append(f"tasks that are data sets of the hub: {', '.join(tasks)}")
+        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)

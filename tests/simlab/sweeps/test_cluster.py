@@ -126,8 +126,10 @@ def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
     assert same_as(whole, tmp_path, plan)
     (name,) = [job.params["name"] for job in plan.jobs if job.key in lost]
     assert seen[0] == lost
-    assert seen[1][name] == 1
-    assert {n: count for n, count in runs(tmp_path, "begin").items() if count > 1} == {name: 2}
+    begun = seen[1][name]  # 0 if the machine died between the claim and the work
+    assert begun <= 1
+    once = {job.params["name"]: 1 for job in plan.jobs}
+    assert runs(tmp_path, "begin") == {**once, name: begun + 1}
     assert (tmp_path / "log" / f"worker-{FAR}.txt").exists()
 
 

@@ -26,7 +26,7 @@ def test_the_plan_names_tasks_that_it_does_not_know(tmp_path, reviews, simcore):
     file.write_text(f'models = ["minilm"]\ntasks = ["rtt", "rt", "user/data", "{reviews}"]\n')
     code, printed, _ = simcore("sweep", file, "--plan")
     assert code == 0
-    assert "data sets of the hub: rtt (did you mean 'rt'?), user/data\n" in printed
+    assert "tasks to load from the hub: rtt (did you mean 'rt'?), user/data\n" in printed
 
 
 def test_a_run_without_a_hub_is_refused_before_anything_is_written(misspelt, tmp_path, simcore):
