@@ -9,6 +9,9 @@ BIN    := $(abspath $(VENV))/bin
 STAMPS := $(VENV)/.stamps
 # Directories too, so that a removed source counts as a change.
 CSRC   := $(shell find csrc 2>/dev/null)
+# Files of a wheel that are not compiled. No directories: imports write caches there.
+PACKAGES := $(shell find simcore python \( -name __pycache__ -o -name '*.egg-info' \) -prune \
+  -o -name '_C*' -o -type f -print 2>/dev/null)
 # What the site is made of, but not what Sphinx writes beside it.
 DOCS   := $(shell find docs examples bench/results simcore python ARCHITECTURE.md \
   -path docs/gallery -prune -o -path docs/reference/api/generated -prune \
@@ -25,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda gpu-check gpu-check-quick gpu-check-rest wheel test-wheel docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch gpu-check gpu-check-quick gpu-check-rest wheel test-wheel docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +112,10 @@ endif
 TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import include_paths; \
   print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
 
+# Another release of torch, in build/torch-VERSION; .venv and the extension of the checkout stay.
+test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; ARGS= go to pytest)
+	ARGS="$(ARGS)" tools/test_torch.sh "$(PYTHON)" "$(VERSION)"
+
 # Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
 # Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.
 gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
@@ -136,9 +143,13 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 	ruff format .
 	$(CXX_FILES) | xargs -r clang-format -i
 
-wheel: $(STAMPS)/deps ## a wheel and a source distribution, in dist/
+wheel: dist/.built ## a wheel and a source distribution, in dist/
+
+# The wheel is compiled from the source distribution, so that nothing is missing there.
+dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE $(CSRC) $(PACKAGES)
 	rm -rf dist
 	python -m build --no-isolation --outdir dist .
+	touch $@
 
 test-wheel: wheel ## install the wheel where there is no compiler, and use it
 	tools/wheel_check.sh "$(PYTHON)" dist/*.whl

@@ -6,14 +6,16 @@ bounds the number of compilers that run at once.
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tomllib
 from pathlib import Path
 
 # A line each: what is missing, and what to type. A new virtual environment may bring a setuptools
-# that is older than what pyproject.toml asks for, which pip checks in isolated builds alone.
-FIRST = "pip install torch==2.13.0 'setuptools>=77' wheel ninja"
+# that is older than what pyproject.toml asks for, which pip checks in isolated builds alone. torch
+# has no version here: pip then leaves alone the one that is installed.
+FIRST = "pip install torch 'setuptools>=77' wheel ninja"
 REMEDY = f"type: {FIRST} && pip install --no-build-isolation ."
 
 try:
@@ -21,7 +23,8 @@ try:
     from torch.utils import cpp_extension
 except ImportError as error:
     raise SystemExit(
-        f"simcore: wanted the torch to compile for, found none to import ({error}); {REMEDY}"
+        f"simcore: wanted the torch to compile for, found none to import ({error}), and without "
+        f"--no-build-isolation pip hides an installed one; {REMEDY}"
     ) from None
 try:
     from setuptools import setup
@@ -32,6 +35,14 @@ except ImportError as error:
     ) from None
 
 ROOT = Path(__file__).resolve().parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OLDEST = next(
+    text.removeprefix("torch>=")
+    for text in PYPROJECT["project"]["dependencies"]
+    if text.startswith("torch>=")
+)
+# The newest release of torch that the tests have passed with.
+TESTED = PYPROJECT["tool"]["simcore"]["tested-torch"][-1]
 
 # -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
@@ -56,6 +67,23 @@ CUDA_ARCHITECTURES = "8.0;9.0+PTX"
 ADAPTERS_TOGETHER = 4
 
 
+def series(version: str) -> tuple[int, ...]:
+    """Major and minor number of a release: (2, 13) of 2.13.0+cpu."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def check_torch(version: str) -> str:
+    """Refuse a torch that is too old, and return a note on one that is too new to be tested."""
+    if series(version) < series(OLDEST):
+        raise SystemExit(f"simcore: wanted torch {OLDEST} or newer, found {version}")
+    if series(version) <= series(TESTED):
+        return ""
+    return (
+        f"simcore: torch {version} is newer than {TESTED}, the newest that simcore was tested "
+        f"with; in a clone, `make test-torch VERSION={version.partition('+')[0]}` tests it"
+    )
+
+
 def sources(folder: str, suffix: str) -> list[str]:
     """Sources under csrc/folder, relative to the root and in a fixed order."""
     return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob(f"*{suffix}"))
@@ -66,6 +94,12 @@ def find_nvcc() -> str | None:
     home = cpp_extension.CUDA_HOME
     beside = Path(home, "bin", "nvcc") if home else None
     return str(beside) if beside and beside.exists() else shutil.which("nvcc")
+
+
+def has_cuda_headers() -> bool:
+    """Whether a compiler would find the headers: a wrapper of nvcc on PATH may have none beside."""
+    folders = cpp_extension.include_paths(device_type="cuda")
+    return any(Path(folder, "cuda_runtime_api.h").exists() for folder in folders)
 
 
 def decide_cuda() -> bool:
@@ -82,6 +116,8 @@ def decide_cuda() -> bool:
         missing.append(f"torch {torch.__version__} is not a CUDA build")
     if find_nvcc() is None:
         missing.append("nvcc was not found (set CUDA_HOME or PATH)")
+    elif cpp_extension.CUDA_HOME and not has_cuda_headers():
+        missing.append(f"{cpp_extension.CUDA_HOME} has no headers of CUDA (set CUDA_HOME)")
     if missing and choice == "1":
         raise SystemExit(
             "SIMCORE_CUDA=1, but the CUDA kernels cannot be built: " + "; ".join(missing)
@@ -111,7 +147,7 @@ def extension() -> object:
     """The one extension module, CPU only or with CUDA."""
     with_cuda = decide_cuda()
     adapters = sources("torch", ".cpp")
-    flags = {"cxx": CXX_FLAGS}
+    flags = {"cxx": list(CXX_FLAGS)}
     kind = cpp_extension.CppExtension
     architectures = ""
     if not with_cuda:
@@ -120,13 +156,12 @@ def extension() -> object:
     if with_cuda:
         files += sources("cuda", ".cu")
         architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
-        flags["nvcc"] = NVCC_FLAGS
+        flags["nvcc"] = list(NVCC_FLAGS)
         kind = cpp_extension.CUDAExtension
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     # simcore.build_info() reports these; a change of torch also changes every
     # compile command here, so that ninja rebuilds all objects.
     record = {
-        "SIMCORE_VERSION": f'"{version}"',
+        "SIMCORE_VERSION": f'"{PYPROJECT["project"]["version"]}"',
         "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
         "SIMCORE_TORCH_VERSION": f'"{torch.__version__}"',
         "SIMCORE_WITH_CUDA": str(int(with_cuda)),
@@ -134,14 +169,19 @@ def extension() -> object:
         # Torch's headers then declare single operators, not all of them: seconds a file.
         "AT_PER_OPERATOR_HEADERS": "1",
     }
-    return kind(
+    module = kind(
         "simcore._C",
         files,
-        include_dirs=[str(ROOT / "csrc")],
         define_macros=list(record.items()),
         extra_compile_args=flags,
         extra_link_args=["-fopenmp"],
     )
+    # Headers of torch and of CUDA as the system's, whose warnings compilers do not print: -Wextra
+    # is for csrc.
+    for options in module.extra_compile_args.values():
+        options += [part for path in module.include_dirs for part in ("-isystem", path)]
+    module.include_dirs = [str(ROOT / "csrc")]
+    return module
 
 
 class BuildExtension(cpp_extension.BuildExtension):
@@ -154,6 +194,8 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def run(self) -> None:
         """Write the version of torch beside the extension, for simcore/_extension.py."""
+        if note := check_torch(torch.__version__):
+            print(note, file=sys.stderr, flush=True)
         super().run()
         beside = Path(self.get_ext_fullpath("simcore._C")).parent
         (beside / "_C_torch.txt").write_text(f"{torch.__version__}\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# wheel_check.sh PYTHON WHEEL: installs a wheel with its extra `lab` into a fresh environment, with
-# no compiler on PATH, and computes a grid, the command's help and the demo's first step there.
+# wheel_check.sh PYTHON WHEEL: installs a wheel into a fresh environment with no compiler on PATH,
+# computes a grid there, installs the rest as the command `simcore` says, and fine-tunes a model.
 set -euo pipefail
 python=$(command -v "$1")
 wheel=$(realpath "$2")
@@ -19,7 +19,7 @@ if command -v g++ >/dev/null || command -v cc >/dev/null; then
   exit 1
 fi
 pip install --quiet --constraint "$lock" torch==2.13.0
-pip install --quiet --constraint "$lock" "$wheel[lab]"
+pip install --quiet --constraint "$lock" "$wheel"
 
 python - <<'PROGRAM'
 import numpy as np
@@ -30,6 +30,16 @@ layers = np.random.default_rng(0).standard_normal((3, 60, 8))
 assert np.allclose(simcore.cka_grid(layers), simcore.reference.cka_grid(layers))
 print(f"simcore {simcore.__version__}: {simcore.build_info()['cpu_isa']}, grid as its twin")
 PROGRAM
+code=0
+simcore 2>said.txt || code=$?
+mapfile -t said <said.txt
+if [[ $code != 2 || ${#said[@]} != 1 ]]; then
+  echo "wheel_check: wanted one line and exit code 2 of a bare install, found $code: ${said[*]}" >&2
+  exit 1
+fi
+install=${said[0]#*\`}
+echo "${said[0]}"
+PIP_CONSTRAINT=$lock eval "${install%%\`*} --quiet"
 simcore --help >help.txt
 simcore finetune minilm rt --train-size 64 --heldout-size 32 --max-steps 2 --seed 1 --out ft-1
 [[ -s ft-1/model.safetensors ]]

@@ -1,0 +1,127 @@
+"""setup.py: what it refuses, what it says of torch, and how it calls the compiler."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TESTED = [Version(text) for text in PYPROJECT["tool"]["simcore"]["tested-torch"]]
+HIDING = """
+import runpy, sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == {hidden!r}:
+            raise ModuleNotFoundError("no {hidden}")
+sys.meta_path.insert(0, Hidden())
+runpy.run_path({setup!r}, run_name="__main__")
+"""
+# Everything that build_ext does, up to the call of ninja.
+BUILDING = """
+import runpy, sys, torch
+from torch.utils import cpp_extension
+def stop(*arguments, **options):
+    raise SystemExit("ninja would run now")
+cpp_extension._run_ninja_build = stop
+torch.__version__ = {version!r}
+sys.argv = ["setup.py", "--quiet", "build_ext"]
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+def run(program, **options):
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 1
+    # A torch for CUDA logs where it found nvcc.
+    return [line for line in done.stderr.splitlines() if not re.match(r"[IW]\d{4} ", line)]
+
+
+@pytest.fixture(scope="module")
+def building(tmp_path_factory):
+    """What a build for a torch that is not out yet says, and what ninja would do."""
+    folder = tmp_path_factory.mktemp("building")
+    for name in ("setup.py", "pyproject.toml"):
+        shutil.copyfile(ROOT / name, folder / name)
+    for name in ("csrc", "simcore", "python", "LICENSE"):
+        (folder / name).symlink_to(ROOT / name)
+    said = run(BUILDING.format(version="2.99.0+cpu"), cwd=folder)
+    (file,) = folder.glob("build/ext-*/build.ninja")
+    return folder, said, file.read_text().split()
+
+
+@pytest.mark.parametrize(
+    "hidden, wanted",
+    [
+        ("torch", "wanted the torch to compile for, found none to import (no torch)"),
+        ("setuptools.command.bdist_wheel", "wanted setuptools 77 or newer, found an older one"),
+    ],
+)
+def test_a_build_that_lacks_something_says_what_to_type(hidden, wanted):
+    (line,) = run(HIDING.format(hidden=hidden, setup=str(ROOT / "setup.py")))
+    assert line.startswith(f"simcore: {wanted}")
+    assert line.endswith("wheel ninja && pip install --no-build-isolation .")
+
+
+def test_no_torch_of_the_user_is_replaced():
+    """A requirement with an upper bound would, as would a command with a version."""
+    (requirement,) = (
+        Requirement(text)
+        for text in PYPROJECT["project"]["dependencies"]
+        if Requirement(text).name == "torch"
+    )
+    assert [bound.operator for bound in requirement.specifier] == [">="]
+    for page in ("README.md", "docs/start/index.md", "setup.py"):
+        (command,) = re.findall(r"pip install (torch.*) wheel ninja", (ROOT / page).read_text())
+        assert command == "torch 'setuptools>=77'", page
+
+
+def test_every_list_has_the_tested_releases():
+    assert sorted(TESTED) == TESTED
+    table = (ROOT / "docs" / "develop" / "torch.md").read_text()
+    assert re.findall(r"^\| (\d[\d.]+) \|", table, re.MULTILINE) == [str(v) for v in TESTED]
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    assert set(jobs["torch"]["strategy"]["matrix"]["version"]) >= {str(v) for v in TESTED}
+
+
+def test_a_torch_that_is_newer_than_the_tested_ones_is_named_before_compiling(building):
+    _, said, _ = building
+    assert said == [
+        f"simcore: torch 2.99.0+cpu is newer than {TESTED[-1]}, the newest that simcore was tested "
+        "with; in a clone, `make test-torch VERSION=2.99.0` tests it",
+        "ninja would run now",
+    ]
+
+
+def test_other_releases_of_torch_are_taken_or_refused():
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    check, oldest = setup["check_torch"], setup["OLDEST"]
+    newest = TESTED[-1]
+    for version in (f"{oldest}.0", *TESTED, f"{newest.major}.{newest.minor}.9+cu132"):
+        assert check(str(version)) == ""
+    wanted = f"simcore: wanted torch {oldest} or newer, found 2.9.1"
+    with pytest.raises(SystemExit, match=f"^{re.escape(wanted)}$"):
+        check("2.9.1")
+
+
+def test_warnings_come_from_our_own_headers_alone(building):
+    folder, _, words = building
+    plain = [word.removeprefix("-I") for word in words if word.startswith("-I")]
+    system = [after for word, after in pairwise(words) if word == "-isystem"]
+    headers = str(Path(torch.__file__).parent / "include")
+    assert str(folder / "csrc") in plain
+    assert not [path for path in plain if path.startswith(headers)]
+    assert headers in system
+    assert {"-Wall", "-Wextra"} <= set(words)
