@@ -231,8 +231,8 @@ def about_device(measured: dict[str, float]) -> dict[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the wanted jobs, and write their rows to one file for this device."""
     parser = argparse.ArgumentParser(prog="bench.gpu")
-    parser.add_argument("--job", action="append", choices=ALL_JOBS, default=[])
-    parser.add_argument("--all-but", action="append", choices=ALL_JOBS, default=[])
+    parser.add_argument("--job", action="extend", nargs="+", choices=ALL_JOBS, default=[])
+    parser.add_argument("--all-but", action="extend", nargs="+", choices=ALL_JOBS, default=[])
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available() or not build_info()["cuda"]:

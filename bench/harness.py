@@ -332,7 +332,9 @@ def main(
     """Run the command of one or more suites, ``{module name: jobs}``."""
     labels = [label for jobs in suites.values() for label in jobs]
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--job", action="append", choices=labels, help="one or more; default all")
+    parser.add_argument(
+        "--job", action="extend", nargs="+", choices=labels, help="one or more; default all"
+    )
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the input, for a trial")
     parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")

@@ -266,7 +266,9 @@ def run(label: str, job: Job, repeats: int) -> Row:
 def main() -> None:
     """Measure the jobs, print their rows, and add them to ``bench/results/report.csv``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--job", action="append", choices=list(JOBS), help="default: all")
+    parser.add_argument(
+        "--job", action="extend", nargs="+", choices=list(JOBS), help="one or more; default all"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """The rows of ``bench/results`` for those who show them: the newest of each job and contestant.
 
-README's table (`tools.speed_table`) and the pages of the documentation (``docs/_ext``) read them
+README's table (`bench.speed_table`) and the pages of the documentation (``docs/_ext``) read them
 here, so that both show the same numbers.
 """
 

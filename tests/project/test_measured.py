@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from bench import rows as bench_rows
+from bench import speed_table
 from support.documentation import DOCS, extension
-from tools import speed_table
 
 measured = extension("measured")
 NO_BREAK = str.maketrans({"\u00a0": " ", "\u2011": "-"})

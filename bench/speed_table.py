@@ -1,4 +1,4 @@
-"""The table of speed in README, made of `bench/results`: ``python -m tools.speed_table``.
+"""The table of speed in README, made of `bench/results`: ``python -m bench.speed_table``.
 
 A row has the newest measurements of one job: how long our time is in units of the job's floor (the
 matrix products that it cannot do without, at torch's rate), and how long the fastest formulation in
