@@ -13,9 +13,10 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis, Truncation, per_layer_truncation
+from simcore._grid.basis import Basis, Truncation, check_truncation, per_layer_truncation
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array
+from simcore._grid.inputs import Array, row_blocks
+from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
 from simcore.basis import decompose
@@ -114,6 +115,8 @@ def decomposed_sides(
     UserWarning
         A layer has as many independent columns as n rows allow: all its pairs have the value 1.
     """
+    check_truncation(truncation)
+    check_flag(standardize, "standardize")
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     count, left = len(sides.x), sides.bound
     cuts = per_layer_truncation(truncation, count + len(sides.y))
@@ -167,6 +170,11 @@ def rotated_sides(
     layers have the same singular values, up to the scale.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
+    return rotate(sides, progress=progress)
+
+
+def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
+    """Return `rotated_sides` of sides that were read before."""
     left = sides.bound
     of_x, units_x, left = _rotated(sides.x, left, progress)
     of_y, units_y, left = _rotated(sides.y, left, progress)
@@ -270,3 +278,27 @@ def _weighted_components(basis: Basis) -> Tensor:
         return basis.components.new_zeros(1, basis.components.shape[1])
     s = basis.singular_values / basis.spectrum[0]
     return s.to(basis.components.dtype)[:, None] * basis.components
+
+
+def total_variance(layer: Tensor) -> Tensor:
+    """Return ``||Xc||_F^2`` in float64, summed over blocks of rows without a copy of the layer."""
+    first = layer[0].double()  # constant columns become exactly 0
+    blocks = row_blocks(layer)
+    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
+    parts = [((block.double() - first) - mean).square().sum() for block in blocks]
+    return torch.stack(parts).sum()
+
+
+def holds_no_basis(X: object, Y: object = None, **_: object) -> bool:
+    """Whether no side holds bases, which have no derivative."""
+    sides = [side for side in (X, Y) if isinstance(side, list | tuple)]
+    return not any(isinstance(layer, Basis) for side in sides for layer in side)
+
+
+def size_and_shape(s: Tensor, norm_x: Tensor, norm_y: Tensor) -> Tensor:
+    """Return ``sqrt(a^2 + b^2 - 2 a b s)`` for the norms a and b of all pairs, of any size."""
+    a, b = norm_x[:, None], norm_y[None, :]
+    largest = torch.maximum(a, b)
+    unit = torch.where(largest > 0, largest, 1.0)
+    a, b = a / unit, b / unit
+    return unit * ((a - b).square() + 2 * a * b * (1 - s)).sqrt()

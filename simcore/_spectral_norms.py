@@ -10,6 +10,8 @@ Plan      the distance matrices of two blocks of layers are held, and all pairs 
 Numerics  distances and vectors in the layers' dtype, T in float64. The pairs end when the largest
           eigenvalue of each is known to TOLERANCE, and the other end of its spectrum cannot exceed
           it. A pair that has not ended after STEPS takes all eigenvalues of E, in float64.
+Devices   operations of torch on any device. The host reads every CHECKED steps whether the pairs of
+          two blocks have ended.
 """
 
 from __future__ import annotations
@@ -49,17 +51,20 @@ def spectral_differences(
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
     columns = range(0 if same else count, len(layers))
     side = _side(n, max(count, len(columns)), dtype, bound)
-    powers = [int(centred_columns(t)[1].log2()) for t in layers]
-    powers = [power + e for power, e in zip(powers, scaled.exponents, strict=True)]
+    # One synchronisation with the device for all layers.
+    own = torch.stack([centred_columns(t)[1].log2() for t in layers]).tolist()
+    powers = [int(power) + e for power, e in zip(own, scaled.exponents, strict=True)]
     unit = max(powers)
 
+    device = layers[0].device
+
     def distances(run: range) -> Tensor:
-        made = torch.empty(len(run), n, n, dtype=dtype)
+        made = torch.empty(len(run), n, n, dtype=dtype, device=device)
         for out, i in zip(made, run, strict=True):
             _distances(layers[i], out).mul_(2.0 ** max(powers[i] - unit, -1000))
         return made
 
-    grid = torch.zeros(count, len(columns), dtype=torch.float64)
+    grid = torch.zeros(count, len(columns), dtype=torch.float64, device=device)
     blocks = [(a, b) for a in _runs(range(count), side) for b in _runs(columns, side)]
     held: tuple[range | None, Tensor | None] = (None, None)
     for done, (a, b) in enumerate(blocks, 1):
@@ -107,30 +112,32 @@ def _distances(layer: Tensor, out: Tensor) -> Tensor:
 def _norms(x: Tensor, y: Tensor | None) -> Tensor:
     """Return the norms ``[I, J]`` of all differences of x ``[I, n, n]`` and y, or x itself."""
     other = x if y is None else y
-    if y is None:
-        i, j = torch.triu_indices(len(x), len(x), 1)
-    else:
-        i, j = (
-            t.flatten() for t in torch.meshgrid(*map(torch.arange, (len(x), len(y))), indexing="ij")
-        )
-    found, certain = _lanczos(x, y, i, j) if len(i) else (torch.zeros(0).double(), None)
-    for pair in [] if certain is None else torch.nonzero(~certain).flatten().tolist():
+    i, j = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    if y is not None:
+        every = torch.arange(len(x) * len(y), device=x.device)
+        i, j = every // len(y), every % len(y)
+    grid = torch.zeros(len(x), len(other), dtype=torch.float64, device=x.device)
+    if len(i) == 0:
+        return grid
+    found, certain = _lanczos(x, y, i, j)
+    for pair, ended in enumerate(certain):
+        if ended:
+            continue
         difference = x[i[pair]].double() - other[j[pair]].double()
         found[pair] = torch.linalg.eigvalsh(difference).abs().max()
-    grid = torch.zeros(len(x), len(other), dtype=torch.float64)
     grid[i, j] = found
     return grid + grid.T if y is None else grid
 
 
-def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor, list[bool]]:
     """Return the norms of ``x[i] - y[j]`` of all pairs, and which of them are certain."""
     n, pairs = x.shape[1], len(i)
     steps = min(STEPS, n)
     generator = torch.Generator().manual_seed(0)
     start = 1 + torch.randn(n, generator=generator, dtype=torch.float64)  # no direction is left out
-    vectors = torch.empty(pairs, steps + 1, n, dtype=x.dtype)
-    vectors[:, 0] = start / start.norm()
-    alpha, beta = torch.zeros(2, pairs, steps, dtype=torch.float64)
+    vectors = torch.empty(pairs, steps + 1, n, dtype=x.dtype, device=x.device)
+    vectors[:, 0] = (start / start.norm()).to(x.device)
+    alpha, beta = torch.zeros(2, pairs, steps, dtype=torch.float64, device=x.device)
     apply = _Difference(x, y, i, j)
     for step in range(steps):
         product = apply(vectors[:, step])
@@ -147,8 +154,9 @@ def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor,
         scale = torch.where(length > 0, 1 / length, 0.0).to(x.dtype)
         vectors[:, step + 1] = product * scale[:, None]
         if (step + 1) % CHECKED == 0 or step + 1 == steps:
-            found, certain = _largest(alpha[:, : step + 1], beta[:, : step + 1], TOLERANCE[x.dtype])
-            if bool(certain.all()):
+            found, known = _largest(alpha[:, : step + 1], beta[:, : step + 1], TOLERANCE[x.dtype])
+            certain: list[bool] = known.tolist()
+            if all(certain):
                 break
     return found, certain
 
@@ -159,7 +167,7 @@ class _Difference:
     def __init__(self, x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> None:
         self.x, self.y, self.i, self.j = x, y, i, j
         across = len(x) if y is None else len(y)
-        self.vectors = torch.zeros(len(x), across, x.shape[1], dtype=x.dtype)
+        self.vectors = x.new_zeros(len(x), across, x.shape[1])
 
     def __call__(self, v: Tensor) -> Tensor:
         self.vectors[self.i, self.j] = v

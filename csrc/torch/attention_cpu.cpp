@@ -9,7 +9,7 @@
 #include "cpu/attention/weights.h"
 #include "torch/attention_checks.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cpu/coupling/coupling.h"
 #include "torch/coupling_op.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

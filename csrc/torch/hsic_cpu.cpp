@@ -14,7 +14,7 @@
 #include "torch/checks.h"
 #include "torch/convert.h"
 #include "torch/hsic_checks.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

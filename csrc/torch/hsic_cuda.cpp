@@ -1,4 +1,4 @@
-// simcore::hsic_terms on a CUDA device: checks, the plan, the workspace, and the call into
+// simcore::gram_terms, on CUDA devices alone: checks, the plan, the workspace, and the call into
 // csrc/cuda on the current stream.
 //
 // NaN and infinity are counted by the kernels and refused once all of them have run, which is the
@@ -22,11 +22,11 @@ cuda::Precision parse_precision(const std::string& name) {
   return cuda::Precision::medium;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cuda(
-    at::TensorList x, at::TensorList y, c10::string_view kernel, c10::string_view estimator,
-    double bandwidth, c10::string_view method, int64_t max_memory, c10::string_view precision) {
-  TORCH_CHECK_VALUE(parse_method(std::string(method)) != cpu::Method::feature,
-                    "method: wanted 'auto' or 'gram' on a CUDA device, got 'feature'");
+std::tuple<at::Tensor, at::Tensor, at::Tensor> gram_terms_cuda(at::TensorList x, at::TensorList y,
+                                                               c10::string_view kernel,
+                                                               c10::string_view estimator,
+                                                               double bandwidth, int64_t max_memory,
+                                                               c10::string_view precision) {
   const HsicProblem wanted =
       hsic_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator), bandwidth);
   const at::Device device = x[0].device();
@@ -58,6 +58,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> hsic_terms_cuda(
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("hsic_terms", hsic_terms_cuda); }
+TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("gram_terms", gram_terms_cuda); }
 
 }  // namespace simcore

@@ -9,7 +9,7 @@
 #include "cpu/neighbours/neighbours.h"
 #include "torch/checks.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

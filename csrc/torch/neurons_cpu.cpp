@@ -1,16 +1,21 @@
 // The operators of single neurons on the CPU: checks and the calls into csrc/cpu/neurons.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <torch/library.h>
 
 #include <stdexcept>
 #include <tuple>
+#include <vector>
 
+#include "core/math/index_math.h"
+#include "cpu/isa/isa.h"
+#include "cpu/neurons/assignment.h"
 #include "cpu/neurons/matching.h"
 #include "cpu/neurons/neurons.h"
 #include "torch/checks.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {
@@ -76,12 +81,73 @@ at::Tensor match_neurons_cpu(at::TensorList x, at::TensorList y, c10::string_vie
   }
 }
 
+// Returns the numbers of the entries that are set.
+std::vector<int64_t> numbers_of(const bool* flags, int64_t count) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < count; i++)
+    if (flags[i]) numbers.push_back(i);
+  return numbers;
+}
+
+// Writes the column of each of `rows` to partner; both lists hold places in a matrix of gains.
+template <typename T>
+void assign(const T* gains, int64_t stride, const std::vector<int64_t>& rows,
+            const std::vector<int64_t>& columns, int64_t* partner) {
+  if (rows.empty() || columns.empty()) return;
+  const bool turned = rows.size() > columns.size();
+  const std::vector<int64_t>&narrow = turned ? columns : rows, &wide = turned ? rows : columns;
+  const int64_t padded = round_to(int64_t(wide.size()), cpu::isa_table<T>().width);
+  std::vector<T> costs(narrow.size() * padded, cpu::Costs<T>::beyond());
+  for (size_t i = 0; i < narrow.size(); i++)
+    for (size_t j = 0; j < wide.size(); j++)
+      costs[i * padded + j] =
+          -(turned ? gains[wide[j] * stride + narrow[i]] : gains[narrow[i] * stride + wide[j]]);
+  cpu::Assignment<T> solver(int64_t(wide.size()));
+  const std::vector<int64_t>& found =
+      solver.solve({costs.data(), int64_t(narrow.size()), int64_t(wide.size()), padded});
+  for (size_t i = 0; i < narrow.size(); i++)
+    if (turned)
+      partner[wide[found[i]]] = narrow[i];
+    else
+      partner[narrow[i]] = wide[found[i]];
+}
+
+at::Tensor best_assignments_cpu(const at::Tensor& gains_, const at::Tensor& rows_,
+                                const at::Tensor& columns_) {
+  TORCH_CHECK_VALUE(gains_.dim() == 3, "gains: wanted shape [B, p, q], got ", gains_.sizes());
+  TORCH_CHECK_TYPE(gains_.scalar_type() == at::kFloat || gains_.scalar_type() == at::kDouble,
+                   "gains: wanted float32 or float64, got ", gains_.scalar_type());
+  const int64_t count = gains_.size(0), p = gains_.size(1), q = gains_.size(2);
+  const auto check = [&](const at::Tensor& flags, const char* name, int64_t size) {
+    TORCH_CHECK_TYPE(flags.scalar_type() == at::kBool, name, ": wanted bool, got ",
+                     flags.scalar_type());
+    TORCH_CHECK_VALUE(flags.sizes() == at::IntArrayRef({count, size}), name, ": wanted shape [",
+                      count, ", ", size, "], got ", flags.sizes());
+  };
+  check(rows_, "rows", p);
+  check(columns_, "columns", q);
+  const at::Tensor gains = gains_.contiguous(), rows = rows_.contiguous(),
+                   columns = columns_.contiguous();
+  at::Tensor partner = at::full({count, p}, -1, at::kLong);
+  int64_t* const out = partner.mutable_data_ptr<int64_t>();
+  cpu::parallel_tasks(torch_runtime(), count, [&](int64_t b, int) {
+    const auto left = numbers_of(rows.const_data_ptr<bool>() + b * p, p);
+    const auto right = numbers_of(columns.const_data_ptr<bool>() + b * q, q);
+    if (gains.scalar_type() == at::kFloat)
+      assign(gains.const_data_ptr<float>() + b * p * q, q, left, right, out + b * p);
+    else
+      assign(gains.const_data_ptr<double>() + b * p * q, q, left, right, out + b * p);
+  });
+  return partner;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("best_partners", best_partners_cpu);
   m.impl("multiple_correlations", multiple_correlations_cpu);
   m.impl("match_neurons", match_neurons_cpu);
+  m.impl("best_assignments", best_assignments_cpu);
 }
 
 }  // namespace simcore

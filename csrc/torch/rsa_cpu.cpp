@@ -11,7 +11,7 @@
 #include "cpu/rsa/standard_rows.h"
 #include "torch/checks.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

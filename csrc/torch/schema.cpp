@@ -12,9 +12,10 @@
 #include <torch/library.h>
 
 TORCH_LIBRARY(simcore, m) {
-  // ---- hsic. Twins: hsic.py, distances.py, rowwise.py, stats.py. On CUDA: hsic_terms.
+  // ---- hsic. Twins: hsic.py, distances.py, rowwise.py, stats.py. On CUDA: gram_terms.
   // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
-  // torch's operations in simcore/_ops/hsic_batched.py.
+  // torch's operations in simcore/_ops/hsic_batched.py and hsic_composed.py; hsic_terms may be
+  // gram_terms there.
 
   // HSIC of all layer pairs: xy [Lx, Ly], xx [Lx], yy [Ly], float64. y empty: x with itself.
   // kernel "linear" | "rbf" | "distance" (of rows, not squared); estimator "biased" | "unbiased" |
@@ -24,6 +25,11 @@ TORCH_LIBRARY(simcore, m) {
   m.def(
       "hsic_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, str method, "
       "int max_memory, str precision=\"highest\") -> (Tensor xy, Tensor xx, Tensor yy)");
+
+  // hsic_terms by kernels of a CUDA device that form Gram matrices in tiles; for CUDA alone.
+  m.def(
+      "gram_terms(Tensor[] x, Tensor[] y, str kernel, str estimator, float bandwidth, "
+      "int max_memory, str precision) -> (Tensor xy, Tensor xx, Tensor yy)");
 
   // hsic_terms of the linear kernel by its Gram method, and sums over each layer's K scaled by
   // 2^(-2 exponent): squares [L, n] sum_{j != i} K_ij^2, cubes [L] sum_{i != j} K_ij^3, x then y.
@@ -55,7 +61,7 @@ TORCH_LIBRARY(simcore, m) {
 
   // ---- spectral. Twins: cca.py. On CUDA: small_svd.
   // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
-  // torch's batched matrix products in simcore/_ops/spectral_batched.py.
+  // torch's batched matrix products in simcore/_ops/spectral_batched.py and aligned_composed.py.
 
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
   // with r = min(n, p); standardize divides the columns by their standard deviation.
@@ -75,7 +81,7 @@ TORCH_LIBRARY(simcore, m) {
 
   // Mean cosine of the rows of x Q and y, Q the rotation of x nearest to y, uncentred; rows of
   // zeros are left out: [Lx, Ly] float64, nan for layers of zeros; y empty: x with itself. Entries
-  // are not checked. No kernel for CUDA.
+  // are not checked.
   m.def("aligned_cosines(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
 
   // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
@@ -83,6 +89,8 @@ TORCH_LIBRARY(simcore, m) {
   m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
   // ---- neurons. Twins: neurons.py, matching.py. On CUDA: best_partners, multiple_correlations.
+  // match_neurons has no CUDA kernel: on CUDA devices it is composed of torch's operations in
+  // simcore/_ops/neurons_composed.py, and the host assigns neurons by best_assignments.
 
   // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
   // every neuron of every layer of x (rows, layers one after another) and every layer of y, that
@@ -97,11 +105,16 @@ TORCH_LIBRARY(simcore, m) {
 
   // Layers whose neurons are matched, [Lx, Ly] float64; y empty: x with itself. matching "best"
   // (score "correlation": mean of both directions' best) | "one-to-one" (score "correlation": mean
-  // of the assignment; "distance": of the layers, not centred; "angular": its angle). No kernel for
-  // CUDA.
+  // of the assignment; "distance": of the layers, not centred; "angular": its angle).
   m.def("match_neurons(Tensor[] x, Tensor[] y, str matching, str score, int max_memory) -> Tensor");
 
+  // The assignment of largest total of each matrix of gains [B, p, q] (float32 or float64, finite):
+  // partner [B, p] int64, the column of each row, -1 for a row without one. rows [B, p] and columns
+  // [B, q] (bool) say which of them take part; the smaller number of either is assigned whole.
+  m.def("best_assignments(Tensor gains, Tensor rows, Tensor columns) -> Tensor partner");
+
   // ---- rsa. Twins: rsa.py. On CUDA: none.
+  // On CUDA devices both are composed of torch's operations in simcore/_ops/rsa_composed.py.
 
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
@@ -121,6 +134,7 @@ TORCH_LIBRARY(simcore, m) {
       "-> (Tensor xy, Tensor xx, Tensor yy, Tensor spread, Tensor rounding)");
 
   // ---- neighbours. Twins: neighbours.py. On CUDA: none.
+  // On CUDA devices all are composed of torch's operations in simcore/_ops/neighbours_composed.py.
 
   // The k nearest other rows of every row of each layer, nearest first: index [L, n, k] (int32, -1
   // for a layer without variance), values [L, n, k] their cosine distances, distances or inner

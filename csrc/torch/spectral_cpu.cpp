@@ -15,7 +15,7 @@
 #include "torch/composed/principal_components.h"
 #include "torch/composed/pwcca.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {

@@ -1,11 +1,18 @@
-"""The operators for HSIC and for sums over Gram matrices: names and shapes of results."""
+"""The operators for HSIC and for sums over Gram matrices: names, shapes of results, CUDA.
+
+On a CUDA device `hsic_terms` is either composed of torch's products (`simcore._ops.hsic_composed`)
+or `gram_terms`, which is kernels.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from simcore._ops.hsic_composed import OPERATORS
+
 hsic_terms = torch.ops.simcore.hsic_terms
+gram_terms = torch.ops.simcore.gram_terms
 permuted_gram_products = torch.ops.simcore.permuted_gram_products
 gram_power_sums = torch.ops.simcore.gram_power_sums
 median_squared_distances = torch.ops.simcore.median_squared_distances
@@ -28,6 +35,19 @@ def _fake_hsic_terms(
     shapes = ((rows, columns), (rows,), (columns,))
     xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
     return xy, xx, yy
+
+
+@torch.library.register_fake("simcore::gram_terms")
+def _fake_gram_terms(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    kernel: str,
+    estimator: str,
+    bandwidth: float,
+    max_memory: int,
+    precision: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _fake_hsic_terms(x, y, kernel, estimator, bandwidth, "gram", max_memory, precision)
 
 
 @torch.library.register_fake("simcore::permuted_gram_products")
@@ -63,3 +83,7 @@ def _fake_mean_rows(
     count = len(x) if with_cosines else 0
     length, cosine = (x[0].new_empty((i,), dtype=torch.float64) for i in (len(x), count))
     return length, cosine, x[0].new_empty((count,), dtype=torch.int64)
+
+
+for _name, _function in OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

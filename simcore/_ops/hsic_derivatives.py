@@ -1,7 +1,9 @@
 """The derivatives of `hsic_terms`: backward within `max_memory`, forward mode, second derivatives.
 
-`LinearHsic` holds the formulas. A backward pass that is not differentiated again works on as many
-rows and columns at a time as `max_memory` allows; every other derivative takes all of them at once.
+`LinearHsic` and `KernelHsic` hold the formulas. Kernels of distances have the backward pass alone,
+and the linear kernel has all derivatives. A backward pass that is not differentiated again works on
+as many rows and columns at a time as `max_memory` allows; every other derivative takes all of them
+at once.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import has_tangent, is_followed, one_operator
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.hsic_gradients import Blocks, LinearHsic, fitting_blocks
+from simcore._ops.hsic_kernel_gradients import KernelHsic
 
 Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # the place of max_memory among the options of hsic_terms
@@ -45,13 +48,15 @@ class HsicTerms(torch.autograd.Function):
         layers = list(ctx.saved_tensors)
         weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
         wanted = list(ctx.needs_input_grad[2:])
-        kernel, estimator = ctx.options[:2]
-        problem = (layers, weights, wanted, ctx.count_x, kernel, estimator)
+        kernel, estimator, bandwidth = ctx.options[:3]
+        problem = (layers, weights, wanted, ctx.count_x)
         with torch.autocast(weights.device.type, enabled=False):
             if torch.is_grad_enabled() or is_followed([weights, *layers]):
-                found = iter(_gradients(*problem))
+                _require_linear(kernel)
+                found = iter(_gradients(*problem, estimator))
             else:
-                found = iter(_bounded_gradients(*problem, ctx.options[MEMORY_OPTION]))
+                options = (kernel, estimator, bandwidth, ctx.options[MEMORY_OPTION])
+                found = iter(_bounded_gradients(*problem, *options))
         return None, None, *(next(found) if want else None for want in wanted)
 
     @staticmethod
@@ -102,7 +107,8 @@ _LIBRARY.impl("hsic_terms", _autograd_kernel, "Autograd")
 def _require_linear(kernel: str) -> None:
     if kernel != "linear":
         raise RuntimeError(
-            f"kernel: wanted 'linear' for a derivative, got {kernel!r}, which has none here"
+            "kernel: wanted 'linear' for a second derivative, or one in forward mode, got "
+            f"{kernel!r}, which has a first derivative in reverse mode alone"
         )
 
 
@@ -138,12 +144,13 @@ def _gradients(
     weights: Tensor,
     wanted: Sequence[bool],
     count_x: int,
-    kernel: str,
     estimator: str,
     blocks: Blocks | None = None,
 ) -> list[Tensor]:
-    """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by ``wanted`` layers."""
-    _require_linear(kernel)
+    """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by ``wanted`` layers.
+
+    The kernel is the linear one.
+    """
     hsic = LinearHsic(layers, estimator == "unbiased", blocks)
     count = len(layers)
     return [
@@ -165,8 +172,8 @@ def _all_outputs(outputs: list[Tensor], *_: Any) -> list[Tensor]:
 
 
 # torch caches compiled backward passes on disk. They call this operator, but the cache key does not
-# contain its signature: if the signature changes, TORCHINDUCTOR_CACHE_DIR must be cleared.
-@one_operator(_empty_gradients, _all_outputs, name="hsic_gradients")
+# contain its signature: if the signature changes, its name has to change too.
+@one_operator(_empty_gradients, _all_outputs, name="hsic_terms_gradients")
 def _bounded_gradients(
     layers: list[Tensor],
     weights: Tensor,
@@ -174,18 +181,19 @@ def _bounded_gradients(
     count_x: int,
     kernel: str,
     estimator: str,
+    bandwidth: float,
     max_memory: int,
 ) -> list[Tensor]:
-    """Return `_gradients`, computed in ``max_memory`` bytes beside the result.
-
-    Where torch traces, the error for a kernel without derivative is raised when the backward pass
-    runs.
-    """
+    """Return the gradients by ``wanted`` layers, computed in ``max_memory`` bytes beside them."""
+    limit = memory_bound(max_memory, layers[0])
+    if kernel != "linear":
+        hsic = KernelHsic(layers, kernel, estimator == "unbiased", bandwidth, limit)
+        return hsic.gradients(weights, wanted)
     count = len(layers)
     members = max(
         sum(layers[b].shape[1] for b in _partners(a, count, count_x))
         for a, want in enumerate(wanted)
         if want
     )
-    blocks = fitting_blocks(layers, members, memory_bound(max_memory, layers[0]))
-    return _gradients(layers, weights, wanted, count_x, kernel, estimator, blocks)
+    blocks = fitting_blocks(layers, members, limit)
+    return _gradients(layers, weights, wanted, count_x, estimator, blocks)

@@ -1,9 +1,14 @@
-"""The operators for nearest rows: names and shapes of results. They are for the CPU only."""
+"""The operators for nearest rows: names, shapes of results, CUDA.
+
+On a CUDA device they are operations of torch (`simcore._ops.neighbours_composed`).
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from simcore._ops.neighbours_composed import OPERATORS
 
 nearest_rows = torch.ops.simcore.nearest_rows
 list_similarity = torch.ops.simcore.list_similarity
@@ -53,3 +58,7 @@ def _fake_cknna_terms(
     shapes = ((rows, columns), (rows,), (columns,))
     xy, xx, yy = (values_x.new_empty(shape) for shape in shapes)
     return xy, xx, yy
+
+
+for _name, _function in OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -1,13 +1,20 @@
-"""The operators for correlations of single neurons: names and shapes of results."""
+"""The operators for correlations of single neurons: names, shapes of results, CUDA.
+
+On a CUDA device `match_neurons` is composed of torch's operations
+(`simcore._ops.neurons_composed`); `best_assignments` is for the host.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from simcore._ops.neurons_composed import OPERATORS
+
 best_partners = torch.ops.simcore.best_partners
 multiple_correlations = torch.ops.simcore.multiple_correlations
 match_neurons = torch.ops.simcore.match_neurons
+best_assignments = torch.ops.simcore.best_assignments
 
 
 @torch.library.register_fake("simcore::best_partners")
@@ -33,3 +40,12 @@ def _fake_match_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
 ) -> Tensor:
     return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
+
+
+@torch.library.register_fake("simcore::best_assignments")
+def _fake_best_assignments(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    return gains.new_empty(gains.shape[:2], dtype=torch.int64)
+
+
+for _name, _function in OPERATORS.items():
+    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -1,8 +1,7 @@
 """The operators that decompose layers and their cross-products: names, shapes of results, CUDA.
 
 On the CPU these operators are written in C++ (csrc/torch); on a CUDA device they are batches of
-torch's own matrix products (`simcore._ops.spectral_batched`), but for `aligned_cosines`, which is
-for the CPU only.
+torch's own matrix products (`simcore._ops.spectral_batched`, `simcore._ops.aligned_composed`).
 """
 
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._ops.aligned_composed import OPERATORS as ALIGNED
 from simcore._ops.spectral_batched import OPERATORS
 
 principal_components = torch.ops.simcore.principal_components
@@ -63,5 +63,5 @@ def _fake_aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
     return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
 
 
-for _name, _function in OPERATORS.items():
+for _name, _function in {**OPERATORS, **ALIGNED}.items():
     torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

@@ -8,6 +8,7 @@ import torch
 
 from simcore import cka_grid, hsic_grid, reference
 from simcore._ops.hsic import hsic_terms
+from simcore._ops.hsic_composed import composed_terms
 from support import naive, tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, KERNELS, Case, exact, layers
 from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
@@ -152,7 +153,22 @@ def test_refusals():
     with pytest.raises(ValueError, match="device"):
         cka_grid([x[0], x[1].cpu()])
     with pytest.raises(ValueError, match="method"):
-        cka_grid(x, method="feature")
+        hsic_terms(x, [], "rbf", "biased", 1.0, "feature", 0)
+
+
+@pytest.mark.parametrize("form", ["feature", "gram"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_products_of_torch(offset, dtype, estimator, form):
+    x = layers(Case(700, offset, True, widths=(40, 7, 129)), dtype)
+    xy, xx, yy = (t.cpu() for t in composed_terms(on_gpu(x), [], estimator, form, 0))
+    want = reference.cka_grid(exact(x), estimator=estimator)
+    tolerance.assert_measure(
+        xy / (xx[:, None] * yy).sqrt(), want, dtype, condition=tolerance.DRAWN_CONDITION
+    )
+    again = composed_terms(on_gpu(x), [], estimator, form, 0)[0]
+    assert torch.equal(again.cpu(), xy)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

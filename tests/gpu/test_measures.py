@@ -1,5 +1,7 @@
 """Everything beside CKA on a CUDA device: the CPU tests' jobs, tolerances and twins."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,20 +9,22 @@ import torch
 from simcore import (
     attention_grid,
     distributed_attention,
+    neighbours,
     neuronsim_grid,
     plan_cka,
-    rsa_grid,
     stats,
 )
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.spectral_batched import singular_systems
 from support import measure_table, tolerance
-from support.cases import DTYPES, Case
+from support.cases import DTYPES, Case, exact, layers
+from support.distance_table import DISTANCE_ROWS
 from support.gpu import needs_cuda, on_gpu
+from support.neighbour_table import NEIGHBOUR_ROWS
 
 pytestmark = [*needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
-# Ranks of dissimilarities have no CUDA kernels.
-JOBS = [job for job in measure_table.JOBS if job[0].options.get("correlation") != "spearman"]
+JOBS = measure_table.JOBS
+NEAR, FAR = Case(45, widths=(7, 24, 300)), Case(45, 1000.0, True, (7, 24, 300))
 
 
 @pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
@@ -32,6 +36,43 @@ def test_grids_match_the_twins(dtype, measure, case):
     tolerance.assert_measure(got.cpu(), measure.twin(x), dtype)
     y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
     tolerance.assert_measure(measure(on_gpu(x), on_gpu(y)).cpu(), measure.twin(x, y), dtype)
+
+
+@pytest.mark.parametrize("case", [NEAR, FAR], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
+def test_neighbours_match_the_twins(measure, dtype, case):
+    x, y = layers(case, dtype), layers(Case(case.n, 10.0, widths=(12,)), dtype, seed=1)
+    for other in (None, y):
+        got = measure(on_gpu(x), None if other is None else on_gpu(other)).cpu()
+        want = measure.twin(x, other)
+        tolerance.assert_measure(got, want, dtype, condition=measure.condition)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "inner"])
+def test_lists_are_the_cpus(metric):
+    x = layers(Case(300, 3.0, True, (40, 7)), torch.float32)
+    x.append(x[0][:30].repeat(10, 1))  # copies
+    for got, want in zip(neighbours(on_gpu(x), 7, metric), neighbours(x, 7, metric), strict=True):
+        assert torch.equal(got.index.cpu(), want.index)
+        torch.testing.assert_close(got.values.cpu(), want.values, rtol=1e-9, atol=1e-15)
+        again = neighbours(on_gpu([want.layer]), 7, metric)[0]
+        assert torch.equal(again.index, got.index)
+        assert torch.equal(again.values, got.values)
+
+
+@pytest.mark.parametrize("case", [NEAR, FAR], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
+@pytest.mark.filterwarnings("ignore:.*rows of zeros")
+def test_distances_match_the_twins(measure, dtype, case):
+    case = replace(case, widths=(12, 12)) if measure.equal_widths else case
+    x, y = layers(case, dtype), layers(Case(case.n, 1.0, widths=(12,)), dtype, seed=1)
+    condition = tolerance.DRAWN_CONDITION if case is FAR else 1.0
+    for other in (None, y):
+        got = measure(on_gpu(x), None if other is None else on_gpu(other)).cpu()
+        both = exact(x), exact(other)
+        tolerance.assert_other(measure, got, measure.twin(x, other), *both, dtype, condition)
 
 
 def test_partners_are_the_cpus():
@@ -110,12 +151,9 @@ def test_bad_input_is_refused_as_on_the_cpu():
         attention_grid(weights)
 
 
-def test_what_has_no_kernels_says_so():
-    x = torch.randn(2, 20, 4).cuda()
-    calls = (lambda: rsa_grid(x, correlation="spearman"), lambda: plan_cka(x))
-    for call in calls:
-        with pytest.raises(ValueError, match=r"X\[0\]: wanted device cpu for .*, got cuda"):
-            call()
+def test_a_plan_is_for_the_cpu_alone():
+    with pytest.raises(ValueError, match=r"X\[0\]: wanted device cpu for a plan, got cuda"):
+        plan_cka(torch.randn(2, 20, 4).cuda())
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+import simcore
 from support.bad_inputs import assert_refused
 from support.cases import Case, layers
 
+assert simcore  # loads the extension
 ops = torch.ops.simcore
 X, Y = layers(Case(12, 1.0, widths=(3, 20))), layers(Case(12, widths=(2, 4, 5)), seed=1)
 NOTHING = (torch.empty(0, 0, 0, dtype=torch.int32), *torch.empty(2, 0, dtype=torch.float64))

@@ -1,6 +1,7 @@
 """The spectral operators of a CUDA device on CPU tensors: the CPU tests' jobs and tolerances."""
 
 import functools
+import threading
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import torch
 import simcore.basis
 import simcore.cca
 from simcore._ops import spectral_batched
+from simcore._ops.composed import full_float32
 from simcore._ops.polar import nuclear_norms_of, polar_steps
 from support import measure_table, tolerance
 from support.cases import DTYPES, Case
+from support.precision import LOWER, lower_precision, precisions
 
 FAMILY = {"cca_grid", "svcca_grid", "pwcca_grid", "linreg_grid", "procrustes_grid", "mixedsim_grid"}
 JOBS = [job for job in measure_table.JOBS if job[0].function in FAMILY]
@@ -175,11 +178,46 @@ def test_every_layer_is_centred_once(monkeypatch):
     assert len(centred) == len(WIDTHS)
 
 
-def test_precision_of_the_caller_is_left_alone():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
+@pytest.mark.parametrize("interface", LOWER)
+def test_precision_of_the_caller_is_left_alone(interface):
+    with lower_precision(interface):
+        chosen = precisions()
         spectral_batched.OPERATORS["principal_components"]([torch.randn(10, 3)], False)
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
+        assert precisions() == chosen
+        if interface == "set_float32_matmul_precision":
+            assert torch.get_float32_matmul_precision() == "medium"
+            assert torch.backends.cuda.matmul.allow_tf32  # reads both interfaces
+        if interface == "backends.fp32_precision":  # products still follow it
+            torch.backends.fp32_precision = "ieee"
+            assert precisions() == ["ieee", "ieee"]
+
+
+@pytest.mark.parametrize("interface", ["set_float32_matmul_precision", "allow_tf32"])
+def test_the_older_interface_can_be_read_inside(interface):
+    """torch reads it within products on a GPU, and refuses where its interfaces disagree."""
+    with lower_precision(interface):
+        chosen = precisions()
+        with full_float32():
+            assert not torch.backends.cuda.matmul.allow_tf32
+            assert precisions()[0] == "ieee"
+        assert torch.backends.cuda.matmul.allow_tf32
+        assert precisions() == chosen
+
+
+def test_threads_that_overlap_leave_the_precision_as_it_was():
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with full_float32():
+            inside.set()
+            leave.wait(10)
+
+    with lower_precision("matmul.fp32_precision"):
+        thread = threading.Thread(target=other)
+        with full_float32():
+            thread.start()
+            assert inside.wait(10)
+        assert precisions() == ["ieee", "ieee"]  # the other thread still needs it
+        leave.set()
+        thread.join()
+        assert precisions() == ["tf32", "tf32"]

@@ -5,9 +5,9 @@ build of torch without CUDA even an index of a fake CUDA tensor fails. Tensors o
 values: whole grids run as on a device, and every time that the program waits for the device is
 counted with its place. Nothing of a driver or of a GPU is needed.
 
-The table of operators and devices (simcore/_ops/devices.py) is in force: an operator that the table
-gives to the CPU alone is refused, an operator that is composed of torch's operations runs the
-function that is registered for CUDA devices, and a kernel is replaced by that of the CPU.
+The table of operators and devices (simcore/_ops/devices.py) is in force: an operator of the host is
+refused, an operator that is composed of torch's operations runs the function that is registered for
+CUDA devices, and a kernel is replaced by that of the CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from simcore._grid import inputs
-from simcore._ops.devices import CPU_ONLY, CUDA_COMPOSED
+from simcore._ops.devices import CUDA_COMPOSED, HOST
 
 CUDA = torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -212,12 +212,16 @@ class StandIn(TorchDispatchMode):
 
     def _operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.name().removeprefix("simcore::").partition(".")[0]
-        if name in CPU_ONLY:
-            raise NotImplementedError(f"simcore::{name}: the table gives it to the CPU alone")
+        if name in HOST:
+            raise NotImplementedError(f"simcore::{name}: the table gives it to the host")
         self.operators[name] += 1
         if name in CUDA_COMPOSED:
             with self:
                 return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args)
+        if name == "gram_terms":  # the CPU has it as a method of hsic_terms
+            *given, max_memory, precision = args
+            hsic = torch.ops.simcore.hsic_terms.default
+            return self._run(hsic, (*given, "gram", max_memory, precision), {}, wrapped=True)
         if name == "small_svd":  # the CPU has none
             (m,) = args
             u, s, vt = torch.linalg.svd(m.values, full_matrices=False)

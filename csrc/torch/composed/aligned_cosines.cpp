@@ -26,7 +26,7 @@
 #include <limits>
 #include <tuple>
 
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore::composed {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "torch/composed/centred.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore::composed {
 

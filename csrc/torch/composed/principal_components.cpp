@@ -25,7 +25,7 @@
 #include "cpu/spectral/covariance.h"
 #include "torch/composed/centred.h"
 #include "torch/convert.h"
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore::composed {
 namespace {

@@ -23,7 +23,7 @@
 #include <limits>
 #include <vector>
 
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 namespace simcore::composed {
 namespace {

@@ -1,4 +1,4 @@
-#include "torch/runtime.h"
+#include "torch/torch_runtime.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

@@ -1,0 +1,98 @@
+"""``simcore::aligned_cosines`` in batches of torch's own operations; CUDA devices use it.
+
+The function runs on any device: tests compare it on CPU tensors with the twin. Pairs of layers of
+two widths are decomposed together. Entries are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from simcore._grid.memory import memory_bound
+from simcore._ops.composed import in_full_float32
+from simcore._ops.spectral_batched import _most_matrices, _products, _Side, _Stack, _stack_pairs
+
+CUT = 4  # eps: directions of smaller singular values, over the largest, are rounding
+
+
+def _near_one(layer: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the layer times the power of two that brings its largest entry near 1."""
+    wide = layer.double()
+    exponent = torch.frexp(wide.abs().max()).exponent.clamp(-1000, 1000)
+    return torch.ldexp(wide, -exponent).to(dtype)
+
+
+def _units(layer: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the rows at unit length; rows of zeros stay zeros."""
+    wide = layer.to(dtype)
+    largest = wide.abs().amax(1, keepdim=True)
+    near_one = wide / torch.where(largest > 0, largest, 1.0)
+    length = torch.linalg.vector_norm(near_one, dim=1, keepdim=True)
+    return near_one / torch.where(length > 0, length, 1.0)
+
+
+def _side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
+    """Return a side of layers; ``extra`` holds their unit rows ``[B, n, width]``."""
+    n, device = len(layers[0]), layers[0].device
+    widths = [layer.shape[1] for layer in layers]
+
+    def stack(members: list[int]) -> _Stack:
+        values = torch.stack([_near_one(layers[i], dtype) for i in members])
+        units = torch.stack([_units(layers[i], dtype) for i in members])
+        return _Stack(torch.tensor(members, device=device), values, units)
+
+    return _Side(widths, [2 * n * width * dtype.itemsize for width in widths], stack)
+
+
+def _along(products: Tensor, turned: Tensor) -> Tensor:
+    """Return ``sum_r u_r' turned v_r`` over the directions of ``products`` ``[B, p, q]``, float64.
+
+    float32 products get the eigenvectors P of ``M M'`` in float64, whose squares keep all singular
+    values that count; ``P' M = diag(s) V'``.
+    """
+    if products.shape[1] > products.shape[2]:
+        products, turned = products.mT, turned.mT
+    if products.dtype == torch.float64:
+        u, s, vt = torch.linalg.svd(products, full_matrices=False)
+        left = u.mT
+    else:
+        wide = products.double()
+        left = torch.linalg.eigh(wide @ wide.mT).eigenvectors.mT
+        vt = left @ wide
+        s = torch.linalg.vector_norm(vt, dim=2)
+        vt = vt / torch.where(s > 0, s, 1.0)[:, :, None]
+    kept = s > CUT * torch.finfo(products.dtype).eps * s.amax(1, keepdim=True)
+    return ((left @ turned.to(vt.dtype) * vt).sum(2) * kept).sum(1)
+
+
+def aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
+    """Compute ``simcore::aligned_cosines``."""
+    wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
+    dtype = torch.float64 if wide else torch.float32
+    bound = memory_bound(max_memory, x[0])
+    sides = _side(x, dtype), _side(y, dtype) if y else None
+    grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)
+    for a, b in _stack_pairs(*sides, bound // 2):
+        k, l = a.values.shape[2], b.values.shape[2]
+        most = _most_matrices(8 * (8 * k * l + 4 * min(k, l) ** 2), bound // 2)
+        unit_a = _Stack(a.members, a.extra, a.extra)
+        unit_b = unit_a if a is b else _Stack(b.members, b.extra, b.extra)
+        both = zip(_products(a, b, most), _products(unit_a, unit_b, most), strict=True)
+        counts = a.extra.any(2).double() @ b.extra.any(2).double().mT
+        for (rows, columns, products), (_, _, turned) in both:
+            values = _along(products, turned) / counts[rows, columns]  # nan: no common row
+            values = values.clamp(-1.0, 1.0)
+            grid[a.members[rows], b.members[columns]] = values
+            if not y:
+                grid[b.members[columns], a.members[rows]] = values
+    if not y:
+        some = torch.stack([layer.any() for layer in x])
+        grid.diagonal().copy_(torch.where(some, 1.0, torch.nan))
+    return grid
+
+
+# Registered for CUDA in simcore/_ops/spectral.py.
+OPERATORS = {"aligned_cosines": in_full_float32(aligned_cosines)}

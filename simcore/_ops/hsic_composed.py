@@ -1,0 +1,230 @@
+"""HSIC of the linear kernel by torch's matrix products; CUDA devices use it for long inputs.
+
+``sum_ij K_ij L_ij = ||Xc'Yc||_F^2``: either by the products of features (n p q flops for each
+pair) or by tiles of Gram matrices (n^2 p for each layer and n^2 for each pair). The functions run
+on any device: tests compare them on CPU tensors with the twins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import simcore._C as _C
+from simcore._grid.inputs import check_finite
+from simcore._grid.memory import memory_bound
+from simcore._ops.composed import in_full_float32
+from simcore._ops.tiles import rows_that_fit, tiles
+
+Terms = tuple[Tensor, Tensor, Tensor]
+gram_terms = torch.ops.simcore.gram_terms
+# Flops of Gram matrices from which on the launches of many products take no time beside them.
+MANY_FLOPS = 1e11
+DEPTH = 8192  # rows of one product, whose sums are float64 from one product to the next
+GRAM_ROWS = 1024  # rows and columns of a tile of Gram matrices
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """How the entries of a layer are centred and brought near 1: ``(x - first - mean) / power``."""
+
+    values: Tensor
+    first: Tensor
+    mean: Tensor
+    power: Tensor
+
+    def rows(self, tile: slice, dtype: torch.dtype) -> Tensor:
+        """Return some rows, centred in float64."""
+        shifted = (self.values[tile].double() - self.first).sub_(self.mean)
+        return shifted.div_(self.power).to(dtype)
+
+
+def _read(layer: Tensor, rows: int) -> _Layer:
+    first = layer[0].double()  # constant columns become exactly 0
+    sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]
+    mean = torch.stack(sums).sum(0) / len(layer)
+    largest = torch.stack(
+        [(layer[tile].double() - first - mean).abs().max() for tile in tiles(len(layer), rows)]
+    ).max()
+    exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
+    return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
+
+
+def _pairs(count_x: int, count: int) -> list[tuple[int, int]]:
+    """Return the pairs that a result has: all of both sides, and every layer with itself."""
+    if count_x == count:
+        return [(a, b) for a in range(count) for b in range(a, count)]
+    own = [(a, a) for a in range(count)]
+    return own + [(a, b) for a in range(count_x) for b in range(count_x, count)]
+
+
+def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterator[list[int]]:
+    """Yield the numbers of pairs whose sizes are at most ``room`` together; one at least."""
+    group: list[int] = []
+    left = room
+    for number in range(len(pairs)):
+        if group and sizes[number] > left:
+            yield group
+            group, left = [], room
+        group.append(number)
+        left -= sizes[number]
+    yield group
+
+
+def _feature_squares(
+    layers: Sequence[Tensor], pairs: list[tuple[int, int]], dtype: torch.dtype, bound: int
+) -> tuple[list[Tensor], list[_Layer]]:
+    """Return ``||Xc'Yc||_F^2`` of all pairs, in units of their powers, and how layers are read."""
+    n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
+    widest, total = max(widths), sum(widths)
+    sizes = [24 * widths[a] * widths[b] for a, b in pairs]
+    purpose = "the products of one pair"
+    of_row = dtype.itemsize * total + 24 * widest
+    rows = rows_that_fit(bound, max(sizes), of_row, min(n, DEPTH), purpose)
+    read = [_read(layer, rows) for layer in layers]
+    squares = []
+    for group in _groups(pairs, sizes, bound - rows * of_row):
+        needed = sorted({layer for number in group for layer in pairs[number]})
+        sums = [
+            torch.zeros(widths[a], widths[b], dtype=torch.float64, device=layers[0].device)
+            for a, b in (pairs[number] for number in group)
+        ]
+        for tile in tiles(n, rows):
+            part = {layer: read[layer].rows(tile, dtype) for layer in needed}
+            for total_of_pair, number in zip(sums, group, strict=True):
+                a, b = pairs[number]
+                total_of_pair += part[a].T @ part[b]
+        squares += [total_of_pair.square_().sum() for total_of_pair in sums]
+    return squares, read
+
+
+def _gram_squares(
+    layers: Sequence[Tensor], pairs: list[tuple[int, int]], dtype: torch.dtype, bound: int
+) -> tuple[list[Tensor], list[_Layer]]:
+    """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
+    n, count = len(layers[0]), len(layers)
+    widths = [layer.shape[1] for layer in layers]
+    held = dtype.itemsize * n * sum(widths) + 8 * count**2
+    # A tile is square: the room for one row is that of a tile with one row.
+    most = min(n, GRAM_ROWS)
+    of_row = dtype.itemsize * count * most + 8 * count * most + 24 * max(widths)
+    side = rows_that_fit(bound, held, of_row, most, "tiles of Gram matrices")
+    read = [_read(layer, side) for layer in layers]
+    centred = [torch.cat([layer.rows(tile, dtype) for tile in tiles(n, side)]) for layer in read]
+    total = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
+    for rows in tiles(n, side):
+        for columns in tiles(n, side):
+            if columns.start < rows.start:
+                continue
+            grams = torch.stack([(c[rows] @ c[columns].T).flatten() for c in centred]).double()
+            total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
+    return [total[a, b] for a, b in pairs], read
+
+
+def _diagonals(read: Sequence[_Layer], dtype: torch.dtype, rows: int) -> Tensor:
+    """Return the diagonals of the Gram matrices, ``[L, n]`` float64."""
+    n = len(read[0].values)
+    return torch.stack(
+        [
+            torch.cat([x.rows(tile, dtype).double().square().sum(1) for tile in tiles(n, rows)])
+            for x in read
+        ]
+    )
+
+
+def composed_terms(
+    x: Sequence[Tensor], y: Sequence[Tensor], estimator: str, method: str, max_memory: int
+) -> Terms:
+    """Compute ``simcore::hsic_terms`` of the linear kernel; ``method`` is "feature" or "gram"."""
+    check_finite(x, "X")
+    check_finite(y, "Y")
+    layers, count_x = [*x, *y], len(x)
+    n, count, first_y = len(layers[0]), len(layers), 0 if not y else count_x
+    wide = any(layer.dtype == torch.float64 for layer in layers)
+    dtype = torch.float64 if wide else torch.float32
+    diagonal_bytes = 24 * n * count if estimator == "unbiased" else 0
+    bound = max(memory_bound(max_memory, layers[0]) - diagonal_bytes, 1)
+    pairs = _pairs(count_x, count)
+    by = _feature_squares if method == "feature" else _gram_squares
+    squares, read = by(layers, pairs, dtype, bound)
+    products = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
+    for (a, b), value in zip(pairs, squares, strict=True):
+        products[a, b] = value
+        products[b, a] = value
+    values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype, DEPTH))
+    powers = torch.stack([layer.power for layer in read])
+    values = values * powers.square()[:, None] * powers.square()
+    own = values.diagonal()
+    return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()
+
+
+def _estimates(products: Tensor, estimator: str, n: int, diagonals: Callable[[], Tensor]) -> Tensor:
+    """Return the estimates of csrc/core/math/hsic_math.h, whose row sums are 0 for centred layers.
+
+    Without its diagonal d, row i of a Gram matrix sums to ``-d_i``.
+    """
+    if estimator == "product":
+        return products
+    if estimator == "biased":
+        return products / (n - 1.0) ** 2
+    d = diagonals()
+    crossed, totals = d @ d.T, d.sum(1)
+    crossed = crossed.triu() + crossed.triu(1).T  # symmetric to the last bit
+    means = totals[:, None] * totals / ((n - 1.0) * (n - 2.0))
+    return (products - crossed + means - 2.0 / (n - 2.0) * crossed) / (n * (n - 3.0))
+
+
+def _choice(
+    x: Sequence[Tensor], y: Sequence[Tensor], kernel: str, method: str, precision: str
+) -> str:
+    """Return the form of `composed_terms` to take, or "" for the kernels.
+
+    The cost model is that of the CPU (csrc/cpu/hsic/plan.cpp). Kernels alone have the lower
+    precisions; float64 layers have none.
+    """
+    if kernel != "linear" or method == "feature":
+        return method if method == "feature" else ""
+    wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
+    widths = [[layer.shape[1] for layer in side] for side in (x, y)]
+    plan = _C.plan_hsic(len(x[0]), *widths, kernel, 1.0, "auto", wide, 2**62)
+    if plan.flops_gram < MANY_FLOPS or (precision != "highest" and not wide):
+        return ""
+    if method == "auto" and plan.flops_feature < plan.flops_gram:
+        return "feature"
+    return "gram" if wide else ""
+
+
+def hsic_terms(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    kernel: str,
+    estimator: str,
+    bandwidth: float,
+    method: str,
+    max_memory: int,
+    precision: str = "highest",
+) -> Terms:
+    """Compute ``simcore::hsic_terms`` on a CUDA device, by torch's products or by kernels."""
+    form = _choice(x, y, kernel, method, precision)
+    if form and kernel != "linear":
+        raise ValueError(
+            f"method: wanted 'auto' or 'gram' for kernel {kernel!r}, which has no feature form, "
+            "got 'feature'"
+        )
+    capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    if form and not (capturing and method != "feature"):
+        try:
+            return composed_terms(x, y, estimator, form, max_memory)
+        except ValueError as refused:
+            # The kernels may do with less memory.
+            if method == "feature" or not str(refused).startswith("max_memory"):
+                raise
+    terms: Terms = gram_terms(x, y, kernel, estimator, bandwidth, max_memory, precision)
+    return terms
+
+
+# Registered for CUDA in simcore/_ops/hsic.py.
+OPERATORS: dict[str, Callable[..., object]] = {"hsic_terms": in_full_float32(hsic_terms)}

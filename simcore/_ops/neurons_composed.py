@@ -1,0 +1,214 @@
+"""Matched neurons in torch's own operations; CUDA devices use them.
+
+The functions run on any device: tests compare them on CPU tensors with the twins. Gains (products
+of neurons) are formed on the device for as many pairs of layers as memory allows; assignments are
+solved by the host, which waits for the device once for all pairs that are formed together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simcore._grid.inputs import check_finite
+from simcore._grid.memory import memory_bound
+from simcore._grid.scale import exponents_to_remove
+from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.tiles import rows_that_fit, tiles
+
+best_assignments = torch.ops.simcore.best_assignments
+MOST_TOGETHER = 4096  # pairs
+
+
+@dataclass(frozen=True)
+class _Neurons:
+    """A layer whose neurons are matched.
+
+    Attributes
+    ----------
+    values : Tensor ``[n, p]``
+        Centred neurons: of unit length (or zeros) for correlations, else in units of the layer.
+    takes_part : Tensor ``[p]``, bool
+        False for a neuron that has no variance, if correlations are wanted.
+    means : Tensor ``[p]``, float64
+        The means of the neurons, in the units of ``values``.
+    """
+
+    values: Tensor
+    takes_part: Tensor
+    means: Tensor
+
+
+def _read(layer: Tensor, dtype: torch.dtype, correlates: bool) -> _Neurons:
+    centred, power = centred_columns(layer)
+    if not correlates:
+        means = (layer.double() / power).mean(0)
+        some = torch.ones_like(means, dtype=torch.bool)
+        return _Neurons(centred.to(dtype), some, means)
+    # A column may be far smaller than the largest one.
+    largest = centred.abs().amax(0)
+    some = largest > 0
+    near_one = centred / torch.where(some, largest, 1.0)
+    length = torch.linalg.vector_norm(near_one, dim=0)
+    units = near_one / torch.where(some, length, 1.0)
+    return _Neurons(units.to(dtype), some, torch.zeros_like(largest))
+
+
+def _gains(x: _Neurons, y: _Neurons, correlates: bool) -> Tensor:
+    """Return the gains of two layers ``[p, q]``: correlations, or products that are not centred.
+
+    A product is ``n m_i m'_j`` more than that of the centred neurons, m the means. What depends on
+    a neuron of the narrower layer alone changes no assignment and is left out.
+    """
+    products = x.values.T @ y.values
+    if correlates:
+        return products.clamp_(-1.0, 1.0)
+    n, (p, q) = len(x.values), products.shape
+    of_x = x.means - x.means.mean() if p >= q else x.means
+    of_y = y.means - y.means.mean() if q >= p else y.means
+    return products.add_((n * of_x[:, None] * of_y).to(products.dtype))
+
+
+def _best(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the mean of both directions' means of the largest gain, float64."""
+    both = rows[:, None] & columns
+    known = gains.masked_fill(~both, -torch.inf)
+    of_rows = known.amax(1).double().masked_fill(~rows, 0.0).sum() / rows.sum()
+    of_columns = known.amax(0).double().masked_fill(~columns, 0.0).sum() / columns.sum()
+    return (of_rows + of_columns) / 2
+
+
+@dataclass(frozen=True)
+class _Layers:
+    """The layers of a call as distances see them: as they are, but for powers of two."""
+
+    layers: list[Tensor]
+    exponents: list[Tensor]  # 0, or what brings a float64 layer near 1
+    norms: list[Tensor]  # of the scaled layers
+
+    @classmethod
+    def of(cls, layers: Sequence[Tensor]) -> _Layers:
+        exponents, norms = [], []
+        for layer in layers:
+            exponent = torch.zeros((), dtype=torch.int32, device=layer.device)
+            if layer.dtype == torch.float64:
+                exponent = exponents_to_remove(layer.abs().max())
+            exponents.append(exponent)
+            norms.append(torch.linalg.vector_norm(torch.ldexp(layer.double(), -exponent)))
+        return cls(list(layers), exponents, norms)
+
+    def distance(self, a: int, b: int, partner: Tensor, angular: bool, rows: int) -> Tensor:
+        """Return the distance or the angle of two layers, with ``partner`` for neurons of a.
+
+        A partner of -1 is none: such a neuron, and one of b that is no partner, is compared with
+        zeros.
+        """
+        x, y = self.layers[a], self.layers[b]
+        largest = torch.maximum(self.exponents[a], self.exponents[b])
+        scales = [self.exponents[i] if angular else largest for i in (a, b)]
+        norms = [self.norms[i] if angular else None for i in (a, b)]
+        # Neurons of a go to the places of their partners; those without one to places of their own.
+        p, q = x.shape[1], y.shape[1]
+        own = torch.arange(q, q + p, device=x.device)
+        places = torch.where(partner < 0, own, partner)
+        squares = []
+        for tile in tiles(len(x), rows):
+            parts = []
+            for layer, scale, norm in zip((x, y), scales, norms, strict=True):
+                part = torch.ldexp(layer[tile].double(), -scale)
+                parts.append(part if norm is None else part / norm)
+            moved = parts[0].new_zeros(len(parts[0]), q + p)
+            moved.index_copy_(1, places, parts[0])
+            moved[:, :q].sub_(parts[1])
+            squares.append(moved.square_().sum())
+        length = torch.stack(squares).sum().sqrt()
+        if angular:
+            return 2 * (length / 2).clamp(max=1.0).asin()
+        return torch.ldexp(length, largest)
+
+
+def match_neurons(
+    x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
+) -> Tensor:
+    """Compute ``simcore::match_neurons``: as many pairs together as `max_memory` has room for."""
+    check_finite(x, "X")
+    check_finite(y, "Y")
+    same, correlates, layers = not y, score == "correlation", [*x, *y]
+    n, widest = len(layers[0]), max(layer.shape[1] for layer in layers)
+    wide = any(layer.dtype == torch.float64 for layer in layers)
+    dtype = torch.float64 if wide else torch.float32
+    held = sum(n * layer.shape[1] for layer in layers) * dtype.itemsize + 40 * n * widest
+    of_pair = dtype.itemsize * 4 * widest**2 + 64 * widest
+    bound = memory_bound(max_memory, layers[0])
+    together = rows_that_fit(bound, held, of_pair, MOST_TOGETHER, "the matrix of one pair")
+    rows = rows_that_fit(bound, held, 64 * widest, n, "the matrix of one pair")
+    neurons = [_read(layer, dtype, correlates) for layer in layers]
+    first_y = 0 if same else len(x)
+    columns = len(layers) - first_y
+    grid = torch.full((len(x), columns), torch.nan, dtype=torch.float64, device=x[0].device)
+    scaled = None if correlates else _Layers.of(layers)
+    pairs = [(a, b) for a in range(len(x)) for b in range(a + 1 if same else 0, columns)]
+    for start in range(0, len(pairs), together):
+        part = [(a, first_y + b) for a, b in pairs[start : start + together]]
+        gains = [_gains(neurons[a], neurons[b], correlates) for a, b in part]
+        if matching == "best":
+            values = [
+                _best(g, neurons[a].takes_part, neurons[b].takes_part)
+                for g, (a, b) in zip(gains, part, strict=True)
+            ]
+        else:
+            values = list(_assigned(gains, neurons, part, scaled, score == "angular", rows))
+        for (a, b), value in zip(pairs[start : start + together], values, strict=True):
+            grid[a, b] = value
+            if same:
+                grid[b, a] = value
+    if same:
+        grid.fill_diagonal_(1.0 if correlates else 0.0)
+    undefined = _undefined(neurons, scaled, score)
+    return grid.masked_fill(undefined[: len(x), None] | undefined[first_y:], torch.nan)
+
+
+def _undefined(neurons: Sequence[_Neurons], scaled: _Layers | None, score: str) -> Tensor:
+    """Return the layers without a value: without variance, or of zeros for angles."""
+    if scaled is None:
+        return torch.stack([~layer.takes_part.any() for layer in neurons])
+    zero = torch.stack(scaled.norms) == 0
+    return zero if score == "angular" else torch.zeros_like(zero)
+
+
+def _assigned(
+    gains: Sequence[Tensor],
+    neurons: Sequence[_Neurons],
+    pairs: Sequence[tuple[int, int]],
+    scaled: _Layers | None,
+    angular: bool,
+    rows: int,
+) -> Iterator[Tensor]:
+    """Yield the value of each pair, given the gains of all; the host solves the assignments."""
+    widest = max(layer.values.shape[1] for layer in neurons)
+    flags = gains[0].new_zeros((len(neurons), widest), dtype=torch.bool)
+    for of_layer, layer in zip(flags, neurons, strict=True):
+        of_layer[: len(layer.takes_part)] = layer.takes_part
+    matrices = gains[0].new_zeros((len(gains), widest, widest))
+    for matrix, gain in zip(matrices, gains, strict=True):
+        matrix[: gain.shape[0], : gain.shape[1]] = gain
+    of_rows, of_columns = zip(*pairs, strict=True)
+    on_cpu = flags.cpu()
+    partners = best_assignments(matrices.cpu(), on_cpu[list(of_rows)], on_cpu[list(of_columns)]).to(
+        flags.device
+    )
+    for gain, (a, b), all_partners in zip(gains, pairs, partners, strict=True):
+        partner = all_partners[: len(gain)]
+        if scaled is not None:
+            yield scaled.distance(a, b, partner, angular, rows)
+            continue
+        chosen = gain.gather(1, partner.clamp(min=0)[:, None]).flatten().double()
+        some = partner >= 0
+        yield chosen.masked_fill(~some, 0.0).sum() / some.sum()
+
+
+# Registered for CUDA in simcore/_ops/neurons.py.
+OPERATORS: dict[str, Callable[..., object]] = {"match_neurons": in_full_float32(match_neurons)}
