@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from simcore._decomposed import decomposed_sides, explained_sides, rotated_sides, warn_tied
+from simcore._decomposed import (
+    decomposed_sides,
+    explained_sides,
+    holds_no_basis,
+    rotate,
+    size_and_shape,
+    total_variance,
+    warn_tied,
+)
 from simcore._grid.basis import Truncation
+from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import Array, row_blocks
+from simcore._grid.inputs import Array
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import LayersOrBases
+from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.hsic import hsic_terms
+from simcore._ops.nuclear_gradients import procrustes_gradients
 from simcore._ops.spectral import nuclear_norms, pwcca
 from simcore._top import TopK, check_top_k, top_canonical, top_weighted
 
@@ -303,20 +314,11 @@ def linreg_grid(
     explained = explained_sides("linreg_grid", X, Y, max_memory=max_memory, progress=progress)
     with progress_bar("linreg_grid", progress):
         squares = _squared_products(explained.layers, explained.vectors, explained.workspace)
-    total = torch.stack([_total_variance(layer) for layer in explained.layers])
+    total = torch.stack([total_variance(layer) for layer in explained.layers])
     return explained.finish(squares / total[:, None], "linreg_grid")
 
 
-def _total_variance(layer: Tensor) -> Tensor:
-    """Return ``||Xc||_F^2`` in float64, summed over blocks of rows without a copy of the layer."""
-    first = layer[0].double()  # constant columns become exactly 0
-    blocks = row_blocks(layer)
-    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
-    parts = [((block.double() - first) - mean).square().sum() for block in blocks]
-    return torch.stack(parts).sum()
-
-
-@one_operator()
+@one_operator(derivative=holds_no_basis)
 def procrustes_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
@@ -346,9 +348,15 @@ def procrustes_grid(
     Returns
     -------
     array ``[len(X), len(Y)]``, float64
+        Of layers, and not of bases, differentiable in X and Y, once, in reverse mode. Where the
+        gradient does not exist, it is the smallest subgradient: 0 where a distance is 0 in
+        float64, and 0 by directions that the other layer does not have.
 
     Notes
     -----
+    The backward pass decomposes the product of each pair in float64, and holds two float64 copies
+    of every layer and the products of one pair, which `max_memory` does not bound.
+
     s of float32 layers is within 1e-5 of that of the float64 twin, and usually within 1e-7. Near 0
     a distance is the root of a small difference: its square, in units of the squared norms, and the
     cosine of an angle are as accurate as s. Equal layers in two different places of the grid may
@@ -368,24 +376,23 @@ def procrustes_grid(
     True
     """
     check_choice(form, "form", ("similarity", "distance", "angular", "size-and-shape"))
-    rotated = rotated_sides(X, Y, max_memory=max_memory, progress=progress)
-    sides = rotated.sides
+    given = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True, differentiable=True)
+    rotated = rotate(given.detached(), progress=progress)
     with progress_bar("procrustes_grid", progress):
         total, norm_x, norm_y = nuclear_norms(rotated.x, rotated.y, rotated.workspace)
-    s = (total / norm_x[:, None] / norm_y[None, :]).clamp(max=1.0)
-    if form == "size-and-shape":
-        grid = _size_and_shape(s.nan_to_num(0.0), norm_x * rotated.unit_x, norm_y * rotated.unit_y)
-        return as_given(sides.with_zeros(grid), sides.from_numpy)
+    grid = (total / norm_x[:, None] / norm_y).clamp(max=1.0)
+    if form == "distance":
+        grid = (2 - 2 * grid).sqrt()
+    elif form == "angular":
+        grid = grid.arccos()
+    elif form == "size-and-shape":
+        s = grid.nan_to_num(0.0)
+        grid = size_and_shape(s, norm_x * rotated.unit_x, norm_y * rotated.unit_y)
+    gradients = functools.partial(procrustes_gradients, len(given.x), form)
+    layers = given.x.layers + given.y.layers
+    (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)
     if form != "similarity":
-        grid = torch.sqrt(2 - 2 * s) if form == "distance" else torch.arccos(s)
-        s = sides.with_zeros(grid)
-    return sides.finish(s, "procrustes_grid", norm_x == 0, norm_y == 0)
-
-
-def _size_and_shape(s: Tensor, norm_x: Tensor, norm_y: Tensor) -> Tensor:
-    """Return ``sqrt(a^2 + b^2 - 2 a b s)`` for the norms a and b of all pairs, of any size."""
-    a, b = norm_x[:, None], norm_y[None, :]
-    largest = torch.maximum(a, b)
-    unit = torch.where(largest > 0, largest, 1.0)
-    a, b = a / unit, b / unit
-    return unit * torch.sqrt((a - b).square() + 2 * a * b * (1 - s))
+        grid = rotated.sides.with_zeros(grid)
+    if form == "size-and-shape":
+        return as_given(grid, rotated.sides.from_numpy)
+    return rotated.sides.finish(grid, "procrustes_grid", norm_x == 0, norm_y == 0)

@@ -267,15 +267,17 @@ def cka_grid(
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
-        CUDA devices have ``gram`` only.
+        On a CUDA device ``auto`` takes ``gram`` below 1e11 flops of Gram matrices.
     precision : {"highest", "high", "medium"}
         As in `torch.set_float32_matmul_precision`: on a CUDA device, a float32 operand of a product
         is split into three bfloat16 numbers (the 24 bits of float32), two or one. The CPU always
-        computes at ``highest``; float64 layers are always computed in float64.
+        computes at ``highest``, as does ``method="feature"``; float64 layers are always computed
+        in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory
         (`free_memory`). The backward pass obeys the same bound, apart from the gradients, which are
-        its result; if not even its smallest blocks fit, it uses these. Second derivatives,
+        its result, and for the RBF kernel four float64 copies of a layer; if not even its smallest
+        blocks fit, it uses these. Second derivatives,
         forward-mode differentiation and the transforms of `torch.func` are not bounded: they hold
         centred copies of all layers.
     progress : bool
@@ -286,7 +288,9 @@ def cka_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
-        Differentiable in X and Y for the linear kernel, twice, in reverse and in forward mode.
+        Differentiable in X and Y: for the linear kernel twice, in reverse and in forward mode; for
+        the RBF kernel once, in reverse mode, computed in float64, and through the median too, which
+        is the distance of one pair of rows or of two.
         float64 features may have any size; in a program of `torch.compile`, features above 1e70 or
         below 1e-70 give ``nan``.
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import Array, Layers, check_finite, check_on_cpu
-from simcore._grid.one_operator import one_operator
+from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import InRange, in_range
 from simcore._grid.side import Sides, read_sides
-from simcore._ops.hsic import hsic_terms
+from simcore._ops.composed import full_float32
+from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._spectral_norms import spectral_differences
 from simcore.cka import normalise
 
 
-@one_operator()
+@one_operator(derivative=always)
 def distance_correlation_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -38,7 +40,9 @@ def distance_correlation_grid(
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
+        backward pass obeys the same bound, apart from float64 gradients and four float64 copies of
+        a layer; its smallest blocks are single rows of the distances of all layers.
     progress : bool
         Show a progress bar on stderr.
 
@@ -46,7 +50,9 @@ def distance_correlation_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the row
-        and column of a layer without variance, with one warning. Not differentiable.
+        and column of a layer without variance, with one warning. Differentiable in X and Y, once,
+        in reverse mode; the gradient is computed in float64. Where it does not exist, it is 0:
+        through the distance of two equal rows, and where the value is 0.
 
     Raises
     ------
@@ -71,12 +77,12 @@ def distance_correlation_grid(
     >>> bool((1 - distance_correlation_grid([x], [3 * x + 1])).abs() < 1e-5)
     True
     """
-    sides = read_sides(X, Y, "distances", max_memory=max_memory)
+    sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
     scaled = in_range(sides.x.layers + sides.y.layers)
     with progress_bar("distance_correlation_grid", progress):
         xy, xx, yy = _distance_terms(sides, scaled, "biased")
     # The covariance of distances is not negative; rounding may make it so.
-    values = normalise(xy.clamp(min=0), xx, yy).clamp(max=1).sqrt()
+    values = root(normalise(xy.clamp(min=0), xx, yy).clamp(max=1))
     return sides.finish(values, "distance_correlation_grid", xx <= 0, yy <= 0)
 
 
@@ -85,7 +91,7 @@ def _distance_terms(sides: Sides, scaled: InRange, estimator: str) -> tuple[Tens
     count = len(sides.x)
     x, y = scaled.layers[:count], scaled.layers[count:]
     left = scaled.workspace(sides.max_memory)
-    xy, xx, yy = hsic_terms(x, y, "distance", estimator, 1.0, "auto", left)
+    xy, xx, yy = differentiable_hsic_terms(x, y, "distance", estimator, 1.0, "auto", left)
     return xy, xx, yy
 
 
@@ -110,7 +116,7 @@ def rsm_difference_grid(
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
     norm : {"frobenius", "spectral"}
         ``spectral`` is the largest singular value, by Lanczos iterations for many pairs at once; it
-        holds the distance matrices of several layers. CUDA devices have ``frobenius`` only.
+        holds the distance matrices of several layers.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
     progress : bool
@@ -151,14 +157,14 @@ def rsm_difference_grid(
     check_choice(norm, "norm", ("frobenius", "spectral"))
     sides = read_sides(X, Y, "distances", max_memory=max_memory)
     if norm == "spectral":
-        check_on_cpu(sides.x.layers[0], "X[0]", "the spectral norm")
         check_finite(sides.x.layers, sides.x.name)
         check_finite(sides.y.layers, sides.y.name)
     scaled = in_range(sides.x.layers + sides.y.layers)
     with progress_bar("rsm_difference_grid", progress) as report:
         if norm == "spectral":
             count = len(sides.x)
-            grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
+            with full_float32():
+                grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
         else:
             grid = _frobenius_differences(*_distance_terms(sides, scaled, "product"), scaled)
     return as_given(sides.with_zeros(grid), sides.from_numpy)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -39,7 +41,7 @@ def imd_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, on the CPU, of at least 6 rows.
+        Representations as in `cka_grid`, of at least 6 rows.
     seed : int
         Seed of the probes, which are the same for all layers. Global random states are neither read
         nor changed.
@@ -59,7 +61,7 @@ def imd_grid(
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 6 rows; a seed that is no integer from 0; layers on a CUDA device.
+        As `cka_grid`; fewer than 6 rows; a seed that is no integer from 0.
 
     Notes
     -----
@@ -86,19 +88,21 @@ def imd_grid(
     check_neighbours(sides.x.layers[0], "X[0]", NEIGHBOURS)
     with progress_bar("imd_grid", progress) as report:
         lists = [_lists(side, sides) for side in (sides.x, sides.y) if side.layers]
-        probes = torch.from_numpy(generator.standard_normal((sides.n, PROBES)))
+        probes = torch.from_numpy(generator.standard_normal((sides.n, PROBES))).to(sides.device)
         every = [index for side in lists for index in side]
-        traces = []
+        systems = []
         for done, index in enumerate(every, 1):
-            traces.append(_heat_trace(index, probes))
+            systems.append(_tridiagonal(_Laplacian(index), probes))
             report(done / len(every))
+    t = torch.from_numpy(TEMPERATURES).to(sides.device)
+    traces = _heat_traces(torch.stack(systems), t)
+    undefined = torch.stack([index[0, 0] < 0 for index in every])
+    traces = traces.masked_fill(undefined[:, None], torch.nan)
     count = len(sides.x)
-    x = torch.stack(traces[:count])
-    y = x if sides.same else torch.stack(traces[count:])
-    t = torch.from_numpy(TEMPERATURES)
+    x = traces[:count]
+    y = x if sides.same else traces[count:]
     weights = torch.exp(-2 * (t + 1 / t))
     grid = torch.stack([((row - y).abs() * weights).amax(1) for row in x])
-    undefined = torch.stack([trace.isnan().any() for trace in traces])
     of_y = undefined if sides.same else undefined[count:]
     return sides.finish(grid, "imd_grid", undefined[:count], of_y)
 
@@ -106,7 +110,7 @@ def imd_grid(
 def _lists(side: Side, sides: Sides) -> Tensor:
     """Return the neighbours of the layers of a side, ``[L, n, 5]``."""
     n, layers = sides.n, len(sides.x) + len(sides.y)
-    krylov = 8 * n * (STEPS + 8) * PROBES + 40 * n * NEIGHBOURS * 4
+    krylov = 8 * n * (STEPS + 8) * PROBES + 200 * n * NEIGHBOURS
     taken = krylov + layers * n * (12 * NEIGHBOURS + 8)
     if taken >= sides.bound:
         raise ValueError(
@@ -117,47 +121,61 @@ def _lists(side: Side, sides: Sides) -> Tensor:
     return nearest_rows(side.layers, NEIGHBOURS, "euclidean", bound, side.name, False)[0]
 
 
-def _heat_trace(index: Tensor, probes: Tensor) -> Tensor:
-    """Return ``tr exp(-t L) / n`` for all temperatures, given the neighbours ``[n, k]``."""
-    if int(index[0, 0]) < 0:
-        return torch.full((len(TEMPERATURES),), torch.nan, dtype=torch.float64)
-    laplacian = _laplacian(index)
-    values, weights = _quadrature(laplacian, probes)
-    t = torch.from_numpy(TEMPERATURES)
-    exponential = (torch.exp(-t[:, None, None] * values) * weights).sum(-1).mean(-1)
+def _heat_traces(tridiagonal: Tensor, t: Tensor) -> Tensor:
+    """Return ``tr exp(-t L) / n`` of layers, ``[L, temperatures]``, from `_tridiagonal` of each."""
+    values, weights = _quadrature(tridiagonal)
     # Near 1, where most eigenvalues are, exp(-t x) is exp(-t) (1 + t - t x), whose trace is known.
     linear = (values * weights).sum(-1).mean(-1)
-    return exponential + torch.exp(-t) * t * (linear - 1)
+    traces = []
+    for of_layer, of_weights, slope in zip(values, weights, linear, strict=True):
+        exponential = (torch.exp(-t[:, None, None] * of_layer) * of_weights).sum(-1).mean(-1)
+        traces.append(exponential + torch.exp(-t) * t * (slope - 1))
+    return torch.stack(traces)
 
 
-def _laplacian(index: Tensor) -> Tensor:
-    """Return the normalised Laplacian of the symmetrised graph, sparse ``[n, n]`` float64."""
-    n, k = index.shape
-    rows = torch.arange(n).repeat_interleave(k)
-    columns = index.flatten().long()
-    edges = torch.cat([rows * n + columns, columns * n + rows]).unique()
-    rows, columns = edges // n, edges % n
-    inverse = torch.bincount(rows, minlength=n).double().rsqrt()
-    nodes = torch.arange(n)
-    places = torch.stack([torch.cat([rows, nodes]), torch.cat([columns, nodes])])
-    entries = torch.cat([-inverse[rows] * inverse[columns], torch.ones(n, dtype=torch.float64)])
-    matrix = torch.sparse_coo_tensor(places, entries, (n, n), check_invariants=False)
-    return matrix.coalesce()
+class _Laplacian:
+    """The normalised Laplacian of a symmetrised graph, as a function of vectors ``[n, count]``.
+
+    The graph joins two rows if one of them is a neighbour of the other: with A the directed graph,
+    it is ``A + A'`` less the edges that are in both. Nothing waits for the device, and no sum
+    depends on the order of its threads.
+    """
+
+    def __init__(self, index: Tensor) -> None:
+        self.index = index.long().clamp(min=0)  # -1: no neighbours
+        rows = torch.arange(len(index), device=index.device)
+        mutual = (self.index[self.index] == rows[:, None, None]).any(2)
+        self.alone = (~mutual).double()  # 1 for neighbours of which the row is no neighbour
+        ones = torch.ones((len(index), 1), dtype=torch.float64, device=index.device)
+        self.scale = self._adjacent(ones).rsqrt()
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        return vectors - self.scale * self._adjacent(self.scale * vectors)
+
+    def _adjacent(self, vectors: Tensor) -> Tensor:
+        image = torch.zeros_like(vectors)
+        for numbers, alone in zip(self.index.T, self.alone.T, strict=True):
+            if vectors.device.type == "cpu":
+                image.index_add_(0, numbers, vectors)
+            else:  # on a CUDA device index_add_ adds in any order
+                image.index_put_((numbers,), vectors, accumulate=True)
+            image.addcmul_(vectors[numbers], alone[:, None])
+        return image
 
 
-def _quadrature(matrix: Tensor, probes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Gauss nodes and weights ``[probes, steps]`` of the matrix, by Lanczos.
+def _tridiagonal(matrix: Callable[[Tensor], Tensor], probes: Tensor) -> Tensor:
+    """Return the matrix in Krylov bases of the probes by Lanczos, ``[probes, steps, steps]``.
 
-    The weights of a probe sum to 1. All vectors of a probe are orthogonalised against each other.
+    All vectors of a probe are orthogonalised against each other.
     """
     n, count = probes.shape
     steps = min(STEPS, n)
-    basis = torch.zeros(steps, n, count, dtype=torch.float64)
-    tridiagonal = torch.zeros(count, steps, steps, dtype=torch.float64)
+    basis = probes.new_zeros(steps, n, count)
+    tridiagonal = probes.new_zeros(count, steps, steps)
     vector = probes / torch.linalg.vector_norm(probes, dim=0)
     for i in range(steps):
         basis[i] = vector
-        image = matrix @ vector
+        image = matrix(vector)
         tridiagonal[:, i, i] = (image * vector).sum(0)
         if i + 1 == steps:
             break
@@ -169,5 +187,10 @@ def _quadrature(matrix: Tensor, probes: Tensor) -> tuple[Tensor, Tensor]:
         length = torch.where(length > EXHAUSTED, length, 0.0)
         tridiagonal[:, i, i + 1] = tridiagonal[:, i + 1, i] = length
         vector = torch.where(length > 0, image / length, 0.0)
+    return tridiagonal
+
+
+def _quadrature(tridiagonal: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Gauss nodes and weights ``[..., steps]``; the weights of a probe sum to 1."""
     values, vectors = torch.linalg.eigh(tridiagonal)
-    return values, vectors[:, 0].square()
+    return values, vectors[..., 0, :].square()

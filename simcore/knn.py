@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,12 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers
-from simcore._grid.neighbours import METRICS, Neighbours, check_alike_lists, check_neighbours
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed, on_host
+from simcore._grid.neighbours import METRICS, Neighbours, check_neighbours, settled
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
-from simcore._grid.scale import LARGEST_EXPONENT
+from simcore._grid.scale import near_one
 from simcore._grid.side import LayersOrNeighbours, Side, Sides, read_sides
 from simcore._ops.neighbours import (
     cknna_terms,
@@ -49,7 +50,7 @@ class Lists:
 
 
 def _empty_lists(
-    like: Tensor, layers: Layers, k: int = 10, metric: str = "cosine", **_: Any
+    like: Tensor, layers: Sequence[Array], k: int = 10, metric: str = "cosine", **_: Any
 ) -> list[Tensor]:
     shapes = [(len(layers[0]), k), (len(layers[0]), k), (len(layers[0]),)]
     dtypes = (torch.int32, torch.float64, torch.float64)
@@ -92,7 +93,7 @@ def neighbours(
     Parameters
     ----------
     layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations; see `simcore.cka_grid`. On the CPU.
+        Representations; see `simcore.cka_grid`.
     k : int
         The number of neighbours, at most n - 1.
     metric : {"cosine", "euclidean", "inner"}
@@ -101,7 +102,8 @@ def neighbours(
         from all others.
     max_memory : int, optional
         Bytes that may be allocated beyond the layers, lists included; default a quarter of the free
-        memory. A copy of one layer in float32 is held at a time.
+        memory. A copy of one layer in float32 is held at a time (on a CUDA device: five copies in
+        float64).
     progress : bool
         Show a progress bar on stderr.
 
@@ -114,16 +116,16 @@ def neighbours(
     -----
     Products in float32, of rows that are centred first (the unit rows, for ``cosine``), find the
     rows that may be among the k nearest given the rounding error of a product. These rows are then
-    compared by their distances in float64. The lists are therefore the same for layers of all
-    dtypes that hold the same numbers, on every processor and for any number of threads. Rows whose
-    distances differ by less than about 1e-14 of their magnitude may change places, unless they are
-    equal, entry by entry.
+    compared by their distances in float64. On CUDA devices the products are float64 too. The lists
+    are therefore the same for layers of all dtypes that hold the same numbers, on every processor
+    and device, and for any number of threads. Rows whose distances differ by less than about 1e-14
+    of their magnitude may change places, unless they are equal, entry by entry.
 
     Raises
     ------
     TypeError, ValueError
-        As `simcore.cka_grid`; a k that is no integer from 1 to n - 1; an unknown metric; layers on
-        a CUDA device; lists that do not fit into `max_memory`.
+        As `simcore.cka_grid`; a k that is no integer from 1 to n - 1; an unknown metric; lists that
+        do not fit into `max_memory`.
 
     Examples
     --------
@@ -137,7 +139,7 @@ def neighbours(
     found = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
     return [
         Neighbours(index, values, squares, layer, metric)
-        for (index, values, squares), layer in zip(found, layers, strict=True)
+        for (index, values, squares), layer in zip(found, listed(layers), strict=True)
     ]
 
 
@@ -155,9 +157,6 @@ def _find(
     ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
     """
     layers = side.layers
-    if not layers:
-        like = torch.empty(0)
-        return Lists(like.int().view(0, 0, 0), like.double(), like.double()), bound
     check_neighbours(layers[0], f"{side.name}[0]", k)
     taken = len(layers) * len(layers[0]) * (ENTRY_BYTES * k + 8)
     if side.neighbours is not None:
@@ -181,35 +180,40 @@ def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
 
     The second value is the number of bytes of the copies.
     """
+    wide = [i for i, layer in enumerate(layers) if layer.dtype == torch.float64]
+    sizes = on_host([layers[i].abs().max() for i in wide])
     result, copied = list(layers), 0
-    for i, layer in enumerate(layers):
-        if layer.dtype != torch.float64:
-            continue
-        largest = float(layer.abs().max())
+    for i, largest in zip(wide, map(float, sizes), strict=True):
         if LEAST_PRODUCT < largest < 1 / LEAST_PRODUCT or not 0 < largest < math.inf:
             continue
-        exponent = max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, math.frexp(largest)[1]))
-        result[i] = layer * 2.0**-exponent
+        result[i] = layers[i] * 2.0 ** -near_one(largest)
         copied += result[i].nbytes
     return result, copied
 
 
+def _given(sides: Sides) -> Iterator[tuple[str, Neighbours]]:
+    """Yield the neighbours that the caller gave in place of layers, with their names."""
+    for side in (sides.x, sides.y):
+        for i, one in enumerate(side.neighbours or []):
+            yield f"{side.name}[{i}]", one
+
+
 def _lists_of_both(
-    sides: Sides, k: int, metric: str, any_unit: bool = False, with_values: bool = True
+    sides: Sides,
+    k: int | None,
+    metric: str | None,
+    any_unit: bool = False,
+    with_values: bool = True,
 ) -> tuple[Lists, Lists, int]:
     """Return the neighbours of both sides, and the bytes that are left.
 
-    ``k`` and ``metric`` are for layers where no side holds neighbours; see `_find` for the rest.
+    None stands for the defaults, or for what given neighbours have; see `_find` for the rest.
     """
-    given = [
-        (f"{side.name}[{i}]", one)
-        for side in (sides.x, sides.y)
-        for i, one in enumerate(side.neighbours or [])
-    ]
-    if given:
-        k, metric = given[0][1].k, given[0][1].metric
-        check_alike_lists(given, k, metric)
+    k, metric = settled(list(_given(sides)), k, metric)
     x, left = _find(sides.x, k, metric, sides.bound, any_unit, with_values)
+    if sides.same:
+        none = Lists(x.index[:0, :0, :0], x.values[:0, :0, :0], x.squares[:0])
+        return x, none, left
     y, left = _find(sides.y, k, metric, left, any_unit, with_values)
     return x, y, left
 
@@ -220,8 +224,8 @@ def knn_grid(
     Y: LayersOrNeighbours | None = None,
     *,
     measure: str = "mutual",
-    k: int = 10,
-    metric: str = "cosine",
+    k: int | None = None,
+    metric: str | None = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -242,14 +246,13 @@ def knn_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Neighbours`
-        Representations as in `cka_grid`, on the CPU, or their `neighbours`, all of one k and
-        metric.
+        Representations as in `cka_grid`, or their `neighbours`, all of one k and metric.
     measure : {"mutual", "jaccard", "rank", "second-order"}
     k : int
-        The number of neighbours, at most n - 1. `Neighbours` have their own.
+        The number of neighbours, at most n - 1. Default: 10, or that of the `Neighbours`.
     metric : {"cosine", "euclidean", "inner"}
-        What is near; see `neighbours`. `Neighbours` have their own. Only ``euclidean`` ignores a
-        common offset of all rows. ``second-order`` takes ``cosine`` alone.
+        What is near; see `neighbours`. Default: ``cosine``, or that of the `Neighbours`. Only
+        ``euclidean`` ignores a common offset. ``second-order`` takes ``cosine`` alone.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
     progress : bool
@@ -265,8 +268,8 @@ def knn_grid(
     Raises
     ------
     TypeError, ValueError
-        As `neighbours`; a mixture of layers and neighbours on one side; neighbours of different k
-        or metrics; another metric than ``cosine`` for ``second-order``.
+        As `neighbours`; layers and neighbours on one side; neighbours of different k or metrics, or
+        of others than are asked for; another metric than ``cosine`` for ``second-order``.
 
     References
     ----------
@@ -283,10 +286,13 @@ def knn_grid(
     tensor([1., 1., 1.], dtype=torch.float64)
     """
     check_choice(measure, "measure", MEASURES)
-    k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
-    sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
+    k = None if k is None else check_count(k, "k")
+    metric = None if metric is None else check_choice(metric, "metric", METRICS)
     if measure == "second-order":
-        _check_cosine(sides, metric)
+        _check_cosine(metric)
+    sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
+    if measure == "second-order" and (given := [*_given(sides)]):
+        _check_cosine(given[0][1].metric)
     with progress_bar("knn_grid", progress):
         x, y, left = _lists_of_both(sides, k, metric, with_values=False)
         if measure == "second-order":
@@ -298,13 +304,11 @@ def knn_grid(
     return sides.finish(grid, "knn_grid", x.undefined, undefined_y, NO_VARIANCE)
 
 
-def _check_cosine(sides: Sides, metric: str) -> None:
-    given = [*(sides.x.neighbours or []), *(sides.y.neighbours or [])]
-    found = given[0].metric if given else metric
-    if found != "cosine":
+def _check_cosine(metric: str | None) -> None:
+    if metric not in (None, "cosine"):
         raise ValueError(
             f"metric: wanted 'cosine' for measure 'second-order', which compares cosine distances, "
-            f"got {found!r}"
+            f"got {metric!r}"
         )
 
 
@@ -313,7 +317,7 @@ def cknna_grid(
     X: LayersOrNeighbours,
     Y: LayersOrNeighbours | None = None,
     *,
-    k: int = 10,
+    k: int | None = None,
     estimator: str = "unbiased",
     max_memory: int | None = None,
     progress: bool = False,
@@ -330,10 +334,9 @@ def cknna_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Neighbours`
-        Representations as in `cka_grid`, on the CPU, or their `neighbours` of metric ``inner`` and
-        one k.
+        Representations as in `cka_grid`, or their `neighbours` of metric ``inner`` and one k.
     k : int
-        The number of neighbours, 2 to n - 1. `Neighbours` have their own.
+        The number of neighbours, 2 to n - 1. Default: 10, or that of the `Neighbours`.
     estimator : {"unbiased", "biased"}
         ``unbiased`` needs n >= 4, may be negative, and may lie above 1 if few rows are very long.
         In ``biased``, which is symmetric, a row counts among its own neighbours if its inner
@@ -369,7 +372,7 @@ def cknna_grid(
     tensor([1., 1., 1.], dtype=torch.float64)
     """
     check_choice(estimator, "estimator", ("unbiased", "biased"))
-    k = check_count(k, "k", 2)
+    k = None if k is None else check_count(k, "k", 2)
     sides = read_sides(
         X,
         Y,
@@ -388,10 +391,9 @@ def cknna_grid(
 
 
 def _check_inner(sides: Sides) -> None:
-    for side in (sides.x, sides.y):
-        for i, one in enumerate(side.neighbours or []):
-            if one.metric != "inner" or one.k < 2:
-                raise ValueError(
-                    f"{side.name}[{i}]: wanted neighbours of metric 'inner' and k >= 2, got metric "
-                    f"{one.metric!r} and k = {one.k}"
-                )
+    for name, one in _given(sides):
+        if one.metric != "inner" or one.k < 2:
+            raise ValueError(
+                f"{name}: wanted neighbours of metric 'inner' and k >= 2, got metric "
+                f"{one.metric!r} and k = {one.k}"
+            )

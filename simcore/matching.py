@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite, check_on_cpu
+from simcore._grid.inputs import Array, Layers, check_finite, on_host
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -17,6 +18,7 @@ from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.neurons import match_neurons
 from simcore._ops.spectral import aligned_cosines
+from simcore._optional import import_optional
 
 MATCHINGS = ("best", "one-to-one", "transport")
 SCORES = ("correlation", "distance", "angular")
@@ -64,16 +66,17 @@ def matching_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, on the CPU. ``Y=None`` compares X with itself at half the
+        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the
         cost: all of these values are symmetric.
     matching : {"one-to-one", "best", "transport"}
         For layers of equal width ``transport`` is an assignment. Layers of different widths need
-        the package POT: ``pip install simcore[transport]``.
+        the package POT: ``pip install POT``.
+        Assignments and transport of layers on a CUDA device are solved by the host.
     score : {"correlation", "distance", "angular"}
         ``angular`` is for ``one-to-one`` alone, ``distance`` not for ``best``.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        matrix of at least one pair is held.
+        matrix of at least one pair is held, on a CUDA device also a copy of every layer.
     progress : bool
         Show a progress bar on stderr.
 
@@ -86,8 +89,7 @@ def matching_grid(
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 2 rows for correlations; a score that the matching does not have;
-        layers on a CUDA device.
+        As `cka_grid`; fewer than 2 rows for correlations; a score that the matching does not have.
     ImportError
         POT is missing, and widths differ.
 
@@ -126,7 +128,6 @@ def matching_grid(
         X, Y, "correlations" if correlates else "distances", least_rows=1 + correlates,
         max_memory=max_memory,
     )  # fmt: skip
-    check_on_cpu(sides.x.layers[0], "X[0]", "matching of neurons")
     x, y, left = sides.x.layers, sides.y.layers, sides.max_memory
     if correlates:
         scaled = in_range(x + y, columns=True)
@@ -139,10 +140,9 @@ def matching_grid(
             grid = _transport(x, y, score, left or sides.bound, report)
     if not correlates:
         grid = sides.with_zeros(grid)
-    undefined = [_undefined(layer, score) for layer in sides.x.layers + sides.y.layers]
+    both = _undefined(sides.x.layers + sides.y.layers, score)
     if correlates:
         _warn_constant(sides)
-    both = torch.tensor(undefined)
     of_y = both if sides.same else both[len(x) :]
     why = "no variance" if correlates else "no entry but zeros"
     return sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
@@ -154,21 +154,31 @@ def _varying(layer: Tensor) -> Tensor:
     return low != high
 
 
-def _undefined(layer: Tensor, score: str) -> bool:
+def _undefined(layers: list[Tensor], score: str) -> Tensor:
+    """Return which layers have no value, ``[L]`` bool."""
     if score == "correlation":
-        return not bool(_varying(layer).any())
-    return score == "angular" and not bool(layer.any())
+        return torch.stack([~_varying(layer).any() for layer in layers])
+    if score == "angular":
+        return torch.stack([~layer.any() for layer in layers])
+    return torch.zeros(len(layers), dtype=torch.bool, device=layers[0].device)
+
+
+def _counts(layers: list[Tensor], score: str) -> list[int]:
+    """Return how many neurons of each layer are matched; one wait for the device."""
+    if score != "correlation":
+        return [layer.shape[1] for layer in layers]
+    found: list[int] = torch.stack([_varying(layer).sum() for layer in layers]).tolist()
+    return found
 
 
 def _warn_constant(sides: Sides) -> None:
     """Warn once of the neurons without variance in layers that have others."""
     partly = []
-    for side in (sides.x, sides.y):
-        for i, layer in enumerate(side.layers):
-            varying = _varying(layer)
-            count = int((~varying).sum())
-            if 0 < count < len(varying):
-                partly.append(f"{count} of {side.name}[{i}]")
+    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
+    layers = sides.x.layers + sides.y.layers
+    for name, layer, kept in zip(names, layers, _counts(layers, "correlation"), strict=True):
+        if 0 < kept < layer.shape[1]:
+            partly.append(f"{layer.shape[1] - kept} of {name}")
     if partly:
         warn_caller(f"matching_grid: neurons without variance are left out: {', '.join(partly)}")
 
@@ -178,8 +188,9 @@ def _transport(
 ) -> Tensor:
     """Return the grid of optimal transport; an empty ``y`` compares x with itself."""
     others = y or x
-    grid = torch.full((len(x), len(others)), torch.nan, dtype=torch.float64)
-    sizes = [[_neurons(layer, score) for layer in side] for side in (x, others)]
+    grid = torch.full((len(x), len(others)), torch.nan, dtype=torch.float64, device=x[0].device)
+    counts = _counts(x + y, score)
+    sizes = [counts[: len(x)], counts[len(x) :] if y else counts]
     for size in sorted(set(sizes[0]) & set(sizes[1]) - {0}):
         rows, columns = ([i for i, s in enumerate(side) if s == size] for side in sizes)
         values = match_neurons(
@@ -187,43 +198,44 @@ def _transport(
         )
         if score == "distance":
             values = values / size**0.5
-        grid[torch.tensor(rows)[:, None], torch.tensor(columns)] = values
+        for i, row in zip(rows, values, strict=True):
+            for j, value in zip(columns, row, strict=True):
+                grid[i, j] = value
     pairs = [
         (i, j)
         for i, p in enumerate(sizes[0])
         for j, q in enumerate(sizes[1])
         if p and q and p != q and (y or i < j)
     ]
-    library = _pot() if pairs else None
+    if not pairs:
+        report(1.0)
+        return grid
+    library, on_cpu = _pot(), _copies(x, others)
+    optimal = torch.full(grid.shape, torch.nan, dtype=torch.float64)
     for done, (i, j) in enumerate(pairs, 1):
-        grid[i, j] = _optimal(x[i], others[j], score, bound, library)
+        optimal[i, j] = _optimal(on_cpu[0][i], on_cpu[1][j], score, bound, library)
         if not y:
-            grid[j, i] = grid[i, j]
+            optimal[j, i] = optimal[i, j]
         report(done / len(pairs))
-    report(1.0)
-    return grid
+    optimal = optimal.to(grid.device)
+    return torch.where(optimal.isnan(), grid, optimal)
 
 
-def _neurons(layer: Tensor, score: str) -> int:
-    """Return the number of neurons that are matched."""
-    return int(_varying(layer).sum()) if score == "correlation" else layer.shape[1]
+def _copies(x: list[Tensor], y: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return both sides on the CPU, where POT computes; one wait for the device."""
+    if x[0].device.type == "cpu":
+        return x, y
+    dtype = functools.reduce(torch.promote_types, [layer.dtype for layer in x + y])
+    found = on_host([layer.to(dtype) for layer in x + y])
+    return found[: len(x)], found[len(x) :]
 
 
 def _pot() -> ModuleType:
-    try:
-        import ot
-    except ImportError:
-        raise ImportError(
-            "matching: 'transport' between layers of different widths wanted the package POT, "
-            "found none; pip install simcore[transport] installs it"
-        ) from None
-    library: ModuleType = ot
-    return library
+    return import_optional("ot", "matching: 'transport' between layers of different widths")
 
 
-def _optimal(x: Tensor, y: Tensor, score: str, bound: int, library: ModuleType | None) -> float:
+def _optimal(x: Tensor, y: Tensor, score: str, bound: int, library: ModuleType) -> float:
     """Return the value of one pair by the network simplex of POT, in float64."""
-    assert library is not None
     needed = 8 * (COPIES * x.shape[1] * y.shape[1] + 3 * (x.numel() + y.numel()))
     if needed > bound:
         raise ValueError(
@@ -269,7 +281,7 @@ def aligned_cosine_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, on the CPU. ``Y=None`` compares X with itself at half the
+        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the
         cost: the value is symmetric.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. Each
@@ -286,7 +298,7 @@ def aligned_cosine_grid(
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; layers on a CUDA device.
+        As `cka_grid`.
 
     Warns
     -----
@@ -314,7 +326,6 @@ def aligned_cosine_grid(
     True
     """
     sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory)
-    check_on_cpu(sides.x.layers[0], "X[0]", "cosines after rotations")
     for side in (sides.x, sides.y):
         check_finite(side.layers, side.name)
     with progress_bar("aligned_cosine_grid", progress):
@@ -327,13 +338,14 @@ def aligned_cosine_grid(
 
 def _warn_zero_rows(sides: Sides) -> Tensor:
     """Warn once of rows of zeros in layers that have others; return which layers have none."""
-    partly, empty = [], []
-    for side in (sides.x, sides.y):
-        for i, layer in enumerate(side.layers):
-            zeros = int((~layer.any(dim=1)).sum())
-            empty.append(zeros == len(layer))
-            if 0 < zeros < len(layer):
-                partly.append(f"{zeros} of {side.name}[{i}]")
+    layers = sides.x.layers + sides.y.layers
+    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
+    zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in layers])
+    partly = [
+        f"{count} of {name}"
+        for name, count in zip(names, zeros.tolist(), strict=True)
+        if 0 < count < sides.n
+    ]
     if partly:
         warn_caller(f"aligned_cosine_grid: rows of zeros are left out: {', '.join(partly)}")
-    return torch.tensor(empty)
+    return zeros == sides.n

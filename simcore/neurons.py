@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import torch
@@ -40,7 +41,12 @@ def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
 
 
 def _empty_partners(
-    like: Tensor, X: Layers, Y: Layers | None = None, *, return_partners: bool = False, **_: Any
+    like: Tensor,
+    X: Sequence[Array],
+    Y: Sequence[Array] | None = None,
+    *,
+    return_partners: bool = False,
+    **_: Any,
 ) -> list[Tensor]:
     grids = empty_grid(like, X, Y)
     if return_partners:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
-from simcore._grid.one_operator import one_operator
+from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import Sides, read_sides
+from simcore._grid.side import Side, Sides, read_sides
 
 # Bytes of the rows of all layers that are compared at a time: they stay in cache. A device has
 # larger blocks, because every block is some launches of kernels.
 BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**28}
+SQUARED_SINE = 2.0**-49  # of an angle: a smaller one is rounding
 
 
-@one_operator()
+@one_operator(derivative=always)
 def cosine_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -42,7 +45,8 @@ def cosine_grid(
     form : {"cosine", "angular"}
         ``angular`` is ``mean_i arccos(cos(x_i, y_i)) / pi``, a distance: 0 for a layer with itself.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
+        backward pass holds float64 gradients besides.
     progress : bool
         Show a progress bar on stderr.
 
@@ -50,8 +54,10 @@ def cosine_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the row
-        and column of a layer of zeros, with one warning. Computed in float64 and not
-        differentiable. Angles near 0 are known to 1e-8.
+        and column of a layer of zeros, with one warning. Computed in float64. Angles near 0 are
+        known to 1e-8. Differentiable in X and Y, once, in reverse mode. Where the gradient does not
+        exist, it is 0: by rows of zeros, and of an angle between two rows that point in one
+        direction or in opposite ones.
 
     Raises
     ------
@@ -77,7 +83,8 @@ def cosine_grid(
     True
     """
     check_choice(form, "form", ("cosine", "angular"))
-    sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory)
+    given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
+    sides = given.detached()
     _check_widths(sides, "columns")
     _check_all_finite(sides)
     sums, counts = _zeros(sides), _zeros(sides)
@@ -89,7 +96,10 @@ def cosine_grid(
             sums += _angles(x, y, some_x, some_y) if form == "angular" else _products(x, y)
             counts += some_x.double() @ some_y.double().T
             filled.append(torch.cat([some_x, some_y]).sum(1))
-    grid = sums / counts
+    gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
+    (grid,) = with_gradients(
+        "cosine_grid", (sums / counts,), given.x.layers + given.y.layers, gradients
+    )
     left = sides.n - torch.stack(filled).sum(0)
     _warn_zero_rows("cosine_grid", left, sides)
     empty = left == sides.n
@@ -124,11 +134,13 @@ def _check_all_finite(sides: Sides) -> None:
 
 
 def _blocks(
-    sides: Sides, report: Callable[[float], None], pairs: int
+    sides: Sides, report: Callable[[float], None] | None, pairs: int, copies: int = 3
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield some rows of all layers of X, and of Y (or of X again), ``[L, rows, p]`` float64.
 
-    ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them.
+    ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
+    ``copies`` that of blocks: these rows, what is divided by their lengths, and one more copy.
+    Without ``report``, single rows are yielded where not even these fit.
 
     Raises
     ------
@@ -137,10 +149,9 @@ def _blocks(
     """
     x, y = sides.x.layers, sides.y.layers
     count_x, count_y = len(x), len(y) or len(x)
-    # A block, what is divided by its rows' lengths, and one more copy.
-    row_bytes = 8 * (3 * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
+    row_bytes = 8 * (copies * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
     fixed = 4 * 8 * count_x * count_y
-    if fixed + row_bytes > sides.bound:
+    if report and fixed + row_bytes > sides.bound:
         raise ValueError(
             f"max_memory: wanted at least {fixed + row_bytes} bytes for one row of all layers, got "
             f"{sides.bound}"
@@ -151,7 +162,8 @@ def _blocks(
         rows = slice(start, start + step)
         block = torch.stack([layer[rows].double() for layer in x])
         yield block, torch.stack([layer[rows].double() for layer in y]) if y else block
-        report(min(1.0, (start + step) / sides.n))
+        if report:
+            report(min(1.0, (start + step) / sides.n))
 
 
 def _directions(block: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,6 +189,60 @@ def _angles(x: Tensor, y: Tensor, some_x: Tensor, some_y: Tensor) -> Tensor:
     angles = cosines.clamp_(-1.0, 1.0).arccos_().div_(torch.pi)
     angles *= some_x.T[:, :, None] & some_y.T[:, None, :]
     return angles.sum(0)
+
+
+def _gradients(
+    max_memory: int,
+    count_x: int,
+    form: str,
+    counts: Tensor,
+    layers: list[Tensor],
+    grads: Sequence[Tensor],
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    """Return the gradients by all layers, given those by the grid.
+
+    The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
+    angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
+    """
+    x, y = Side("X", layers[:count_x]), Side("Y", layers[count_x:])
+    sides = Sides(x, y, max_memory)
+    weights = torch.where(counts > 0, grads[0] / counts, 0.0)
+    if sides.same:
+        weights = weights + weights.T
+    found = [torch.empty_like(layer, dtype=torch.float64) for layer in layers]
+    start = 0
+    for block_x, block_y in _blocks(sides, None, pairs=6, copies=8):
+        rows = slice(start, start + block_x.shape[1])
+        unit_x, _ = _directions(block_x)
+        unit_y = unit_x if sides.same else _directions(block_y)[0]
+        cosines = torch.bmm(unit_x.transpose(0, 1), unit_y.permute(1, 2, 0))  # [rows, Lx, Ly]
+        slopes = weights.expand_as(cosines)
+        if form == "angular":
+            sines = 1 - cosines.square()
+            known = sines > SQUARED_SINE
+            slopes = torch.where(known, -slopes / torch.where(known, sines, 1.0).sqrt(), 0.0)
+            slopes = slopes / torch.pi
+        moved = _moved(slopes, cosines, unit_x, unit_y, block_x)
+        if not sides.same:
+            transposed = slopes.transpose(1, 2), cosines.transpose(1, 2)
+            moved = [*moved, *_moved(*transposed, unit_y, unit_x, block_y)]
+        for gradient, part in zip(found, moved, strict=True):
+            gradient[rows] = part
+        start = rows.stop
+    return found
+
+
+def _moved(
+    slopes: Tensor, cosines: Tensor, unit_x: Tensor, unit_y: Tensor, x: Tensor
+) -> Sequence[Tensor]:
+    """Return ``sum_j slopes_ij (y_j - c_ij x_i) / |x_i|`` of some rows, for each layer i of X."""
+    along = torch.bmm(slopes, unit_y.transpose(0, 1)).transpose(0, 1)  # [Lx, rows, p]
+    back = (slopes * cosines).sum(2).T[..., None] * unit_x
+    largest = x.abs().amax(-1, keepdim=True)  # squares of rows divided by it stay in range
+    some = torch.where(largest > 0, largest, 1.0)
+    lengths = largest * torch.linalg.vector_norm(x / some, dim=-1, keepdim=True)
+    return torch.where(lengths > 0, (along - back) / lengths, 0.0).unbind()
 
 
 def _warn_zero_rows(function: str, zeros: Tensor, sides: Sides) -> None:

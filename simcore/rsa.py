@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_on_cpu
+from simcore._grid.derivative import with_gradients
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, read_sides
-from simcore._ops.hsic import hsic_terms
+from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
+from simcore._ops.rsa_composed import unit_rows
 
 # Dissimilarities of random rows vary by 1 / sqrt(p): for larger p float32 keeps few of its digits.
 WIDEST_FLOAT32 = 4096
@@ -23,7 +27,11 @@ LEAST_SPREAD = 16
 Moments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-@one_operator()
+def _is_pearson(*_: object, correlation: str = "pearson", **__: object) -> bool:
+    return correlation == "pearson"
+
+
+@one_operator(derivative=_is_pearson)
 def rsa_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -46,11 +54,12 @@ def rsa_grid(
     correlation : {"pearson", "spearman"}
         ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer, computed in float64,
         and holds the ranks of all layers. Equal dissimilarities share their mean rank.
-        CUDA devices have ``pearson`` only.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-        ``pearson`` holds a standardised copy of every layer. ``spearman`` holds 2 n^2 bytes of
-        ranks for every layer, and 12 n^2 bytes more for every layer that is being ranked.
+        ``pearson`` holds a standardised copy of every layer; its backward pass besides, beyond the
+        bound, the gradients of these and some float64 copies of a layer. ``spearman`` holds 2 n^2
+        bytes of ranks for every layer, and 12 n^2 bytes more for every layer that is being ranked
+        (on a CUDA device 32 n^2 for one layer).
     progress : bool
         Show a progress bar on stderr.
 
@@ -59,7 +68,8 @@ def rsa_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor. ``nan`` in the row and column of a layer
         that has a row without variance, or whose dissimilarities are equal up to rounding, with one
-        warning. Not differentiable.
+        warning. ``pearson`` is differentiable in X and Y, in reverse mode, once. ``spearman`` is
+        not: ranks are constant almost everywhere.
 
     Raises
     ------
@@ -96,9 +106,8 @@ def rsa_grid(
         "a dissimilarity matrix",
         least_rows=LEAST_ROWS["dissimilarities"],
         max_memory=max_memory,
+        differentiable=correlation == "pearson",
     )
-    if correlation == "spearman":
-        check_on_cpu(sides.x.layers[0], "X[0]", "ranks of dissimilarities")
     _check_widths(sides.x)
     _check_widths(sides.y)
     x, y = sides.x.layers, sides.y.layers
@@ -110,6 +119,8 @@ def rsa_grid(
     # A constant row gives nan, for which the comparisons are False.
     defined = (spread > LEAST_SPREAD * rounding) & ((torch.cat([xx, yy]) if y else xx) > 0)
     defined_x, defined_y = defined[: len(x)], defined[len(x) :] if y else defined
+    # Gradients of the other layers would receive a nan as 0 * nan.
+    xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     grid = (xy / torch.sqrt(xx[:, None] * yy[None, :])).clamp(-1.0, 1.0)
     why = "no variance in a row or between the dissimilarities beyond rounding"
     return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, why)
@@ -149,15 +160,14 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
         check_finite(x, "X")
         check_finite(y, "Y")
     names = [f"X[{i}]" for i in range(count)] + [f"Y[{i}]" for i in range(len(y))]
-    standardised = [
-        standardised_rows(layer, _dtype_by_width(layer), name)
-        for layer, name in zip(layers, names, strict=True)
-    ]
+    standardised = [_standardised(layer, name) for layer, name in zip(layers, names, strict=True)]
     rows, halves, rounding = zip(*standardised, strict=True)
-    xy, xx, yy = hsic_terms(
+    xy, xx, yy = differentiable_hsic_terms(
         list(rows[:count]), list(rows[count:]), "linear", "biased", 1.0, "auto", bound - held
     )
     a = torch.stack(halves)
+    constant = a.isnan().any(1)  # a row has no variance
+    a = torch.where(constant[:, None], 1.0, a)
     unit = a.mean(1)
     v = a - unit[:, None]
     first = slice(count)
@@ -176,5 +186,26 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
         xx,
         yy,
         torch.cat([xx, yy]) if y else xx,
-        torch.stack(rounding) / unit.square() + eps,
+        (torch.stack(rounding) / unit.square() + eps).masked_fill(constant, torch.nan),
     )
+
+
+def _standardised(layer: Tensor, name: str) -> tuple[Tensor, ...]:
+    """Return `standardised_rows` of a layer, with the derivatives of its rows and their lengths."""
+    rows, halves, rounding = standardised_rows(layer.detach(), _dtype_by_width(layer), name)
+    rows, halves = with_gradients("rsa_grid", (rows, halves), [layer], _standardised_gradients)
+    return rows, halves, rounding
+
+
+def _standardised_gradients(
+    layers: list[Tensor], grads: Sequence[Tensor], wanted: Sequence[bool]
+) -> list[Tensor]:
+    """Return the gradient by a layer, given those by its standardised rows c and by |c|^2 / 2."""
+    z, inverse, exponents = unit_rows(layers[0])
+    constant = (layers[0] == layers[0][:, :1]).all(1, keepdim=True)
+    z = torch.where(constant, 0.0, z)
+    grad = grads[0].double() + grads[1][:, None] * (z - z.mean(0))
+    grad = grad - grad.mean(0)  # c are the rows z less their mean
+    grad = inverse * (grad - z * (z * grad).sum(1, keepdim=True))
+    grad = torch.ldexp(grad - grad.mean(1, keepdim=True), -exponents)
+    return [torch.where(constant, 0.0, grad)]

@@ -5,6 +5,7 @@ Arguments are read once, and results are finished in one place.
 ============  ==================================================================================
 memory        the memory that is free on a device, and what `max_memory` means there
 options       the checks of options: choices, flags, counts, `max_memory`
+measure_options  the options of a measure, checked before there are layers
 inputs        arrays as tensors, the checks of their shapes, devices and entries, and the least
               number of rows for each purpose
 basis         `Basis`, which may stand in for a layer, and the truncation that it keeps
@@ -12,6 +13,7 @@ neighbours    `Neighbours`, which may stand in for a layer in grids of neighbour
 groups        rows that belong together, such as the words of a sentence
 scale         powers of two for float64 layers too large or too small to be squared
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument
+derivative    values with gradients of their own, and functions whose derivatives stay finite
 finish        the warnings of a grid, and the array that its caller gets back
 progress      a progress bar
 one_operator  a function that is a single operator where torch traces it

@@ -195,6 +195,14 @@ def _components_to_keep(spectrum: Tensor, truncation: float | int | None) -> int
     return int((shares < float(truncation) * shares[-1]).sum()) + 1
 
 
+def check_truncation(truncation: Truncation) -> None:
+    """Raise a ValueError for a truncation that fits no number of layers."""
+    listed = isinstance(truncation, Sequence) and not isinstance(truncation, str)
+    if isinstance(truncation, Tensor | np.ndarray):
+        listed = truncation.ndim == 1
+    per_layer_truncation(truncation, len(truncation) if listed else 1)  # type: ignore[arg-type]
+
+
 def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int | None]:
     """Return the checked ``truncation`` as a list of one value for each of ``count`` layers."""
     if isinstance(truncation, Tensor | np.ndarray) and truncation.ndim == 1:

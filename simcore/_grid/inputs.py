@@ -1,7 +1,8 @@
 """Conversion of arrays to torch tensors, and the checks of their shapes, devices and entries."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 import simcore._C as _C
 
 Array = np.ndarray | Tensor
-Layers = Sequence[Array] | Array
+Layers = Sequence[Array] | Mapping[str, Array] | Array
 BLOCK_ENTRIES = 2**16  # entries of a layer that are read or copied at a time
 DEVICE_BLOCK_ENTRIES = 2**22  # the same on a CUDA device, where every block is a kernel launch
 # The least number of rows for each purpose.
@@ -22,6 +23,15 @@ LEAST_ROWS = {
     "fit and holdout": 4,  # two rows to fit to, and two rows to judge the fit on
 }
 KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
+
+
+def listed(layers: Any) -> Any:
+    """Return the values of a dictionary as a list, in its order; anything else as it is."""
+    return list(layers.values()) if isinstance(layers, Mapping) else layers
+
+
+class NoLayersError(ValueError):
+    """An argument of a grid holds no layers; its options were found good before."""
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
@@ -80,17 +90,21 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     ------
     TypeError
         A layer is no array, or its dtype is not floating point.
+    NoLayersError
+        There are no layers.
     ValueError
-        No layers, a wrong number of dimensions, no rows or no columns.
+        A wrong number of dimensions, no rows or no columns.
     """
     if isinstance(layers, Tensor | np.ndarray):
         if layers.ndim != 3:
             shape = tuple(layers.shape)
             raise ValueError(f"{name}: wanted one [L, n, p] array or a list, got shape {shape}")
     elif not isinstance(layers, Sequence):
-        raise TypeError(f"{name}: wanted a sequence of arrays, got {type(layers).__name__}")
+        raise TypeError(
+            f"{name}: wanted a list or a dictionary of arrays, got {type(layers).__name__}"
+        )
     if len(layers) == 0:
-        raise ValueError(f"{name}: wanted at least one layer, got none")
+        raise NoLayersError(f"{name}: wanted at least one layer, got none")
     tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
         _check_layer(tensor, f"{name}[{i}]")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, check_on_cpu
+from simcore._grid.inputs import Array
 from simcore._grid.one_operator import tensor_record
 
 METRICS = ("cosine", "euclidean", "inner")
 
 
 @tensor_record
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Neighbours:
     """The k nearest other rows of every row of a layer.
 
@@ -42,6 +42,9 @@ class Neighbours:
     squares: Tensor
     layer: Array
     metric: str = "cosine"
+
+    def __repr__(self) -> str:
+        return f"Neighbours(n={len(self.index)}, k={self.k}, metric={self.metric!r})"
 
     @property
     def k(self) -> int:
@@ -74,8 +77,7 @@ Neighbours.__module__ = "simcore.knn"  # the public module, which pickles refer 
 
 
 def check_neighbours(layer: Tensor, name: str, k: int) -> None:
-    """Raise a ValueError unless ``layer`` is on the CPU and every row has at least k others."""
-    check_on_cpu(layer, name, "neighbours")
+    """Raise a ValueError unless every row of ``layer`` has at least k others."""
     if k >= len(layer):
         raise ValueError(
             f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "
@@ -83,7 +85,29 @@ def check_neighbours(layer: Tensor, name: str, k: int) -> None:
         )
 
 
-def check_alike_lists(found: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
+def settled(
+    found: Sequence[tuple[str, Neighbours]], k: int | None, metric: str | None
+) -> tuple[int, str]:
+    """Return k and the metric: those of the given neighbours; without any, the caller's.
+
+    Defaults are 10 and cosine.
+
+    Raises
+    ------
+    ValueError
+        The neighbours differ from each other, or from what is asked for.
+    """
+    if not found:
+        return 10 if k is None else k, metric or "cosine"
+    first, one = found[0]
+    for option, asked, own in (("k", k, one.k), ("metric", metric, one.metric)):
+        if asked not in (None, own):
+            raise ValueError(f"{option}: wanted {own!r} as in {first}, got {asked!r}")
+    _check_alike_lists(found, one.k, one.metric)
+    return one.k, one.metric
+
+
+def _check_alike_lists(found: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
     """Raise a ValueError that names the first object of another k or metric."""
     for name, one in found:
         if (one.k, one.metric) != (k, metric):

@@ -5,9 +5,11 @@ warnings or shapes of many functions here depend on values. `one_operator` regis
 as an operator of its name, whose kernel is the function itself: a traced call becomes one node, and
 errors and warnings come when that node runs. A call that is not traced runs the function directly.
 
-These functions have no derivative: their results never require a gradient. Forward-mode
-differentiation and the transforms of `torch.func` would treat such a result as a constant and give
-zeros, so that these functions refuse them (`refuse_derivatives`).
+Most of these functions have no derivative: their results never require a gradient, and one warning
+says so where an argument requires one. A function with a derivative is written in operations that
+torch can differentiate. Forward-mode differentiation and the transforms of `torch.func` would treat
+the result of either as a constant and give zeros, so that all these functions refuse them
+(`refuse_derivatives`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import dataclasses
 import functools
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -25,10 +29,18 @@ from torch import Tensor
 from torch._guards import detect_fake_mode
 from torch.autograd import forward_ad
 
+from simcore._grid.finish import warn_caller
+from simcore._grid.inputs import listed
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 SCHEMA = "(Tensor[] tensors, str call) -> Tensor[]"
+# Which grids have a derivative, for the warning of those that have none.
+DIFFERENTIABLE = (
+    "cka_grid, hsic_grid, cosine_grid, distance_correlation_grid, procrustes_grid (of layers), "
+    "rsa_grid (pearson)"
+)
 # Dataclasses that may be arguments, and the names of their fields: tensors and numbers.
 _RECORDS: dict[str, tuple[type, tuple[str, ...]]] = {}
 
@@ -49,12 +61,23 @@ def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
     return outputs[0]
 
 
+def never(*_: Any, **__: Any) -> bool:
+    """Return False: no call of the function has a derivative."""
+    return False
+
+
+def always(*_: Any, **__: Any) -> bool:
+    """Return True: every call of the function has a derivative."""
+    return True
+
+
 def one_operator(
     empty: Callable[..., list[Tensor]] = empty_grid,
     rebuild: Callable[..., Any] = first_output,
     name: str | None = None,
+    derivative: Callable[..., bool] = never,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function that has no derivative one operator wherever torch traces.
+    """Make a function one operator wherever torch traces.
 
     Parameters
     ----------
@@ -65,32 +88,64 @@ def one_operator(
         ``rebuild(outputs, *args, **kwargs)`` returns the call's result, made from these tensors.
     name : str, optional
         Name of the operator; default: the name of the function.
+    derivative : function
+        ``derivative(*args, **kwargs)`` says whether autograd can differentiate the call, once. The
+        function must then keep the graph of its arguments.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         label = name or function.__name__
         parameters = tuple(inspect.signature(function).parameters)
         exact = _without_autocast(function)
-        node = _register(label, exact, empty)
+        node = _register(label, exact, empty, differentiable=derivative is not never)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not torch.compiler.is_compiling():
-                given = [*zip(parameters, args, strict=False), *kwargs.items()]
-                tensors = list(named_tensors(given))
-                if not (tensors and is_faked(tensors[0][1])):
-                    refuse_derivatives(label, tensors)
-                    return exact(*args, **kwargs)
+            places = [listed(value) for value in args]
+            options = {option: listed(value) for option, value in kwargs.items()}
+            given = [*zip(parameters, places, strict=False), *options.items()]
+            tensors = list(named_tensors(given))
+            follows, refused = _followed(tensors, derivative, places, options)
+            if not torch.compiler.is_compiling() and not (tensors and is_faked(tensors[0][1])):
+                refuse_derivatives(label, tensors, backward=derivative is not never)
+                _warn_of_gradient(label, refused)
+                with nullcontext() if follows else torch.no_grad():
+                    return exact(*places, **options)
             held: list[Tensor] = []
-            named = zip(parameters, args, strict=False)
+            named = zip(parameters, places, strict=False)
             values = ", ".join([_described(v, k, held) for k, v in named])
-            options = ", ".join([f"{k!r}: {_described(v, k, held)}" for k, v in kwargs.items()])
-            result: R = rebuild(node(held, f"([{values}], {{{options}}})"), *args, **kwargs)
+            described = ", ".join([f"{k!r}: {_described(v, k, held)}" for k, v in options.items()])
+            held = held if follows else [tensor.detach() for tensor in held]
+            outputs = node(held, f"([{values}], {{{described}}}, {refused!r})")
+            result: R = rebuild(outputs, *places, **options)
             return result
 
         return call
 
     return decorate
+
+
+def _followed(
+    tensors: list[tuple[str, Tensor]],
+    derivative: Callable[..., bool],
+    args: list[Any],
+    kwargs: dict[str, Any],
+) -> tuple[bool, str]:
+    """Return whether autograd follows a call, and the argument whose gradient it cannot follow."""
+    wanting = [name for name, tensor in tensors if tensor.requires_grad]
+    if not wanting or not torch.is_grad_enabled():
+        return False, ""
+    return (True, "") if derivative(*args, **kwargs) else (False, wanting[0])
+
+
+def _warn_of_gradient(label: str, argument: str) -> None:
+    """Warn that no gradient reaches an argument; an empty name stands for no such argument."""
+    if argument:
+        warn_caller(
+            f"{label}: {argument} requires a gradient, and gets none, because this call has no "
+            f"derivative; grids with one: {DIFFERENTIABLE}; detached layers, or torch.no_grad(), "
+            "end this warning"
+        )
 
 
 def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
@@ -108,22 +163,64 @@ def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _register(
-    label: str, function: Callable[..., Any], empty: Callable[..., list[Tensor]]
+    label: str,
+    function: Callable[..., Any],
+    empty: Callable[..., list[Tensor]],
+    *,
+    differentiable: bool,
 ) -> Callable[[list[Tensor], str], list[Tensor]]:
     def kernel(tensors: list[Tensor], call: str) -> list[Tensor]:
-        args, kwargs = _arguments(call, tensors)
+        args, kwargs, refused = _arguments(call, tensors)
+        _warn_of_gradient(label, refused)
         return _owned(_tensors_of(function(*args, **kwargs)), tensors)
 
     def fake(tensors: list[Tensor], call: str) -> list[Tensor]:
-        args, kwargs = _arguments(call, tensors)
+        args, kwargs, _ = _arguments(call, tensors)
         return empty(tensors[0], *args, **kwargs)
 
     defined = torch.library.custom_op(f"simcore::{label}", kernel, mutates_args=(), schema=SCHEMA)
     defined.register_fake(fake)
+    if differentiable:
+        defined.register_autograd(_register_backward(label, function), setup_context=_keep_inputs)
     overload: Callable[[list[Tensor], str], list[Tensor]] = getattr(
         torch.ops.simcore, label
     ).default
     return overload
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[list[Tensor], str], output: list[Tensor]) -> None:
+    tensors, ctx.call = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _register_backward(label: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the backward pass of a function's node: a node that calls the function again."""
+
+    def kernel(tensors: list[Tensor], grads: list[Tensor], call: str) -> list[Tensor]:
+        # Kernels run below autograd, which this guard lets them use.
+        autograd = torch._C.DispatchKey.AutogradFunctionality
+        with torch._C._SetExcludeDispatchKeyGuard(autograd, False), torch.enable_grad():
+            leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+            args, kwargs, _ = _arguments(call, leaves)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the forward pass gave them
+                outputs = _tensors_of(function(*args, **kwargs))
+            found = torch.autograd.grad(outputs, leaves, grads, materialize_grads=True)
+        return _owned(list(found), [*tensors, *grads])
+
+    def fake(tensors: list[Tensor], grads: list[Tensor], call: str) -> list[Tensor]:
+        return [tensor.new_empty(tensor.shape) for tensor in tensors]
+
+    name = f"{label}_backward"
+    schema = "(Tensor[] tensors, Tensor[] grads, str call) -> Tensor[]"
+    defined = torch.library.custom_op(f"simcore::{name}", kernel, mutates_args=(), schema=schema)
+    defined.register_fake(fake)
+
+    def backward(ctx: Any, grads: list[Tensor]) -> tuple[list[Tensor], None]:
+        node = getattr(torch.ops.simcore, name)
+        return node(list(ctx.saved_tensors), list(grads), ctx.call), None
+
+    return backward
 
 
 def is_faked(tensor: Tensor) -> bool:
@@ -146,8 +243,15 @@ def is_followed(tensors: Iterable[Tensor]) -> bool:
     return torch._C._are_functorch_transforms_active() or any(map(has_tangent, tensors))
 
 
-def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> None:
+def refuse_derivatives(
+    function: str, tensors: Iterable[tuple[str, Tensor]], *, backward: bool = False
+) -> None:
     """Refuse tensors whose derivatives torch would take to be zero.
+
+    Parameters
+    ----------
+    backward : bool
+        Whether the function has a derivative for ``Tensor.backward``, which the message then says.
 
     Raises
     ------
@@ -156,10 +260,11 @@ def refuse_derivatives(function: str, tensors: Iterable[tuple[str, Tensor]]) -> 
         the first such tensor.
     """
     transformed = torch._C._are_functorch_transforms_active()
+    which = "a derivative in reverse mode alone" if backward else "no derivative"
     for name, tensor in tensors:
         if has_tangent(tensor) or (transformed and tensor.requires_grad):
             raise NotImplementedError(
-                f"{name}: wanted a detached tensor, because {function} has no derivative, got one "
+                f"{name}: wanted a detached tensor, because {function} has {which}, got one "
                 "that forward-mode differentiation or torch.func follows"
             )
 
@@ -183,7 +288,7 @@ def _described(value: Any, name: str, held: list[Tensor]) -> str:
     and ``hex`` fix their present values.
     """
     if isinstance(value, Tensor):
-        held.append(value.detach())
+        held.append(value)
         return f"('tensor', {len(held) - 1})"
     if isinstance(value, list | tuple):
         return "[" + ", ".join([_described(item, name, held) for item in value]) + "]"
@@ -202,9 +307,11 @@ def _described(value: Any, name: str, held: list[Tensor]) -> str:
     )
 
 
-def _arguments(call: str, tensors: list[Tensor]) -> tuple[list[Any], dict[str, Any]]:
-    args, kwargs = ast.literal_eval(call)
-    return [_value(v, tensors) for v in args], {k: _value(v, tensors) for k, v in kwargs.items()}
+def _arguments(call: str, tensors: list[Tensor]) -> tuple[list[Any], dict[str, Any], str]:
+    """Return the arguments of a call, and the argument that requires a gradient and gets none."""
+    args, kwargs, refused = ast.literal_eval(call)
+    options = {k: _value(v, tensors) for k, v in kwargs.items()}
+    return [_value(v, tensors) for v in args], options, refused
 
 
 def _value(described: Any, tensors: list[Tensor]) -> Any:

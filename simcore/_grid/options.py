@@ -1,15 +1,23 @@
 """Checks of options; each error names the argument, the wanted and the given value."""
 
+import difflib
+from collections.abc import Iterable
 from numbers import Integral, Real
 
 import numpy as np
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` with the known name nearest to ``given``; ``""`` if none."""
+    near = difflib.get_close_matches(str(given), list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, else raise a ValueError."""
     if value not in choices:
         wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-        raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+        raise ValueError(f"{name}: wanted {wanted}, got {value!r}{did_you_mean(value, choices)}")
     return value
 
 

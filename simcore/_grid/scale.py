@@ -23,6 +23,7 @@ SINGULAR_VALUES = (2.0**-900, 2.0**960)
 # Largest ratio of an entry (of a constant column) and the largest difference: the factor that
 # brings the difference near 1 does not make the entry overflow.
 LARGEST_RATIO = 1e250
+ORDINARY_EXPONENT = 300  # squares of 2^300 and sums of them are normal
 LARGEST_EXPONENT = 1000  # 2^-1000 and 2^1000 are normal; scaled sizes lie in 2^-74 to 2^24
 
 
@@ -78,10 +79,24 @@ def in_range(
         varies_in_range = limits[0] < (least if columns else largest) and largest < limits[1]
         if varies_in_range and entry / largest < LARGEST_RATIO:
             continue
-        exponents[i] = 0 if varies_in_range else _clamped(math.frexp(largest)[1])
+        exponents[i] = 0 if varies_in_range else near_one(largest)
         result[i] = _scaled(layer, sizes[0], None if columns else exponents[i])
         nbytes += result[i].nbytes
     return InRange(result, exponents, nbytes)
+
+
+def exponents_to_remove(magnitudes: Tensor) -> Tensor:
+    """Return the exponents that bring float64 magnitudes near 1; 0 where squares are in range.
+
+    The host does not wait for the device, unlike with `in_range`.
+    """
+    exponents = torch.frexp(magnitudes).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+    return torch.where(exponents.abs() <= ORDINARY_EXPONENT, 0, exponents)
+
+
+def near_one(magnitude: float) -> int:
+    """Return the exponent that brings a magnitude near 1."""
+    return max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, math.frexp(magnitude)[1]))
 
 
 def _sizes(layer: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,10 +113,6 @@ def _facts(differences: Tensor, entries: Tensor) -> Tensor:
     """Return the least difference above 0, the largest difference and the largest entry."""
     least = torch.where(differences > 0, differences, float("inf")).min()
     return torch.stack([least, differences.max(), entries.max()])
-
-
-def _clamped(exponent: int) -> int:
-    return max(-LARGEST_EXPONENT, min(LARGEST_EXPONENT, exponent))
 
 
 def _scaled(layer: Tensor, differences: Tensor, exponent: int | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, cast
 
@@ -20,13 +20,14 @@ from simcore._grid.inputs import (
     check_device,
     check_finite,
     check_rows,
+    listed,
 )
 from simcore._grid.memory import memory_bound
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_max_memory
 
-LayersOrBases: TypeAlias = Layers | Sequence[Basis]
-LayersOrNeighbours: TypeAlias = Layers | Sequence[Neighbours]
+LayersOrBases: TypeAlias = Layers | Sequence[Basis] | Mapping[str, Basis]
+LayersOrNeighbours: TypeAlias = Layers | Sequence[Neighbours] | Mapping[str, Neighbours]
 Record = TypeVar("Record")
 
 
@@ -96,6 +97,14 @@ class Sides:
         """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
 
+    def detached(self) -> Sides:
+        """Return these sides without the graph of derivatives of their layers."""
+        x, y = (
+            replace(side, layers=[layer.detach() for layer in side.layers])
+            for side in (self.x, self.y)
+        )
+        return replace(self, x=x, y=y)
+
     def with_zeros(self, distances: Tensor) -> Tensor:
         """Return the distances, exactly 0 between a layer and itself; ``nan`` stays ``nan``.
 
@@ -164,6 +173,7 @@ def _records_among(layers: object, name: str, kind: type[Record]) -> list[Record
 
 
 def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = False) -> Side:
+    layers = listed(layers)
     bases = _records_among(layers, name, Basis) if with_bases else None
     if bases is not None:
         return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
@@ -233,6 +243,7 @@ def read_sides(
         devices; a device without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no
         positive number.
     """
+    bound = check_max_memory(max_memory)  # options before layers: see `check_options`
     side_x = _read(x, names[0], with_bases, with_neighbours)
     side_y = Side(names[1], [])
     if y is not None:
@@ -246,9 +257,5 @@ def read_sides(
     for side in (side_x, side_y):
         if with_bases and side.bases is None:
             check_finite(side.layers, side.name)
-    if not differentiable:
-        side_x, side_y = (
-            replace(side, layers=[layer.detach() for layer in side.layers])
-            for side in (side_x, side_y)
-        )
-    return Sides(side_x, side_y, check_max_memory(max_memory))
+    sides = Sides(side_x, side_y, bound)
+    return sides if differentiable else sides.detached()

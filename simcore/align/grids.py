@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import Array
+from simcore._grid.inputs import Array, Layers, listed
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice, check_count, check_max_memory
 from simcore._grid.progress import progress_bar
@@ -40,12 +40,12 @@ class GridErrors:
 
 
 def align_grid(
-    X: Sequence[Array],
-    Y: Sequence[Array],
+    X: Layers,
+    Y: Layers,
     method: str = "linear",
     *,
-    X_heldout: Sequence[Array] | None = None,
-    Y_heldout: Sequence[Array] | None = None,
+    X_heldout: Layers | None = None,
+    Y_heldout: Layers | None = None,
     groups_heldout: Groups | None = None,
     heldout: float = 0.2,
     split_seed: int = 0,
@@ -62,7 +62,7 @@ def align_grid(
 
     Parameters
     ----------
-    X, Y : sequence of ``[n, p_i]`` and of ``[n, q_j]`` arrays
+    X, Y : sequence, or dictionary, of ``[n, p_i]`` and of ``[n, q_j]`` arrays
         All layers have the same n rows.
     method : str
         The kind of aligner; see `METHODS`.
@@ -225,19 +225,19 @@ class _Targets:
         return [error_of_rows(e, s, width, self.groups) for e, s, width in parts]
 
 
-def _sides(
-    X: Sequence[Array], Y: Sequence[Array], names: tuple[str, str]
-) -> tuple[list[Tensor], list[Tensor]]:
+def _sides(X: Layers, Y: Layers, names: tuple[str, str]) -> tuple[list[Tensor], list[Tensor]]:
     """Return all layers as tensors of equal n on one device."""
-    for layers, name in ((X, names[0]), (Y, names[1])):
-        if not len(layers):
+    of_x: list[Array] = list(listed(X))
+    of_y: list[Array] = list(listed(Y))
+    for layers, name in ((of_x, names[0]), (of_y, names[1])):
+        if not layers:
             raise ValueError(f"{name}: wanted at least one layer, got none")
     first = f"{names[0]}[0]"
     x = [
-        checked_pair(layer, Y[0], (f"{names[0]}[{i}]", f"{names[1]}[0]"))[0]
-        for i, layer in enumerate(X)
+        checked_pair(layer, of_y[0], (f"{names[0]}[{i}]", f"{names[1]}[0]"))[0]
+        for i, layer in enumerate(of_x)
     ]
-    y = [checked_pair(x[0], layer, (first, f"{names[1]}[{j}]"))[1] for j, layer in enumerate(Y)]
+    y = [checked_pair(x[0], layer, (first, f"{names[1]}[{j}]"))[1] for j, layer in enumerate(of_y)]
     return x, y
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import LEAST_ROWS, Array, check_rows
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_rows, listed
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (
@@ -56,12 +56,12 @@ class PairResult:
 
 
 def align_pairs(
-    X: Sequence[Array],
-    Y: Sequence[Array],
+    X: Layers,
+    Y: Layers,
     method: str = "inn",
     *,
-    X_heldout: Sequence[Array] | None = None,
-    Y_heldout: Sequence[Array] | None = None,
+    X_heldout: Layers | None = None,
+    Y_heldout: Layers | None = None,
     groups_heldout: Groups | None = None,
     heldout: float = 0.2,
     split_seed: int = 0,
@@ -76,8 +76,9 @@ def align_pairs(
 
     Parameters
     ----------
-    X, Y : sequence of ``[n, p]`` and of ``[n, q]`` arrays
-        ``X[i]`` and ``Y[i]`` are a pair; trained methods need pairs of equal shapes.
+    X, Y : sequence, or dictionary, of ``[n, p]`` and of ``[n, q]`` arrays
+        ``X[i]`` and ``Y[i]`` are a pair, in the order of a dictionary; trained methods need
+        pairs of equal shapes.
     method : {"inn", "mlp", "linear-gd", "linear", "cca", "svcca", "pwcca"}
         The kind of aligner; see `METHODS`.
     X_heldout, Y_heldout : sequences of arrays, optional
@@ -157,7 +158,9 @@ def _naming(pair: int) -> Iterator[None]:
         raise kind(f"pair {pair}: {error}") from error
 
 
-def _checked_pairs(x: Sequence[Array], y: Sequence[Array], names: tuple[str, str]) -> list[Pair]:
+def _checked_pairs(X: Layers, Y: Layers, names: tuple[str, str]) -> list[Pair]:
+    x: list[Array] = list(listed(X))
+    y: list[Array] = list(listed(Y))
     if len(x) != len(y) or len(x) == 0:
         wanted = f"{len(x)} arrays as in {names[0]}" if len(x) else "at least one pair"
         raise ValueError(f"{names[1]}: wanted {wanted}, got {len(y)}")

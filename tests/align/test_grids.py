@@ -46,6 +46,24 @@ def test_errors_are_those_of_single_maps(method):
                 np.testing.assert_allclose(got, expected, rtol=FLOAT64_LINEAR_MAP)
 
 
+@pytest.mark.parametrize("method", ["linear", "cca"])
+def test_layers_may_have_names(method):
+    x, y = side((5, 5), 0), side((5, 5), 1)
+    of_x, of_y = (dict(zip("ab", layers, strict=True)) for layers in (x, y))
+    for given, wanted in (
+        (align_grid(of_x, of_y, method), align_grid(x, y, method)),
+        (
+            align_grid(of_x, of_y, method, X_heldout=of_x, Y_heldout=of_y),
+            align_grid(x, y, method, X_heldout=x, Y_heldout=y),
+        ),
+    ):
+        np.testing.assert_array_equal(numbers(given.heldout), numbers(wanted.heldout))
+        np.testing.assert_array_equal(numbers(given.train), numbers(wanted.train))
+    found = align_pairs(of_x, of_y, method, X_heldout=of_x, Y_heldout=of_y)
+    alone = align_pairs(x, y, method, X_heldout=x, Y_heldout=y)
+    assert [one.heldout for one in found] == [one.heldout for one in alone]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_memory_bounds_the_layers_of_y_and_changes_nothing(dtype, monkeypatch):
     x, y = side((6, 4), 0, dtype), side((5, 3, 7), 1, dtype)

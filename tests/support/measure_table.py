@@ -20,6 +20,9 @@ NEURONS = SIGNS | {"neurons"}  # permutation, sign and scale
 ROTATION = SIGNS | {"rotation"}
 LINEAR = NEURONS | ROTATION | {"linear"}
 
+# Grids beside CKA and HSIC whose values have gradients.
+DIFFERENTIABLE = ("procrustes_grid", "rsa_grid", "distance_correlation_grid", "cosine_grid")
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -44,6 +47,10 @@ class Measure:
     @property
     def grid(self) -> Callable[..., Any]:
         return getattr(simcore, self.function)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.function in DIFFERENTIABLE and self.options.get("correlation") != "spearman"
 
     def __call__(self, x, y=None, **more):
         return self.grid(x, y, **self.options, **more)

@@ -290,6 +290,7 @@ NOT_TRACED = {
     "build_info": "takes nothing",
     "Comparison": "a result",
     "Tape": "what `record` gives",
+    "compare_layers": "gives a result, no tensors",
     "compare": "runs models and gives a result, no tensors",
     "record": "a context manager that hooks into models",
     "free_memory": "takes no tensor",

@@ -1,0 +1,68 @@
+"""Checks of the options of a measure before there are layers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simcore._grid.inputs import NoLayersError
+from simcore._grid.options import did_you_mean
+
+# Options of grids that are not the measure's: of the call, or of what it returns.
+OF_CALLS = ("max_memory", "progress", "return_partners")
+
+
+def check_measure_options(
+    name: str, function: Callable[..., Any], options: Mapping[str, Any]
+) -> None:
+    """Raise unless a grid of simcore takes these options with these values.
+
+    Every grid checks its options before it reads its layers. It is therefore called without layers,
+    of which it complains last. Values that fit some layers alone, such as a number of neighbours
+    above the number of rows, pass.
+
+    Raises
+    ------
+    TypeError
+        An option that the measure lacks, or that changes what it returns; a required option that is
+        not there; a value of a wrong kind.
+    ValueError
+        A value that the measure does not take.
+    """
+    fixed = function.keywords if isinstance(function, functools.partial) else ()
+    parameters = {
+        option: parameter
+        for option, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and option not in (*OF_CALLS, *fixed)
+    }
+    for option in options:
+        if option not in parameters:
+            some = " or ".join(parameters) if parameters else "no options"
+            meant = did_you_mean(option, parameters)
+            raise TypeError(f"{option}: wanted {some} of measure {name!r}{meant}")
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise TypeError(f"{option}: wanted a value for measure {name!r}, got none")
+    try:
+        function([], None, **options)
+    except NoLayersError:
+        return
+
+
+def check_function_options(
+    name: str, function: Callable[..., Any], options: Mapping[str, Any]
+) -> None:
+    """Raise a TypeError unless a function takes two lists of layers and these options."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # written in another language: no signature to check
+        return
+    try:
+        signature.bind(None, None, **options)
+    except TypeError as error:
+        raise TypeError(
+            f"measure: wanted a function of two lists of layers and {', '.join(options) or 'no'} "
+            f"options, got {name}{signature}: {error}"
+        ) from None
