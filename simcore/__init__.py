@@ -29,7 +29,7 @@ from simcore.layer_descriptors import descriptor_grid, descriptors
 from simcore.matching import aligned_cosine_grid, matching_grid
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
-from simcore.recording import Comparison, Tape, compare, record
+from simcore.recording import Comparison, Tape, compare, compare_layers, record
 from simcore.rowwise import cosine_grid, disagreement_grid, output_divergence_grid
 from simcore.rsa import rsa_grid
 from simcore.subspaces import eigenspace_overlap_grid, gulp_grid
@@ -51,6 +51,7 @@ __all__ = [
     "cka_grid",
     "cknna_grid",
     "compare",
+    "compare_layers",
     "cosine_grid",
     "descriptor_grid",
     "descriptors",

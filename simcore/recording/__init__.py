@@ -13,12 +13,14 @@ sampling.py    a sample of the rows
 storage.py     rows in memory or in a file
 tape.py        `record` and `Tape`
 batches.py     a batch of a loader, as arguments of a model
-comparison.py  `compare` and `Comparison`
+named_grid.py  `Comparison` and `compare_layers`
+comparison.py  `compare`
 
 The folder is not called `record`: `simcore.record` is the function.
 """
 
-from simcore.recording.comparison import Comparison, compare
+from simcore.recording.comparison import compare
+from simcore.recording.named_grid import Comparison, compare_layers
 from simcore.recording.tape import Tape, record
 
-__all__ = ["Comparison", "Tape", "compare", "record"]
+__all__ = ["Comparison", "Tape", "compare", "compare_layers", "record"]

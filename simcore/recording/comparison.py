@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,69 +14,17 @@ from torch import Tensor, nn
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS
 from simcore._grid.options import check_flag
-from simcore.cka import hsic_grid
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
+from simcore.recording.named_grid import Comparison, Question, names_in_errors, read_question
 from simcore.recording.outputs import Select
-from simcore.recording.pools import Pool
+from simcore.recording.pools import MANY_ROWS, Pool
 from simcore.recording.reading import Reading
 from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
-from simcore.stats.resampled_grid import GRIDS
-
-MEASURES: dict[str, Callable[..., Any]] = {**GRIDS, "hsic": hsic_grid}
-LABEL = 16  # the most letters of a printed name of a column, such as encoder.layer.11
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A grid of a measure with the names of its layers.
-
-    Attributes
-    ----------
-    values : Tensor ``[len(rows), len(columns)]``
-        float64.
-    rows, columns : tuple of str
-        Names of the layers of the first and of the second model.
-    measure : str
-        The name of the measure.
-    n : int
-        Number of rows of each layer.
-    """
-
-    values: Tensor
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    measure: str
-    n: int
-
-    def __str__(self) -> str:
-        labels = _short(self.columns)
-        first, width = max(map(len, self.rows)), max(6, *map(len, labels))
-        lines = [f"{self.measure}, n = {self.n}"]
-        lines.append(" ".join([" " * first, *(f"{label:>{width}}" for label in labels)]))
-        for name, values in zip(self.rows, self.values.tolist(), strict=True):
-            lines.append(" ".join([f"{name:{first}}", *(f"{v:{width}.3f}" for v in values)]))
-        return "\n".join(lines)
-
-    def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with the names as index and columns."""
-        import pandas
-
-        return pandas.DataFrame(self.values.numpy(), list(self.rows), list(self.columns))
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Return names without the parts that all begin with, cut at the left to `LABEL` letters."""
-    parts = [name.split(".") for name in names]
-    shared = 0
-    while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):
-        shared += 1
-    labels = [".".join(part[shared:]) for part in parts]
-    return [label if len(label) <= LABEL else f"…{label[1 - LABEL :]}" for label in labels]
 
 
 def compare(
@@ -96,7 +43,10 @@ def compare(
     mask: Given = None,
     sample: float | None = None,
     seed: int = 0,
+    bootstrap: int | None = None,
+    permutations: int | None = None,
     max_memory: int | None = None,
+    progress: bool = False,
     forward: Forward | Sequence[Forward] | None = None,
     **options: Any,
 ) -> Comparison:
@@ -109,7 +59,7 @@ def compare(
     loader : iterable of batches
         Read once; both models see each batch. A batch is a dictionary of arguments, a tuple of
         arguments, a tensor, or an object with a method ``to``. Of a tuple such as ``(images,
-        labels)``, a model of one argument takes the first.
+        labels)``, a model of one argument takes the first; the rest is dropped.
     modules, modules_b : str, list of str, or function
         As in `simcore.record`; `modules_b` is `modules` by default. So are `pool_b` and `select_b`.
     measure : str or function
@@ -119,9 +69,16 @@ def compare(
         Add each batch to a `simcore.MinibatchCKA` and forget its rows. Batches of fewer than 4 rows
         are joined with the next.
     pool, select, mask, sample, seed
-        As in `simcore.record`.
+        As in `simcore.record`. The seed is also that of the statistics, and of the measure "imd".
+    bootstrap, permutations : int, optional
+        As in `simcore.compare_layers`: intervals, p-values and calibrated values of the same rows,
+        without a second pass. Not with ``streaming``, nor with a pool that makes several rows of an
+        example.
     max_memory : int, optional
         Bytes of the recorded rows of both models, as in `simcore.record`.
+    progress : bool
+        Show progress bars on stderr: of the grid, unless a function that is not of simcore computes
+        it, and of the statistics. With ``streaming`` there are none.
     forward : function, or one for each model, optional
         Called as ``forward(model, batch)`` in place of the calls described above.
     **options
@@ -135,8 +92,9 @@ def compare(
     Raises
     ------
     TypeError, ValueError
-        As `simcore.record`; also for an unknown measure, a loader without batches, a batch that
-        could be called in several ways, and layers of different numbers of rows.
+        As `simcore.record`; also for a loader without batches, a batch that could be called in
+        several ways, and layers of different numbers of rows. An unknown measure or option, or a
+        value that the measure does not take, is refused before the first batch.
 
     Examples
     --------
@@ -147,7 +105,18 @@ def compare(
     >>> result.values.shape, result.rows
     (torch.Size([2, 2]), ('0', '1'))
     """
-    function, name = _measure(measure, check_flag(streaming, "streaming"), options)
+    question = read_question(
+        measure,
+        options,
+        bootstrap=bootstrap,
+        permutations=permutations,
+        seed=seed,
+        max_memory=None,
+        progress=progress,
+    )
+    if check_flag(streaming, "streaming"):
+        _check_streaming(question)
+    _check_examples((pool, pool_b), question)
     budget = Budget(max_memory)
 
     def side(name: str, model: nn.Module, place: int, how: Any) -> _Side:
@@ -163,24 +132,26 @@ def compare(
         own = (modules_b, pool_b, select_b)
         second = [a if b is None else b for a, b in zip(first, own, strict=True)]
         sides.append(side("model_b", model_b, 1, second))
-    run = _stream if streaming else _keep
-    values, n = run(sides, loader, function, options)
-    rows, columns = sides[0].tape.names, sides[-1].tape.names
-    return Comparison(values, rows, columns, name, n)
+    return (_stream if streaming else _keep)(sides, loader, question)
 
 
-def _measure(
-    measure: str | Callable[..., Any], streaming: bool, options: Mapping[str, Any]
-) -> tuple[Callable[..., Any], str]:
-    if streaming and (measure != "cka" or options):
-        got = f"{measure!r} with {', '.join(options)}" if options else repr(measure)
+def _check_streaming(question: Question) -> None:
+    """Raise a ValueError for what needs the rows of all batches."""
+    if question.measure != "cka" or question.options or question.statistics:
+        extra = ", ".join([*question.options, *question.statistics])
+        got = f"{question.name!r} with {extra}" if extra else repr(question.name)
         raise ValueError(f"measure: wanted 'cka' without options for streaming=True, got {got}")
-    if callable(measure):
-        return measure, getattr(measure, "__name__", type(measure).__name__)
-    if measure not in MEASURES:
-        wanted = ", ".join(map(repr, MEASURES))
-        raise ValueError(f"measure: wanted {wanted} or a function, got {measure!r}")
-    return MEASURES[measure], "cka (minibatch)" if streaming else measure
+
+
+def _check_examples(pools: Iterable[Pool], question: Question) -> None:
+    """Raise a ValueError for statistics of rows that belong together, which are no examples."""
+    for pool in pools:
+        if question.statistics and pool in MANY_ROWS:
+            raise ValueError(
+                f"{question.statistics[0]}: wanted a pool that makes one row an example, got "
+                f"{pool!r}, whose rows belong together; record the layers, and give simcore.stats "
+                "their groups="
+            )
 
 
 def _forward(given: Forward | Sequence[Forward] | None, place: int) -> Forward:
@@ -221,10 +192,6 @@ class _Side:
                 )
         return counts[first], first
 
-    def layers(self) -> list[Tensor]:
-        """Return the layers in order."""
-        return list(self.tape.layers().values())
-
 
 def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]) -> None:
     """Give every batch to both models; call `after` with the number of rows that tapes hold."""
@@ -251,48 +218,15 @@ def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]
             raise ValueError("loader: wanted at least one batch, got none")
 
 
-@contextmanager
-def _names_in_errors(sides: list[_Side]) -> Iterator[None]:
-    """Let errors of a measure name layers and models, and not their places in lists."""
-
-    def named(place: re.Match[str]) -> str:
-        side = sides[0] if place[1] == "X" else sides[-1]
-        return f"{side.tape.names[int(place[2])]!r} of {side.name}"
-
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        text = re.sub(r"\b([XY])(?:_batch)?\[(\d+)\]", named, str(error))
-        if text == str(error):
-            raise
-        raise type(error)(text) from error
-
-
-def _keep(
-    sides: list[_Side],
-    loader: Iterable[Any],
-    function: Callable[..., Any],
-    options: Mapping[str, Any],
-) -> tuple[Tensor, int]:
+def _keep(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comparison:
     """Record all rows, then compute one grid."""
     _run(sides, loader, lambda rows: None)
-    x, *others = [side.layers() for side in sides]
-    y = others[0] if others else None
-    with _names_in_errors(sides):
-        grid = function(x, y, **options)
-    wanted = len(x), len(x if y is None else y)
-    if not isinstance(grid, Tensor | np.ndarray) or grid.shape != wanted:
-        got = tuple(grid.shape) if hasattr(grid, "shape") else type(grid).__name__
-        raise ValueError(f"measure: wanted a grid of shape {wanted}, got {got}")
-    return torch.as_tensor(grid).double().cpu(), len(x[0])
+    x, *others = [side.tape.layers() for side in sides]
+    names = (sides[0].name, sides[-1].name)
+    return question.answer(x, others[0] if others else None, names)
 
 
-def _stream(
-    sides: list[_Side],
-    loader: Iterable[Any],
-    function: Callable[..., Any],
-    options: Mapping[str, Any],
-) -> tuple[Tensor, int]:
+def _stream(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comparison:
     """Add batch after batch to a MinibatchCKA; never keep more than one, or 3 rows of others."""
     metric: MinibatchCKA | None = None
     used = waiting = 0
@@ -302,9 +236,10 @@ def _stream(
         waiting = rows
         if rows < LEAST_ROWS["unbiased"]:
             return
-        layers = [side.layers() for side in sides]
+        layers = [side.tape.layers() for side in sides]
         metric = metric or MinibatchCKA(*map(len, layers))
-        with _names_in_errors(sides):
+        names = [tuple(layers[0]), tuple(layers[-1])]
+        with names_in_errors(names, (sides[0].name, sides[-1].name)):
             metric.update(*layers)
         for side in sides:
             side.tape.clear()
@@ -320,4 +255,5 @@ def _stream(
             f"compare: the last {waiting} rows are left out, because the unbiased estimator needs "
             f"{LEAST_ROWS['unbiased']} in a batch"
         )
-    return metric.compute(), used
+    names = sides[0].tape.names, sides[-1].tape.names
+    return Comparison(metric.compute(), *names, "cka (minibatch)", used)

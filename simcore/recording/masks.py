@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,20 @@ HALVES = {
     "src_key_padding_mask": "tgt_key_padding_mask",
 }
 
+# Inputs of a model of several kinds of data: the mask of a search belongs to the text.
+TEXTS = ("input_ids", "inputs_embeds")
+OTHER_INPUTS = ("pixel_values", "input_features", "input_values")
+# Words between ``_`` and ``.`` in the names of modules of such a model that read no text, as in
+# vision_tower, cross_modal_image_layers and img_encoder. LXMERT's r_layers read regions.
+_NOT_TEXT = re.compile(
+    r"(?:^|[._])(?:vision|visual|visn|image|img|pixel|video|audio|speech|vit(?!al)|q_?former"
+    r"|resampler|perceiver|projector|connector|r_layers)"
+)
+_FEWEST_AXES = 3  # of pictures, their features, and sounds
+
+# The method of speech models of transformers that turns numbers of samples into numbers of frames.
+FRAMES = "_get_feat_extract_output_lengths"
+
 Given = bool | str | Tensor | Callable[..., Tensor] | None
 
 
@@ -41,6 +56,11 @@ class PassMask:
         The user said that nothing is padding.
     past : int
         Number of tokens before this pass that a cache holds, and the mask covers too.
+    not_text : str
+        The argument that modules named after pictures or sounds read, in a pass that has texts
+        too. The masks are not theirs.
+    in_samples : bool
+        The mask may count samples of sound, of which the states are frames.
     """
 
     def __init__(
@@ -49,13 +69,16 @@ class PassMask:
         why: Mapping[str, str],
         no_padding: bool = False,
         past: int = 0,
+        not_text: str = "",
+        in_samples: bool = False,
     ) -> None:
         self.masks, self.why, self.no_padding, self.past = masks, why, no_padding, past
+        self.not_text, self.in_samples = not_text, in_samples
         self._checked: dict[tuple[str, torch.device], Tensor] = {}
 
-    def batch_size(self) -> int | None:
-        """Return the number of examples, if one mask ``[B, T]`` for all modules says it."""
-        mask = self.masks.get("")
+    def batch_size(self, name: str) -> int | None:
+        """Return the number of examples of a module, if one mask ``[B, T]`` for all says it."""
+        mask = None if self._is_apart(name) else self.masks.get("")
         return len(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
     def kept(self, states: Tensor, name: str, required_by: str | None) -> Tensor | None:
@@ -70,19 +93,25 @@ class PassMask:
             return None
         if required_by is None and all(mask is None for mask in self.masks.values()):
             return None
-        half = self._half(name)
-        if self.masks.get(half) is None:
+        apart = self._is_apart(name)
+        half = "" if apart else self._half(name)
+        if apart or self.masks.get(half) is None:
             if required_by is None:
                 return None
+            why = f"that of the call is of the text, not of {self.not_text}"
             raise ValueError(
                 f"mask: wanted one for pool={required_by!r} of the output {tuple(states.shape)} of "
-                f"{name!r}, got none ({self.why[half]}); mask=False says that nothing is padding, "
-                "and pool='first' needs no mask"
+                f"{name!r}, got none ({why if apart else self.why[half]}); mask=False says that "
+                "nothing is padding, and pool='first' needs no mask"
             )
         if (half, states.device) not in self._checked:
             mask = _as_kept(self.masks[half], name)
             self._checked[half, states.device] = mask.to(states.device)
         return self._fitted(self._checked[half, states.device], states, name)
+
+    def _is_apart(self, name: str) -> bool:
+        """Whether the names of a module and of those around it say that it reads no text."""
+        return bool(self.not_text) and _NOT_TEXT.search(name.lower()) is not None
 
     def _half(self, name: str) -> str:
         if "" in self.masks:
@@ -103,6 +132,11 @@ class PassMask:
         if mask.shape == wanted:
             return mask
         hint = "; mask= takes a function of the call's (args, kwargs), or False for no padding"
+        if self.in_samples:
+            hint += (
+                f", such as lambda args, kwargs: torch.arange({wanted[1]}) < "
+                f'model.{FRAMES}(kwargs["attention_mask"].sum(1))[:, None] of a mask of samples'
+            )
         if mask.shape == wanted[::-1]:
             hint = "; states [T, B, p] need select=, such as lambda output: output.transpose(0, 1)"
         raise ValueError(
@@ -154,6 +188,7 @@ class MaskFinder:
         self.given = given
         self.signature = inspect.signature(core.forward)
         self.model = type(core).__name__
+        self.in_samples = hasattr(core, FRAMES)
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name."""
@@ -189,11 +224,25 @@ class MaskFinder:
                 found = {"encoder": name, "decoder": HALVES[name]}
             masks = {half: _tokens(one, named) for half, one in found.items()}
             why = {half: f"{self.model} was called without {one}" for half, one in found.items()}
-            return PassMask(masks, why, past=past)
+            reads_text = any(isinstance(named.get(text), Tensor) for text in TEXTS)
+            not_text = _other_input(named) if reads_text else ""
+            return PassMask(masks, why, past=past, not_text=not_text, in_samples=self.in_samples)
         return PassMask({"": None}, {"": f"{self.model} takes no mask"})
 
     def _takes(self, name: str, named: dict[str, Any]) -> bool:
         return name in self.signature.parameters or name in named
+
+
+def _other_input(named: Mapping[str, Any]) -> str:
+    """Return the first argument of a call that is pictures or sounds; "" if there is none."""
+    for name in OTHER_INPUTS:
+        if isinstance(named.get(name), Tensor):
+            return name
+    for name, value in named.items():
+        known = name in TEXTS or "mask" in name or not isinstance(value, Tensor)
+        if not known and value.is_floating_point() and value.ndim >= _FEWEST_AXES:
+            return name
+    return ""
 
 
 def _tokens(name: str, named: dict[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simcore._ops.composed import is_full_float32
 from simcore.recording.outputs import accumulation_dtype
 
 Pool = str | Callable[..., Tensor] | None
@@ -199,8 +200,9 @@ def _without_padding(states: Tensor, kept: Tensor) -> Tensor:
 
 def _products_are_exact(states: Tensor) -> bool:
     """Whether torch multiplies matrices of this dtype here without rounding the factors."""
-    full = torch.get_float32_matmul_precision() == "highest" or states.dtype == torch.float64
-    return states.device.type == "cpu" and accumulation_dtype(states) == states.dtype and full
+    if states.device.type != "cpu" or accumulation_dtype(states) != states.dtype:
+        return False
+    return states.dtype == torch.float64 or is_full_float32()
 
 
 def _product_sum(states: Tensor, kept: Tensor) -> Tensor:

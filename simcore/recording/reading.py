@@ -67,7 +67,7 @@ class Reading:
         return rows if index is None else rows[index.to(rows.device)]
 
     def _check_examples(self, states: Tensor, name: str, current: Pass) -> None:
-        batch = current.mask.batch_size()
+        batch = current.mask.batch_size(name)
         if states.ndim == 2 and not callable(self.pool) and batch not in (None, len(states)):
             raise ValueError(
                 f"pool: wanted {batch} rows, one an example of the mask, in the output of "

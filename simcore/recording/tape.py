@@ -20,6 +20,7 @@ from simcore.recording.reading import Reading
 from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, FileStore, MemoryStore, Store
+from simcore.recording.wrappers import has_compiled, is_compiled
 
 
 def record(
@@ -58,9 +59,10 @@ def record(
         Which positions are tokens. Default: the argument ``attention_mask`` of the call, or one of
         ``src_key_padding_mask``, ``key_padding_mask``, ``padding_mask`` (true is padding) and
         ``mask`` (true is a token); for modules of a decoder beside an encoder,
-        ``decoder_attention_mask`` or ``tgt_key_padding_mask``. False: nothing is padding. Or the
-        name of an argument, a tensor ``[B, T]`` of 0 and 1, or a function of the call's ``(args,
-        kwargs)``.
+        ``decoder_attention_mask`` or ``tgt_key_padding_mask``. In a call with texts and pictures or
+        sounds, the mask is that of the texts, and modules below a name such as ``vision_model``
+        have none. False: nothing is padding. Or the name of an argument, a tensor ``[B, T]`` of 0
+        and 1, or a function of the call's ``(args, kwargs)``.
     detach : bool
         False keeps the rows on their device, with their gradients.
     max_memory : int, optional
@@ -99,7 +101,7 @@ def record(
     ...         _ = model(batch)
     >>> {name: tuple(layer.shape) for name, layer in tape.layers().items()}
     {'0': (150, 8), '1': (150, 8), '2': (150, 2)}
-    >>> cka_grid(list(tape.layers().values())).shape
+    >>> cka_grid(tape.layers()).shape
     torch.Size([3, 3])
     """
     check_flag(detach, "detach")
@@ -226,9 +228,11 @@ class Tape:
             raise RuntimeError(f"record: wanted a forward pass of the model, got none{why}")
         never = [name for name in self._listener.modules if name not in self._called]
         if never:
+            compiled = has_compiled() and not is_compiled(self._listener.model)
             raise ValueError(
                 "modules: wanted modules that the forward pass calls, got "
                 f"{', '.join(map(repr, never))}, never called"
+                + ("; of a model compiled before, give record the compiled one" if compiled else "")
             )
 
     def _hear(self, current: Pass, name: str, module: nn.Module, output: Any) -> None:

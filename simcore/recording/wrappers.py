@@ -6,6 +6,7 @@ Hooks belong to the innermost model, the *core*. Names of modules are those of t
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -44,6 +45,12 @@ def is_compiled(model: nn.Module) -> bool:
         or getattr(module.forward, "_torchdynamo_orig_callable", None) is not None
         for module in model.modules()
     )
+
+
+def has_compiled() -> bool:
+    """Whether torch.compile has compiled any code in this process."""
+    loaded = sys.modules.get("torch._dynamo.utils")  # takes a second to import
+    return loaded is not None and bool(loaded.counters["frames"])
 
 
 class _Eager:

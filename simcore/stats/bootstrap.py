@@ -17,6 +17,7 @@ from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
 from simcore.cka import defined_layers, normalise
+from simcore.stats.described import described
 from simcore.stats.draws import halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
 from simcore.stats.few_rows import SPANNED, spanned_pairs
@@ -26,6 +27,7 @@ from simcore.stats.resampled_grid import (
     Measure,
     check_measure,
     generator,
+    seeded_options,
 )
 
 METHODS = ("bootstrap", "half")
@@ -52,6 +54,9 @@ class BootstrapInterval:
     high: Array
     observed: Array
     draws: Array | None = None
+
+    def __repr__(self) -> str:
+        return described(self, ("observed", "low", "high"))
 
 
 def _empty_interval(
@@ -99,9 +104,10 @@ def bootstrap_ci(
     values of halves vary about their mean as the value of all rows varies about its expectation
     (exactly so for a mean of rows). The ends are therefore the observed value plus and minus z
     standard deviations of the halves, where z is the quantile of the normal distribution (1.96 for
-    95 %). The interval estimates the expected value of the measure for this number of examples:
-    what the measure gives to unrelated layers is part of it. Percentiles of the halves would need
-    more draws: of 20 draws they cover less.
+    95 %). An end may lie beyond the range of the measure, such as above 1. The interval estimates
+    the expected value of the measure for this number of examples: what the measure gives to
+    unrelated layers is part of it. Percentiles of the halves would need more draws: of 20 draws
+    they cover less.
 
     Parameters
     ----------
@@ -121,7 +127,8 @@ def bootstrap_ci(
         The group of each row, such as the sentence of a word. Whole groups are drawn; a resample
         has as many groups as there are, or half as many. Default: rows are independent examples.
     seed : int
-        Seed of the resamples. Global random states are neither read nor changed.
+        Seed of the resamples, and of the measure "imd". Global random states are neither read nor
+        changed.
     return_draws : bool
         Whether to return the values of the resamples.
     max_memory : int, optional
@@ -185,6 +192,7 @@ def bootstrap_ci(
         rows = _draws(method, rng, cka.n, count, members, LEAST_ROWS[cka.estimator])
         values = _cka_values(cka, rows, progress)
     else:
+        options = seeded_options(measure, options, seed)
         taken = grid = GridMeasure(measure, X, Y, options, max_memory)
         members = read_groups(groups, grid.n)
         rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])

@@ -17,6 +17,7 @@ from simcore._ops.composed import full_float32
 from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
+from simcore.stats.described import described
 from simcore.stats.draws import permutations as permuted
 from simcore.stats.draws import read_groups, rotations
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
@@ -76,6 +77,9 @@ class PermutationTest:
     calibrated: Array
     null: Array | None = None
     null_skewness: Array | None = None
+
+    def __repr__(self) -> str:
+        return described(self, ("observed", "pvalue", "calibrated"))
 
 
 def _grids(return_null: bool, method: str) -> list[str]:

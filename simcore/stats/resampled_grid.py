@@ -1,7 +1,6 @@
 """Any measure, by name or as a function, computed for reordered or resampled rows."""
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from simcore import (
 )
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
+from simcore._grid.measure_options import check_measure_options
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
@@ -67,6 +67,8 @@ FORMS = {
 # Measures that do not depend on which rows of two layers belong together: no permutation changes
 # their values.
 UNPAIRED = ("descriptor", "imd")
+# Measures that draw random numbers, and have an option `seed`.
+SEEDED = ("imd",)
 # Measures that take bases; those among them that truncate, with the default truncation; and those
 # among them that take bases of Y alone.
 DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim", "gulp")
@@ -99,11 +101,31 @@ def check_measure(measure: Measure) -> None:
         raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
 
 
+def unwrapped(measure: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the function within `functools.partial`, and the keywords that partials fix.
+
+    A partial that fixes positions, and with them layers, counts as a function of its own.
+    """
+    fixed: dict[str, Any] = {}
+    while isinstance(measure, functools.partial) and not measure.args:
+        fixed = {**measure.keywords, **fixed}
+        measure = measure.func
+    return measure, fixed
+
+
 def named(measure: Measure) -> str | None:
     """Return the name of a measure that is given by name or as its function; None for others."""
     if isinstance(measure, str):
         return measure
-    return next((name for name, function in GRIDS.items() if function is measure), None)
+    function, _ = unwrapped(measure)
+    return next((name for name, of_name in GRIDS.items() if of_name is function), None)
+
+
+def seeded_options(measure: Measure, options: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return the options with the seed for a measure that takes one, unless a partial fixes it."""
+    fixed = {} if isinstance(measure, str) else unwrapped(measure)[1]
+    seeded = named(measure) in SEEDED and "seed" not in fixed
+    return {**options, "seed": seed} if seeded else options
 
 
 def refuse_unpaired(measure: Measure) -> None:
@@ -122,6 +144,8 @@ def best_value(measure: Measure, options: dict[str, Any]) -> float:
     A function that is not of simcore is taken to be a similarity.
     """
     name = named(measure)
+    if not isinstance(measure, str):
+        options = {**unwrapped(measure)[1], **options}
     if name in FORMS:
         option, similarity = FORMS[name]
         return float(options.get(option, similarity) == similarity)
@@ -151,7 +175,11 @@ class GridMeasure:
         *,
         permuted: bool = False,
     ) -> None:
-        name = measure if isinstance(measure, str) else getattr(measure, "__name__", "measure")
+        if isinstance(measure, str):
+            name = measure
+            check_measure_options(measure, GRIDS[measure], options)
+        else:
+            name = getattr(unwrapped(measure)[0], "__name__", "measure")
         sides = read_sides(
             X, Y, f"resampling of {name}", max_memory=max_memory, differentiable=True
         )
@@ -163,7 +191,6 @@ class GridMeasure:
         self.function: Callable[..., Any]
         if isinstance(measure, str):
             self.function = GRIDS[measure]
-            _check_options(measure, self.function, options)
             bound = sides.bound
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
@@ -250,21 +277,6 @@ class GridMeasure:
                 grids.append(self(taken if paired else None, taken))
                 warnings.simplefilter("ignore", UserWarning)
         return torch.stack(grids)
-
-
-def _check_options(name: str, function: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Raise a TypeError for an option that the measure lacks, or that changes its return value."""
-    fixed = function.keywords if isinstance(function, functools.partial) else ()
-    wanted = [
-        option
-        for option, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-        and option not in ("max_memory", "progress", "return_partners", *fixed)
-    ]
-    for option in options:
-        if option not in wanted:
-            some = " or ".join(wanted) if wanted else "no options"
-            raise TypeError(f"{option}: wanted {some} of measure {name!r}")
 
 
 def _drawn_bytes(layer: Tensor | Basis | Neighbours) -> int:

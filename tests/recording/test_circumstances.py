@@ -335,3 +335,23 @@ def test_recursion_is_refused():
     model = Inner().eval()
     with pytest.raises(RuntimeError, match="a model that does not call itself"):
         taped(model, "cell", [X])
+
+
+def test_a_model_that_was_compiled_before_names_the_compiled_one():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+
+        def forward(self, x):
+            return self.inner(x)
+
+    model = Outer().eval()
+    compiled = torch.compile(model, backend="eager")
+    compiled(torch.ones(2, 4))
+    message = "'inner.0', 'inner.1', never called; .* give record the compiled one"
+    with pytest.raises(ValueError, match=message), record(model, "inner.*"):
+        compiled(torch.ones(2, 4))
+    with record(compiled, "inner.*") as tape:
+        compiled(torch.ones(2, 4))
+    assert tape.row_counts() == {"inner.0": 2, "inner.1": 2}

@@ -1,16 +1,21 @@
 """`compare`: every batch once to both models, and a grid with names."""
 
+import sys
 from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pandas
 import pytest
 import torch
+from matplotlib import pyplot
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from simcore import MinibatchCKA, cka_grid, compare, hsic_grid, svcca_grid
+from simcore import MinibatchCKA, cka_grid, compare, compare_layers, hsic_grid, stats, svcca_grid
 from support.nets import ConvNet, Encoder, images, seeded, taped, token_batches
+
+matplotlib.use("agg")
 
 LAYERS = ["stem", "layer?"]
 POOL = {"pool": "spatial-mean"}
@@ -172,7 +177,11 @@ def test_batches():
 
 
 ERRORS = {
-    "measure": ({"measure": "ckaa"}, ValueError, "measure: wanted 'cka', .*, got 'ckaa'"),
+    "measure": (
+        {"measure": "ckaa"},
+        ValueError,
+        r"measure: wanted 'cka', .*, got 'ckaa' \(did you mean 'cka'\?\)$",
+    ),
     "streaming": (
         {"streaming": True, "measure": "cca"},
         ValueError,
@@ -212,6 +221,126 @@ def test_messages(nets, name):
         compare(*nets, images(), LAYERS, **{**POOL, **options})
 
 
+REFUSED = {
+    "a name": (
+        {"estimater": "unbiased"},
+        TypeError,
+        r"estimater: wanted kernel or estimator .* 'cka' \(did you mean 'estimator'\?\)$",
+    ),
+    "a value": (
+        {"estimator": "unbaised"},
+        ValueError,
+        r"got 'unbaised' \(did you mean 'unbiased'\?\)$",
+    ),
+    "a share": ({"measure": "svcca", "truncation": 1.5}, ValueError, "truncation: wanted a share"),
+    "an option of a call": ({"measure": "neuronsim", "return_partners": True}, TypeError, "top_k"),
+    "no descriptor": ({"measure": "descriptor"}, TypeError, "descriptor: wanted a value .* none"),
+    "a metric": (
+        {"measure": "knn-second-order", "metric": "inner"},
+        ValueError,
+        "metric: wanted 'cosine' for measure 'second-order'",
+    ),
+    "a function of simcore": ({"measure": hsic_grid, "kernel": "rbff"}, ValueError, "'rbf'"),
+    "a function": (
+        {"measure": lambda x, y: None, "power": 2},
+        TypeError,
+        "measure: wanted a function of two lists of layers and power options, got <lambda>",
+    ),
+    "a count": ({"bootstrap": 0}, ValueError, "bootstrap: wanted at least 1, got 0"),
+    "no test": (
+        {"measure": "imd", "permutations": 9},
+        ValueError,
+        "wanted a measure that compares",
+    ),
+    "resampled CKA": (
+        {"bootstrap": 9, "precision": "high"},
+        TypeError,
+        "precision: wanted kernel, estimator or bandwidth",
+    ),
+    "tokens": (
+        {"pool": "positions", "permutations": 9},
+        ValueError,
+        "permutations: wanted a pool that makes one row an example, got 'positions'",
+    ),
+    "streamed statistics": (
+        {"streaming": True, "bootstrap": 9},
+        ValueError,
+        "without options for streaming=True, got 'cka' with bootstrap",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_question_is_refused_before_the_first_batch(nets, name):
+    options, kind, message = REFUSED[name]
+    read = []
+
+    def loader():
+        read.append(1)
+        yield from images()
+
+    with pytest.raises(kind, match=message):
+        compare(*nets, loader(), LAYERS, **{**POOL, **options})
+    assert not read
+
+
+def test_statistics_come_from_the_same_pass(nets):
+    result = compare(
+        *nets, images(), LAYERS, bootstrap=20, permutations=9, seed=3, estimator="unbiased", **POOL
+    )
+    x, y = [list(taped(net, LAYERS, images(), **POOL).layers().values()) for net in nets]
+    interval = stats.bootstrap_ci(x, y, method="half", resamples=20, seed=3, estimator="unbiased")
+    test = stats.permutation_test(x, y, permutations=9, seed=3, estimator="unbiased")
+    assert torch.equal(result.low, interval.low)
+    assert torch.equal(result.high, interval.high)
+    assert torch.equal(result.pvalue, test.pvalue)
+    assert torch.equal(result.calibrated, test.calibrated)
+    frame = result.to_pandas(long=True)
+    assert list(frame) == ["row", "column", "value", "low", "high", "pvalue", "calibrated"]
+    row = frame.query("row == 'layer1' and column == 'layer2'").iloc[0]
+    assert row["value"] == result.values[1, 2]
+    assert row["pvalue"] == result.pvalue[1, 2]
+
+
+def test_layers_that_have_names():
+    generator = torch.Generator().manual_seed(0)
+    x = {name: torch.randn(20, 4, generator=generator) for name in ("first", "second")}
+    result = compare_layers(x, {"other": x["second"]}, measure="hsic", permutations=9)
+    assert (result.rows, result.columns, result.n) == (("first", "second"), ("other",), 20)
+    assert torch.equal(result.values, hsic_grid(x, [x["second"]]))
+    assert result.pvalue.shape == (2, 1)
+    assert compare_layers(x).columns == ("first", "second")
+    with pytest.raises(TypeError, match="X: wanted a dictionary of layers, got list"):
+        compare_layers(list(x.values()))
+    x["second"][3] = torch.nan
+    with pytest.raises(ValueError, match=r"^'second' of X: wanted finite values"):
+        compare_layers(x)
+
+
+def test_the_first_layers_stand_at_the_bottom_of_a_plot(nets):
+    result = compare(*nets, images(), LAYERS, **POOL)
+    axes = result.plot(vmin=0)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["stem", "layer1", "layer2"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["stem", "layer1", "layer2"]
+    bottom, top = axes.get_ylim()
+    assert bottom < top
+    (image,) = axes.get_images()
+    assert image.origin == "lower"
+    np.testing.assert_array_equal(image.get_array(), result.values.numpy())
+    pyplot.close(axes.figure)
+
+
+@pytest.mark.parametrize(("method", "package"), [("plot", "matplotlib"), ("to_pandas", "pandas")])
+def test_a_missing_package_is_named(nets, method, package, monkeypatch):
+    result = compare(*nets, images(), LAYERS, **POOL)
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    message = f"^Comparison.{method}: wanted the package {package}, found none; `pip install"
+    with pytest.raises(ModuleNotFoundError, match=message):
+        getattr(result, method)()
+
+
 @pytest.mark.parametrize("streaming", [False, True])
 def test_errors_of_a_measure_name_the_layer(nets, streaming):
     other = seeded(ConvNet, 5)
@@ -241,9 +370,12 @@ def test_how_a_result_looks(nets):
     assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]
     names = tuple(f"model.encoder.layer.{i}.intermediate_dense" for i in (0, 1))
     header = str(replace(result, columns=names)).splitlines()[1]
-    assert header.split() == ["…ermediate_dense"] * 2
+    assert header.split() == [f"layer.{i}.intermediate_dense" for i in (0, 1)]
     names = tuple(f"model.encoder.layer.{i}.norm" for i in (0, 1))
-    assert str(replace(result, columns=names)).splitlines()[1].split() == ["0.norm", "1.norm"]
+    assert str(replace(result, columns=names)).splitlines()[1].split() == [
+        "layer.0.norm",
+        "layer.1.norm",
+    ]
     frame = result.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame.loc["layer1.0", "layer2"] == result.values[1, 3]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from simcore import record
+from simcore.recording.masks import MaskFinder
 from support.nets import Encoder, seeded, taped, token_batches
 
 STATES = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
@@ -116,6 +117,40 @@ def test_masks_of_several_choices():
     model = model_with("attention_mask")
     assert torch.equal(last(model, STATES, MASK[None]), LAST)
     assert torch.equal(last(model, STATES, MASK[:, None]), LAST)
+
+
+NOT_TEXT = (
+    *(
+        "cross_modal_image_layers.0",
+        "qformer.encoder.layer.0",
+        "vit.encoder.layer.1",
+        "visual.blocks",
+    ),
+    *("connector.perceiver_resampler.layers.0", "multi_modal_projector", "img_encoder.layer.0"),
+    *("lxmert.encoder.r_layers.0", "model.vision_tower.layers.0", "encoder.visn_fc"),
+)
+TEXT = (
+    *("cross_modal_text_layers.0", "language_model.layers.0", "encoder.layer.0.intermediate"),
+    *("text_projection", "encoder.vitals", "embed_revision", "bert.pooler"),
+)
+
+
+@pytest.mark.parametrize(
+    ("argument", "shape"), [("pixel_values", 2), ("images", 4), ("visual_feats", 3)]
+)
+def test_the_mask_of_texts_is_none_of_other_inputs(argument, shape):
+    """The modules are called after their input; one size of picture has as many rows as tokens."""
+    texts = {"attention_mask": MASK, "input_ids": MASK}
+    finder = MaskFinder(model_with("input_ids=None, attention_mask"), None)
+    named = {**texts, argument: torch.zeros((3, 5, 4, 4)[:shape])}
+    found = finder.find((), {}, named, 0)
+    for name in NOT_TEXT:
+        with pytest.raises(ValueError, match=f"that of the call is of the text, not of {argument}"):
+            found.kept(STATES, name, "mean")
+    assert all(torch.equal(found.kept(STATES, name, "mean"), MASK.bool()) for name in TEXT)
+    for more in ({}, {"head_mask": torch.ones(3, 5, 4)}, {"scores": torch.ones(3, 5)}):
+        found = finder.find((), {}, {**texts, **more}, 0)
+        assert torch.equal(found.kept(STATES, "perceiver.layers.0", "mean"), MASK.bool())
 
 
 BAD = {

@@ -182,3 +182,68 @@ def test_a_decoder_and_its_twin_are_compared_in_bounded_memory():
     assert result.values.shape == (LAYERS, LAYERS)
     with pytest.raises(ValueError, match="max_memory"):
         compare(model, model, loader, "layers.*", pool="mean", max_memory=3 * rows)
+
+
+def two_towers(kind):
+    """A CLIP or SigLIP of random weights, and inputs with as many tokens as patches."""
+    size = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    size["intermediate_size"] = 32
+    text = {**size, "vocab_size": 27, "max_position_embeddings": 20, "eos_token_id": 2}
+    vision = {**size, "image_size": 16, "patch_size": 4, "num_channels": 3}
+    config = AutoConfig.for_model(kind, text_config=text, vision_config=vision, projection_dim=8)
+    model = AutoModel.from_config(config).eval()
+    tokens = 17 if kind == "clip" else 16
+    (batch,) = batches(1, size=3, tokens=tokens)
+    generator = torch.Generator().manual_seed(0)
+    return model, {**batch, "pixel_values": torch.randn(3, 3, 16, 16, generator=generator)}
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_the_mask_of_the_text_is_not_that_of_the_picture(kind):
+    model, inputs = two_towers(kind)
+    text, vision = "text_model.encoder.layers.0", "vision_model.encoder.layers.0"
+    for pool in ("mean", "last", "tokens"):
+        with pytest.raises(
+            ValueError, match=f"pool='{pool}'.*{vision}.* of the text, not of pixel"
+        ):
+            taped(model, vision, [inputs], pool=pool)
+    flipped = {**inputs, "attention_mask": inputs["attention_mask"].flip(1)}
+    with torch.no_grad():
+        output = model(**flipped, output_hidden_states=True)
+    states = output.vision_model_output.hidden_states[1]
+    first = taped(model, vision, [flipped], pool="first").layers()[vision]
+    assert torch.equal(first, states[:, 0])
+    whole = taped(model, vision, [flipped], pool="tokens", mask=False).layers()[vision]
+    assert torch.equal(whole, states.flatten(0, 1))
+    words = taped(model, text, [flipped], pool="tokens").layers()[text]
+    wanted = output.text_model_output.hidden_states[1][flipped["attention_mask"].bool()]
+    assert torch.equal(words, wanted)
+
+
+def test_pictures_and_texts_may_differ_in_number():
+    model, inputs = two_towers("clip")
+    inputs["pixel_values"] = inputs["pixel_values"][:2]
+    rows = taped(model, ["visual_projection", "text_projection"], [inputs]).row_counts()
+    assert rows == {"visual_projection": 2, "text_projection": 3}
+
+
+def test_a_mask_of_samples_becomes_one_of_frames():
+    """The message says how, and its words run."""
+    size = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 27}
+    size |= {"intermediate_size": 32, "conv_dim": (8, 8), "conv_stride": (5, 2)}
+    size |= {"conv_kernel": (10, 3), "num_conv_pos_embeddings": 4}
+    size |= {"num_conv_pos_embedding_groups": 2}
+    model = AutoModel.from_config(AutoConfig.for_model("wav2vec2", **size)).eval()
+    sound = torch.randn(2, 400, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(2, 400, dtype=torch.long)
+    mask[1, 250:] = 0
+    inputs = {"input_values": sound, "attention_mask": mask}
+    layer = "encoder.layers.1"
+    with pytest.raises(ValueError, match=r"shape \(2, 39\) .* got \(2, 400\)") as caught:
+        taped(model, layer, [inputs], pool="tokens")
+    told = str(caught.value).partition("such as ")[2].partition(" of a mask")[0]
+    words = eval(told, {"torch": torch, "model": model})
+    rows = taped(model, layer, [inputs], pool="tokens", mask=words).layers()[layer]
+    with torch.no_grad():
+        states = model(**inputs, output_hidden_states=True).hidden_states[-1]
+    assert torch.equal(rows, torch.cat([states[0], states[1, :24]]))

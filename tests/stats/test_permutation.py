@@ -10,6 +10,7 @@ from simcore.reference.stats import permutation_pvalue, resampled_cka
 from support import tolerance
 from support.cases import DTYPES, KERNELS, Case, exact, layers
 from support.draws import MEASURED, drawn, pair
+from support.precision import LOWER, lower_precision, precisions
 
 SHIFTED = [
     Case(5),
@@ -115,22 +116,21 @@ def test_related_layers_are_found():
     assert (stats.permutation_test(x, permutations=99).pvalue == 1 / 100).all()
 
 
+@pytest.mark.parametrize("interface", LOWER)
 @pytest.mark.parametrize("method", ["permutation", "moments"])
-def test_products_are_in_full_float32_whatever_the_program_has_chosen(method, monkeypatch):
+def test_products_are_in_full_float32_whatever_was_chosen(method, interface, monkeypatch):
     """On CUDA devices the program's choice would make them products of ten bits."""
     seen = set()
     product = torch.Tensor.__matmul__
 
     def watched(a, b):
-        seen.add(torch.get_float32_matmul_precision())
+        seen.update(precisions())
         return product(a, b)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", watched)
     x = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
-    torch.set_float32_matmul_precision("medium")
-    try:
+    with lower_precision(interface):
+        chosen = precisions()
         stats.permutation_test(x, method=method)
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    assert seen == {"highest"}
+        assert precisions() == chosen
+    assert seen == {"ieee"}
