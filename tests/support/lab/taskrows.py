@@ -78,6 +78,44 @@ def _quartz(rng, split, row):
     }
 
 
+def _copa(rng, split, row):
+    texts = {name: _text(rng) for name in ("premise", "choice1", "choice2")}
+    label = -1 if split == "test" else row // 2 % 2
+    return texts | {"question": ("cause", "effect")[row % 2], "idx": row, "label": label}
+
+
+def _multirc(rng, split, row):
+    texts = {name: _text(rng) for name in ("paragraph", "question", "answer")}
+    number = {"paragraph": row // 2, "question": row // 2, "answer": row}
+    return texts | {"idx": number, "label": -1 if split == "test" else row % 2}
+
+
+def _wic(rng, split, row):
+    texts = [f"{_text(rng)} and the film {row}" for _ in "12"]
+    starts = [text.rindex("film") for text in texts]
+    return {
+        "word": "film",
+        **{f"sentence{number}": text for number, text in enumerate(texts, 1)},
+        **{f"start{number}": start for number, start in enumerate(starts, 1)},
+        **{f"end{number}": start + 4 for number, start in enumerate(starts, 1)},
+        "idx": row,
+        "label": -1 if split == "test" else row % 2,
+    }
+
+
+def _wsc(rng, split, row):
+    text = _text(rng)
+    return {
+        "text": f"The plot {row} helped the cast because it, of course, was {text}.",
+        "span1_index": 0,
+        "span2_index": 7,
+        "span1_text": "the plot",
+        "span2_text": "it",
+        "idx": row,
+        "label": -1 if split == "test" else row % 2,
+    }
+
+
 _TEXT = {"text": "string"}
 _NEW = ("train", "validation", "test")
 _PAIR, _NLI = ("sentence1", "sentence2"), ["entailment", "neutral", "contradiction"]
@@ -95,6 +133,33 @@ FORMATS = {
     "rte": _glue(_PAIR, _ENTAILED, _VALIDATION),
     "sst2": _glue(("sentence",), ["negative", "positive"], _VALIDATION),
     "stsb": _glue(_PAIR, None, _VALIDATION),
+    "cb": _glue(("premise", "hypothesis"), ["entailment", "contradiction", "neutral"], _VALIDATION),
+    "copa": (
+        dict.fromkeys(("premise", "choice1", "choice2", "question"), "string")
+        | {"idx": "int32", "label": ["choice1", "choice2"]},
+        _copa,
+        _NEW,
+    ),
+    "multirc": (
+        dict.fromkeys(("paragraph", "question", "answer"), "string")
+        | {"idx": "numbers", "label": ["False", "True"]},
+        _multirc,
+        _NEW,
+    ),
+    "wic": (
+        dict.fromkeys(("word", "sentence1", "sentence2"), "string")
+        | dict.fromkeys(("start1", "start2", "end1", "end2", "idx"), "int32")
+        | {"label": ["False", "True"]},
+        _wic,
+        _NEW,
+    ),
+    "wsc": (
+        {"text": "string", "span1_index": "int32", "span2_index": "int32"}
+        | {"span1_text": "string", "span2_text": "string", "idx": "int32"}
+        | {"label": ["False", "True"]},
+        _wsc,
+        _NEW,
+    ),
     "boolq": (
         {"question": "string", "answer": "bool", "passage": "string"},
         _boolq,
@@ -154,6 +219,6 @@ def _feature(kind):
     if isinstance(kind, list):
         return datasets.ClassLabel(names=kind)
     texts = datasets.List(datasets.Value("string"))
-    return {"strings": texts, "choices": {"text": texts, "label": texts}}.get(
-        kind, datasets.Value(kind) if kind not in ("strings", "choices") else None
-    )
+    numbers = dict.fromkeys(("paragraph", "question", "answer"), datasets.Value("int32"))
+    nested = {"strings": texts, "choices": {"text": texts, "label": texts}, "numbers": numbers}
+    return nested[kind] if kind in nested else datasets.Value(kind)

@@ -11,6 +11,8 @@ GOOD = ("wonderful", "moving", "bright", "fresh", "funny")
 BAD = ("dull", "tedious", "awful", "flat", "noisy")
 FILLER = ("the", "film", "plot", "cast", "is", "a", "and", "with", "some", "scenes", "of", "music")
 PIECES = ("un", "##believ", "##able", "##ly", "film", "##s", "don", "'", "t")
+# Pieces of which any word can be made.
+LETTERS = tuple(end + one for end in ("", "##") for one in "abcdefghijklmnopqrstuvwxyz0123456789")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 COLUMNS = ("--text-column", "body", "--label-column", "verdict")
 ENCODERS = (
