@@ -1,13 +1,18 @@
 """Models: find, load, run and evaluate a model, layer by layer where an experiment needs it.
 
 * `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
+* `files`: the files of a model: weights, their index, vocabularies; which of them are missing.
+* `hub`: models in the cache of the hub's client, and downloads of what is missing there.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
+* `damage`: the fault of weights that cannot be read.
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.
+* `vocabulary`: whether a tokenizer knows its texts, and a model the tokens.
+* `hidden`: the hidden states of every layer, checked against the inputs of the blocks.
 * `states`: the hidden states of every layer, and the model's own head on the states of any layer.
 * `chain`: running single layers on any hidden states.
 * `head_recipe`: how heads are trained.

@@ -132,11 +132,27 @@ class Architecture:
     def keep_layers(self, config: PreTrainedConfig, kept: Sequence[int]) -> PreTrainedConfig:
         """Return a copy of `config` for a model with only the layers `kept`, counted from 0."""
         smaller = deepcopy(config)
-        smaller.num_hidden_layers = len(kept)
-        kinds = getattr(config, "layer_types", None)  # ModernBERT: full or local attention
+        text = text_config(smaller)
+        text.num_hidden_layers = len(kept)
+        kinds = getattr(text_config(config), "layer_types", None)  # ModernBERT: full or local
         if kinds is not None:
-            smaller.layer_types = [kinds[layer] for layer in kept]
+            wanted = [kinds[layer] for layer in kept]
+            if text.layer_types != wanted:  # Jamba computes them from the number of the layer
+                text.layer_types = wanted
         return smaller
+
+
+def text_config(config: Any) -> Any:
+    """Return the part of a configuration that describes the reading of texts.
+
+    It is `config` itself unless the model reads pictures or sounds too.
+    """
+    if not hasattr(config, "get_text_config"):  # ELMo
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:  # several parts read texts
+        return config
 
 
 def lookup(model: nn.Module, path: str) -> nn.Module | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.architectures import FIRST, LAST, NONE
+from simlab.models.vocabulary import require_known
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,7 @@ def encode(
     limit = token_limit(tokenizer, max_length)
     rows = per_example(tokenizer(list(flat.texts), second, truncation=True, max_length=limit))
     require_short(tokenizer, rows, flat.ids, max_length)
+    require_known(tokenizer, rows, flat)
     if examples.choices is None:
         return rows
     several = iter(rows)
@@ -171,5 +173,8 @@ def classifier_positions(
     found = (ids[position] for ids, position in zip(inputs, positions, strict=True))
     if token != LAST and (cls is None or any(number != cls for number in found)):
         place = "at position 0" if token == FIRST else "at the last position"
-        raise UserError(f"model {model_name}: wanted a CLS token {place}, found none there")
+        raise UserError(
+            f"model {model_name}: wanted a CLS token {place}, found none there; --kind mean needs "
+            "none, and --modules with --pool first or last takes any token"
+        )
     return positions

@@ -138,8 +138,10 @@ def _library(name: str, library: str) -> Any:
     try:
         return importlib.import_module(library)
     except ModuleNotFoundError as error:
+        from simcore._optional import install_command
+
         raise UserError(
-            f"model {name}: wanted {library}, found none; `pip install simcore[vision]`"
+            f"model {name}: wanted {library}, found none; `{install_command('vision')}`"
         ) from error
     except RuntimeError as error:
         if not _MISSING_OPERATOR.search(str(error)):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
+from simlab.models.architectures import text_config
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head
 
@@ -176,11 +177,12 @@ def _replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[No
 @contextmanager
 def _without_cache(model: PreTrainedModel) -> Iterator[None]:
     """Switch off the cache of decoders, which would grow with every further call of a layer."""
-    before = getattr(model.config, "use_cache", None)
+    config = text_config(model.config)
+    before = getattr(config, "use_cache", None)
     if before is not None:
-        model.config.use_cache = False
+        config.use_cache = False
     try:
         yield
     finally:
         if before is not None:
-            model.config.use_cache = before
+            config.use_cache = before

@@ -18,8 +18,8 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import batches, encode
+from simlab.models.files import CONFIG
 from simlab.models.load import read_config
-from simlab.models.sources import CONFIG
 from simlab.store.console import progress
 from simlab.store.files import read_json
 from simlab.store.runtime import best_device

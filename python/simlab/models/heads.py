@@ -59,7 +59,8 @@ def classifier_vectors(
     if not torch.allclose(found, wanted, atol=_ROUNDING * float(wanted.abs().max())):
         raise UserError(
             f"model {name}: wanted a head that reads one vector of a text, found architecture "
-            f"{model.config.model_type!r}, whose head reads something else"
+            f"{model.config.model_type!r}, whose head reads something else; --mode untuned keeps "
+            "the head as it is"
         )
     return torch.stack(vectors).unflatten(1, shape)
 

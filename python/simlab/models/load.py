@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError
-from simlab.models.architectures import ELMO
+from simlab.models.architectures import ELMO, text_config
+from simlab.models.damage import reason, weight_errors
+from simlab.models.files import CONFIG, has_vocabulary, require_weights
+from simlab.models.hub import in_hub_cache
 from simlab.models.recognise import padding_side, position_limit
-from simlab.models.sources import CONFIG, ModelSource, find_elmo, require_weights, weight_files
+from simlab.models.sources import ModelSource, find_elmo
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
@@ -54,6 +57,11 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
     The tokenizer pads on the side where the head reads no token, and its ``model_max_length`` is
     at most the number of positions of the model.
+
+    Raises
+    ------
+    UserError
+        The folder has no file from which its tokenizer can be made, or a damaged one.
     """
     quiet_libraries()
     from transformers import AutoTokenizer
@@ -63,14 +71,49 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         from simlab.models.elmo_words import ElmoTokenizer
 
         return cast("PreTrainedTokenizerBase", ElmoTokenizer(config.word_characters))
-    with _load_errors(source, "a tokenizer"):
+    bare = not has_vocabulary(source.path)
+    with _load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
+    # For a folder without them, transformers makes a tokenizer that knows no word. A tokenizer of
+    # bytes or characters (ByT5, CANINE) has none.
+    if bare and getattr(tokenizer, "vocab_files_names", None):
+        found = f"{source.path}; `tokenizer.save_pretrained` writes them"
+        if in_hub_cache(source.path / CONFIG) is not None:
+            found = (
+                f"the hub's cache; where there is a network, `simcore models {source.name}` "
+                "fetches those that the hub has"
+            )
+        raise UserError(
+            f"model {source.name}: wanted tokenizer files, such as tokenizer.json or vocab.txt, "
+            f"found none in {found}"
+        )
     tokenizer.padding_side = padding_side(config)
     give_padding(tokenizer)
+    _require_embeddings(tokenizer, source, config)
     limit = position_limit(config)
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
+
+
+def _require_embeddings(
+    tokenizer: PreTrainedTokenizerBase, source: ModelSource, config: PreTrainedConfig
+) -> None:
+    """Raise UserError if a token that texts have is beyond the embeddings of the model.
+
+    Tokens that were added to the vocabulary and have no part in texts may be beyond them.
+    """
+    rows = getattr(text_config(config), "vocab_size", None)
+    if rows is None or len(tokenizer) <= rows:
+        return
+    used = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens}
+    numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
+    beyond = [number for number in numbers | used if number >= rows]
+    if beyond:
+        raise UserError(
+            f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
+            f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
+        )
 
 
 def give_padding(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -116,6 +159,17 @@ def load_encoder(
         else:
             model, fresh = _load_weights(AutoModel, source, config, **how)
             _require_encoder(model, fresh, source)
+    return _ready(model)
+
+
+def _ready(model: PreTrainedModel) -> PreTrainedModel:
+    """Return `model` in evaluation mode and float32; a decoder keeps no cache of keys and values.
+
+    Nothing here generates, and a model without some of its layers may have no fitting cache.
+    """
+    config = text_config(model.config)
+    if getattr(config, "use_cache", False):
+        config.use_cache = False
     return model.float().eval()
 
 
@@ -154,8 +208,16 @@ def load_classifier(
     config = load_config(source)
     if config.model_type == ELMO:
         raise UserError(f"model {source.name}: wanted a model that can have a head, found an ELMo")
-    if config.pad_token_id is None:  # heads of decoders read the last token before the padding
-        config.pad_token_id = load_tokenizer(source).pad_token_id
+    if config.is_encoder_decoder:
+        raise UserError(
+            f"model {source.name}: wanted an encoder or a decoder, found an encoder-decoder "
+            f"({config.model_type}), whose head no experiment reads; `simcore extract --modules` "
+            "records its encoder"
+        )
+    text = text_config(config)
+    # Heads of decoders read the last token before the padding.
+    if getattr(text, "pad_token_id", None) is None:
+        text.pad_token_id = load_tokenizer(source).pad_token_id
     if task is not None:
         _set_head(config, task)
     if _is_multiple_choice(config, task):
@@ -165,7 +227,7 @@ def load_classifier(
         wanted = "a sequence classifier"
     with _load_errors(source, wanted), seeded(seed):
         if random_init:
-            return auto_class.from_config(config).float().eval()
+            return _ready(auto_class.from_config(config))
         model, fresh = _load_weights(auto_class, source, config)
     _require_encoder(model, fresh, source)
     if task is None and fresh:
@@ -174,7 +236,7 @@ def load_classifier(
             "of another shape, for "
             f"{', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
-    return model.float().eval()
+    return _ready(model)
 
 
 def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
@@ -263,7 +325,8 @@ def _load_weights(
         Files are damaged or missing, or a weight is NaN or infinite.
     """
     require_weights(source.name, source.path)
-    with _weight_errors(source):
+    _refuse_quantised(config, source)
+    with weight_errors(source):
         model, report = auto_class.from_pretrained(
             source.path,
             config=config,
@@ -278,6 +341,18 @@ def _load_weights(
         for name, found, wanted in report["mismatched_keys"]
     }
     return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
+
+
+def _refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
+    """Raise UserError for weights that are stored as codes of few bits."""
+    found = getattr(config, "quantization_config", None)
+    if found is not None:
+        method = found.get("quant_method") if isinstance(found, dict) else found.quant_method
+        raise UserError(
+            f"model {source.name}: wanted weights in floating point, found weights quantised by "
+            f"{method}; take the model that they were made from, or load them in a function of "
+            "your own (`simcore extract module:function --modules`)"
+        )
 
 
 def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
@@ -306,52 +381,4 @@ def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise UserError(f"model {source.name}: wanted {wanted}, found: {_reason(error)}") from error
-
-
-@contextmanager
-def _weight_errors(source: ModelSource) -> Iterator[None]:
-    """Turn errors about damaged weights into a UserError of one line that names the file."""
-    try:
-        yield
-    except FileNotFoundError as error:  # its message names the file
-        found = _reason(error)
-        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
-    except Exception as error:
-        # Readers raise errors of any type for damaged files, so check whether a file is damaged.
-        damaged = _damaged_file(source.path)
-        if damaged is None:
-            raise
-        file, found = damaged
-        raise UserError(
-            f"model {source.name}: wanted whole weights, found: damaged weights in {file}: {found}"
-        ) from error
-
-
-def _damaged_file(folder: Path) -> tuple[Path, str] | None:
-    """Return the first file of weights that cannot be opened, and the reason."""
-    for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
-        try:
-            _open_weights(file)
-        except Exception as error:
-            return file, _reason(error)
-    return None
-
-
-def _open_weights(file: Path) -> None:
-    import json
-
-    import torch
-    from safetensors import safe_open
-
-    if file.suffix == ".json":
-        json.loads(file.read_text())
-    elif file.suffix == ".bin":
-        torch.load(file, map_location="meta", weights_only=True)
-    else:
-        with safe_open(file, "pt"):
-            pass
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UserError(f"model {source.name}: wanted {wanted}, found: {reason(error)}") from error

@@ -1,12 +1,15 @@
 """Recognise the architecture of a model, and tell its classifier token, padding and positions.
 
 A model whose architecture is not in `KNOWN_ARCHITECTURES` works if its ``base_model`` has exactly
-one list with as many modules as its configuration has layers.
+one list with as many modules as its configuration has layers; in a model of texts and pictures,
+the language model is searched alone. The head of an unknown causal language model reads the last
+token, any other unknown head the first one.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError
@@ -15,8 +18,10 @@ from simlab.models.architectures import (
     FINAL,
     FIRST,
     KNOWN_ARCHITECTURES,
+    LAST,
     POOLER,
     Architecture,
+    text_config,
 )
 
 if TYPE_CHECKING:
@@ -53,9 +58,22 @@ def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Arch
 
 
 def classifier_token(config: PreTrainedConfig) -> str:
-    """Return which token the head reads; for an unknown architecture, the first token."""
+    """Return which token the head reads: that of the table, or that of the kind of model.
+
+    A type of the library that has a causal head and no masked one (BERT has both) is a decoder,
+    whose classifiers read the last token.
+    """
     known = _BY_TYPE.get(config.model_type)
-    return known.token if known else FIRST
+    if known is not None:
+        return known.token
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    types = {config.model_type, text_config(config).model_type}
+    causal = types & MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    return LAST if causal and not types & MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys() else FIRST
 
 
 def padding_side(config: PreTrainedConfig) -> str:
@@ -64,29 +82,104 @@ def padding_side(config: PreTrainedConfig) -> str:
 
 
 def position_limit(config: PreTrainedConfig) -> int | None:
-    """Return the most tokens that the model has positions for; None if there is no limit."""
-    positions = getattr(config, "max_position_embeddings", None)
+    """Return the most tokens that the model has positions for; None if there is no limit.
+
+    A model that counts positions from the padding token's number on, as RoBERTa does, has fewer
+    positions than its table of them has rows.
+    """
+    text = text_config(config)
+    positions = getattr(text, "max_position_embeddings", None)
     if positions is None or positions <= 0:  # as in XLNet
         return None
     known = _BY_TYPE.get(config.model_type)
-    return positions - (config.pad_token_id + 1 if known and known.positions_after_padding else 0)
+    if known is not None:
+        return positions - (text.pad_token_id + 1 if known.positions_after_padding else 0)
+    if getattr(text, "rope_parameters", None) is not None:  # computed, so there is no table
+        return positions
+    return positions - _unused_positions(config.to_json_string())
 
 
-def _inspect(model: PreTrainedModel) -> Architecture:
-    """Find the list of layers of an unknown architecture, and the type that a layer returns."""
+@cache
+def _unused_positions(description: str) -> int:
+    """Return the number of rows of the table of positions that no token of a text can have.
+
+    The model is built without weights. Its table of positions is the embedding of
+    ``max_position_embeddings`` rows; one with a padding index gives this row to padding, and the
+    rows after it to tokens.
+    """
+    import json
+
+    import torch
+    from torch import nn
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(**json.loads(description))
+    positions = text_config(config).max_position_embeddings
+    with torch.device("meta"):
+        model = AutoModel.from_config(config)
+    padding = [
+        module.padding_idx
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Embedding)
+        and "position" in path.rpartition(".")[2]
+        and module.num_embeddings == positions
+    ]
+    return max((index + 1 for index in padding if index is not None), default=0)
+
+
+def find_layers(model: PreTrainedModel) -> str:
+    """Return the path, below ``base_model``, of the list of layers of an unknown architecture.
+
+    Raises
+    ------
+    UserError
+        The model is an encoder-decoder, or does not have exactly one list with as many modules as
+        its configuration has layers. A list inside a fitting one (experts) does not count.
+    """
     from torch import nn
 
     config, base = model.config, model.base_model
-    count = getattr(config, COUNT, None)
+    if config.is_encoder_decoder:
+        raise UserError(
+            f"architecture {config.model_type!r}: wanted an encoder or a decoder, found an "
+            "encoder-decoder, which has two lists of layers"
+        )
+    count = getattr(text_config(config), COUNT, None)
     lists = {path: m for path, m in base.named_modules() if isinstance(m, nn.ModuleList)}
+    if text_config(config) is not config:  # texts and pictures: both halves may have as many layers
+        words = cast("Any", base).get_decoder()
+        inside = [f"{path}." for path, module in base.named_modules() if path and module is words]
+        lists = {path: m for path, m in lists.items() if path.startswith(tuple(inside) or "")}
     fitting = [path for path, modules in lists.items() if len(modules) == count]
+    fitting = [p for p in fitting if not any(p.startswith(f"{other}.") for other in fitting)]
     if len(fitting) != 1:
         found = ", ".join(f"{path} ({len(modules)})" for path, modules in lists.items()) or "none"
         raise UserError(
             f"architecture {config.model_type!r}: wanted one of {', '.join(sorted(_BY_TYPE))}, or "
             f"a base_model with one list of {COUNT} = {count} modules, found {found}"
         )
-    architecture = Architecture(config.model_type, (config.model_type,), fitting[0], _USUAL_HEAD)
+    return fitting[0]
+
+
+def blocks_of(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the layers of `model` in the order of their calls; none if no list of them is known.
+
+    The model may read texts, pictures or sounds.
+    """
+    known = _BY_TYPE.get(model.config.model_type)
+    try:
+        if known is not None:
+            return known.layers(model)
+        return list(cast("nn.ModuleList", model.base_model.get_submodule(find_layers(model))))
+    except (UserError, AttributeError):  # a wrapper has the configuration, and other paths
+        return []
+
+
+def _inspect(model: PreTrainedModel) -> Architecture:
+    """Describe an unknown architecture: its list of layers, its head, the type of its answers."""
+    kind = model.config.model_type
+    token = classifier_token(model.config)
+    architecture = Architecture(kind, (kind,), find_layers(model), _USUAL_HEAD, token=token)
     return replace(
         architecture, returns_tuple=_answers_in_tuples(model, architecture.layers(model)[0])
     )
@@ -101,6 +194,17 @@ def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
     try:
         with torch.no_grad():
             model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise _odd(model, f"{type(error).__name__}: {error}") from error
     finally:
         handle.remove()
+    if not answers:
+        raise _odd(model, "layers whose parts alone are called")
     return isinstance(answers[0], list | tuple)
+
+
+def _odd(model: PreTrainedModel, found: str) -> UserError:
+    return UserError(
+        f"architecture {model.config.model_type!r}: wanted a base_model that calls its layers on "
+        f"two tokens, found {found}"
+    )

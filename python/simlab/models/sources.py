@@ -10,19 +10,18 @@ from pathlib import Path
 
 from simlab.errors import UserError
 from simlab.models.built import is_built
+from simlab.models.files import ADAPTER, CONFIG, has_whole_weights, model_files, require_weights
+from simlab.models.hub import fetch_model, refuse_adapter, split_revision
 from simlab.store import assets
 from simlab.store.files import hash_file, hash_json
-from simlab.store.runtime import hub_reachable
+from simlab.store.hub import HubError
 
 OFFLINE_MODEL = "minilm"
-CONFIG = "config.json"
 PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
 ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 SEED = "{seed}"
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
-_WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
-_OTHER_PATTERNS = ["*.json", "*.txt", "*.model", "*.jinja"]
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class ModelSource:
 
     @property
     def files(self) -> list[Path]:
-        """Return the configuration, tokenizer and weight files, in order."""
-        others = ("*.json", "vocab.txt", "*.model", ELMO_WEIGHTS)
-        found = [file for pattern in others for file in self.path.glob(pattern)]
-        # Written by simlab, and not part of the model.
-        ours = {"job.json", "evaluation.json", PRETRAINING}
-        files = sorted({*weight_files(self.path), *found})
-        return [file for file in files if file.name not in ours]
+        """Return the configuration, tokenizer and weight files, in order.
+
+        Whatever else stands in the folder (records of jobs, scores, a trainer's state) says nothing
+        of the model, and may hold a time.
+        """
+        elmo = {file for one in (ELMO_OPTIONS, ELMO_WEIGHTS) for file in self.path.glob(one)}
+        return sorted(elmo | {*model_files(self.path)})
 
     @property
     def fingerprint(self) -> str:
@@ -125,28 +124,6 @@ def _expand(name: str) -> list[str]:
     return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
 
 
-def split_revision(name: str) -> tuple[str, str | None]:
-    """Return the name of a model of the hub, and the revision in ``name@revision``, if any."""
-    named, _, revision = name.partition("@")
-    return named, revision or None
-
-
-def cached_revision(name: str) -> str | None:
-    """Return the commit of a model in the cache of the hub's client; None if it is not there.
-
-    No network is asked.
-    """
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    named, revision = split_revision(name)
-    try:
-        found = try_to_load_from_cache(named, CONFIG, revision=revision)
-    except HFValidationError:  # no name of the hub: `resolve` says so
-        return None
-    return Path(found).parent.name if isinstance(found, str) else None
-
-
 def is_hub_name(name: str) -> bool:
     """Return whether a name is that of a model of the hub, and not of a folder or package."""
     named, _ = split_revision(name)
@@ -199,14 +176,11 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     if folder.is_dir():
         _require_model_files(name, folder)
         return ModelSource(name, folder)
+    if folder.is_file():
+        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a file")
     if not is_hub_name(name):
         raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
     return ModelSource(name, _from_hub(name))
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files in a model's folder."""
-    return sorted({file for pattern in _WEIGHT_PATTERNS for file in folder.glob(pattern)})
 
 
 def find_elmo(folder: Path) -> tuple[Path, Path] | None:
@@ -233,72 +207,21 @@ def find_elmo(folder: Path) -> tuple[Path, Path] | None:
 def _require_model_files(name: str, folder: Path) -> None:
     if find_elmo(folder) is not None:
         return
-    if not (folder / CONFIG).is_file():
+    configured = (folder / CONFIG).is_file()
+    if (folder / ADAPTER).is_file():
+        whole = configured and has_whole_weights(folder)
+        refuse_adapter(name, folder / ADAPTER, whole=whole)
+    if not configured:
         raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a folder without it")
     require_weights(name, folder)
 
 
-def require_weights(name: str, folder: Path) -> None:
-    """Check that the folder of model `name` has weight files.
-
-    Raises
-    ------
-    UserError
-        The folder has no weight files.
-    """
-    if not weight_files(folder):
-        raise UserError(f"model {name}: wanted *.safetensors or pytorch_model.bin, found neither")
-
-
 def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub.errors import HFValidationError
 
-    named, revision = split_revision(name)
     try:
-        cached = Path(snapshot_download(named, revision=revision, local_files_only=True))
-        if weight_files(cached):
-            return cached
+        return fetch_model(name)
     except HFValidationError as error:
         raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
-    except LocalEntryNotFoundError:
-        pass  # not in the cache: ask the hub
-    if not hub_reachable():
-        raise UserError(
-            f"model {name}: wanted {OFFLINE_MODEL!r}, a local folder or a reachable hub; found no "
-            "such folder, nothing in the hub's cache, and the hub does not answer"
-            f"{similar_name(name)}"
-        )
-    try:
-        return _download(name)
-    except GatedRepoError as error:
-        raise UserError(
-            f"model {name}: wanted a model that the hub gives to you, found terms on the hub that "
-            "you have not accepted"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise UserError(
-            f"model {name}: wanted a folder or a model of the hub, found no such folder and no "
-            "such model on the hub"
-        ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-        raise UserError(f"model {name}: wanted a download from the hub, found: {error}") from error
-
-
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    named, revision = split_revision(name)
-    for weights in _WEIGHT_PATTERNS:  # an old model has no safetensors file
-        wanted = [*_OTHER_PATTERNS, weights]
-        path = Path(snapshot_download(named, revision=revision, allow_patterns=wanted))
-        if weight_files(path):
-            break
-    _require_model_files(name, path)
-    return path
+    except HubError as error:
+        raise HubError(f"{error}{similar_name(name)}", error.trouble) from error

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from simlab.models.architectures import lookup
+from simlab.models.architectures import lookup, text_config
 from simlab.models.recognise import architecture_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def replaced_states(
         if next(left) != len(modules) - 1:
             return None
         states = change(architecture.states_of(answer))
-        return (turned(states), *answer[1:]) if isinstance(answer, tuple) else turned(states)
+        several = isinstance(answer, list | tuple)
+        return (turned(states), *answer[1:]) if several else turned(states)
 
     with _removed_afterwards() as handles:
         for module in dict.fromkeys(modules):  # layers that share weights are one module
@@ -151,7 +152,7 @@ def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str,
     """Return inputs of the right shape and padding; the model ignores their embeddings."""
     import torch
 
-    padding = model.config.pad_token_id
+    padding = text_config(model.config).pad_token_id
     if padding is None:
         return {"input_ids": torch.zeros_like(attention_mask), "attention_mask": attention_mask}
     ids = torch.where(attention_mask.bool(), 0 if padding else 1, padding)

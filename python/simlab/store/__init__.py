@@ -4,10 +4,12 @@
 * `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
 * `ownership`: locks, so that one process at a time makes an output.
 * `tables`: a table in one file, written once per set of inputs.
+* `planned`: the rows of a sweep in the order of its plan.
 * `results`: the results table: its columns, the names of its rows, reading and writing.
 * `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.
-* `runtime`: the device, package versions, silencing libraries, whether the hub answers.
+* `hub`: asking the hub of Hugging Face: tries, waits, and one line where it does not give.
+* `runtime`: the device, package versions, silencing libraries.
 * `console`: messages, tables, notes and progress bars.
 """

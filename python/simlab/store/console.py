@@ -1,26 +1,28 @@
-"""Terminal output: messages and tables on standard output, progress and notes on standard error."""
+"""Terminal output: messages and tables on standard output, progress and notes on standard error.
+
+Progress is a bar on a terminal, and lines elsewhere: a log (a file, or the output of a batch
+system) gets a line at least each minute while something is done. The minute counts from the last
+line, whichever block wrote it, so that a command of many short steps is not silent either.
+"""
 
 from __future__ import annotations
 
 import sys
 import textwrap
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
@@ -28,6 +30,10 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 # Wider than any row, so that a table takes the width of its longest row.
 _PIPED_WIDTH = 100_000
 _INDENT = 4
+LINE_SECONDS = 60.0  # the longest silence of a log while something is done
+_BAR_WIDTH = 24
+_SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
+_last_line: float | None = None
 
 
 def note(message: str) -> None:
@@ -112,21 +118,137 @@ def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> N
                 print(textwrap.fill(line, out.width, **more))
 
 
-@contextmanager
-def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar with the time left, and give a function that adds to the count.
+def span(seconds: float) -> str:
+    """Return a time in words: ``2.5 h``."""
+    for unit, one in _SPANS:
+        if seconds >= one:
+            return f"{seconds / one:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
-    On a terminal the bar disappears when the block ends. Elsewhere nothing is drawn.
+
+def is_drawn() -> bool:
+    """Return whether standard error is a terminal, on which bars are drawn.
+
+    `isatty` is asked besides rich: where FORCE_COLOR is set, rich takes a pipe for a terminal.
     """
+    return sys.stderr.isatty() and err.is_terminal and not err.is_dumb_terminal
+
+
+def log_line(text: str) -> None:
+    """Write a line with the time, unless standard error is a terminal."""
+    global _last_line
+    _last_line = time.monotonic()
+    if not is_drawn():
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class Meter:
+    """A count on its way to a total.
+
+    Attributes
+    ----------
+    title
+        What is counted, in a few words.
+    total
+        The count at the end.
+    count
+        Function that returns the count of now.
+    left
+        Function that returns the expected seconds to the end; None if that is not known.
+    running
+        Function that returns what is done now, in a few words.
+    """
+
+    title: str
+    total: int
+    count: Callable[[], int]
+    left: Callable[[], float | None]
+    running: Callable[[], str] = lambda: ""
+
+    def line(self) -> str:
+        """Return the state in one line."""
+        parts = [self.running(), self.time_left()]
+        return ": ".join(filter(None, [self.counted(), "; ".join(filter(None, parts))]))
+
+    def counted(self) -> str:
+        """Return the title and the count: ``sweep 6/27``."""
+        return f"{self.title} {self.count():,}/{self.total:,}"
+
+    def time_left(self) -> str:
+        """Return the expected time to the end in words; empty if it is not known."""
+        left = self.left()
+        return "" if left is None else f"about {span(left)} left"
+
+
+@contextmanager
+def metered(meter: Meter) -> Iterator[None]:
+    """Show a meter while the block runs.
+
+    On a terminal it is a bar, which disappears when the block ends. Elsewhere it is a line whenever
+    a minute has passed since the last line.
+    """
+    if is_drawn():
+        with _bar(meter):
+            yield
+        return
+    global _last_line
+    _last_line = _last_line or time.monotonic()
+    ended = threading.Event()
+
+    def write_lines() -> None:
+        while not ended.wait(max(0.0, (_last_line or 0.0) + LINE_SECONDS - time.monotonic())):
+            log_line(meter.line())
+
+    writer = threading.Thread(target=write_lines, daemon=True, name="progress")
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how far a loop is (`metered`), and give a function that adds to its count."""
+    done, begun = 0, time.monotonic()
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+
+    def left() -> float | None:
+        return (time.monotonic() - begun) / done * (total - done) if done else None
+
+    with metered(Meter(title, total, lambda: done, left)):
+        yield advance
+
+
+def _bar(meter: Meter) -> Progress:
+    """Return a bar that asks the meter whenever it is drawn anew."""
+    from rich.progress import Progress, ProgressColumn, Task, TimeElapsedColumn
+    from rich.progress_bar import ProgressBar
+    from rich.table import Column
+    from rich.text import Text
+
+    class Asked(ProgressColumn):
+        """A column that shows what a function returns."""
+
+        def __init__(self, show: Callable[[], RenderableType], whole: bool = True) -> None:
+            super().__init__(Column(no_wrap=whole))  # a narrow terminal cuts the others first
+            self.show = show
+
+        def render(self, task: Task) -> RenderableType:
+            return self.show()
+
     columns = (
-        TextColumn("  {task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        Asked(lambda: Text(f"  {meter.counted()}")),
+        Asked(lambda: ProgressBar(meter.total, meter.count(), width=_BAR_WIDTH)),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        Asked(lambda: Text(meter.time_left())),
+        Asked(lambda: Text(meter.running(), no_wrap=True, overflow="ellipsis"), whole=False),
     )
-    bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-    with bar:
-        task = bar.add_task(description, total=total)
-        yield lambda count: bar.advance(task, count)
+    bar = Progress(*columns, console=err, transient=True)
+    bar.add_task("", total=meter.total)
+    return bar

@@ -16,7 +16,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError, WriteError
+from simlab.errors import ReadError, UserError, WriteError
 
 _BLOCK = 1 << 20
 # Errors after which the user has to make room or choose another place.
@@ -75,6 +75,33 @@ def writing(path: Path, size: int | None = None, *, partial: Path | None = None)
         where, reason = refused
         what = "to write there" if size is None else f"to write {size:,} bytes there"
         raise WriteError(f"{where}: wanted {what}, found: {reason}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the system into a `ReadError` of one line.
+
+    Parameters
+    ----------
+    path
+        The file that the block reads, unless the error names another.
+
+    Raises
+    ------
+    ReadError
+        The system refused to read. A file or folder that does not exist raises FileNotFoundError or
+        NotADirectoryError, and an error without a number, which a library raised because of the
+        content of a file, passes unchanged.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        where = error.filename if isinstance(error.filename, str) else path
+        raise ReadError(f"{where}: wanted to read it, found: {os.strerror(error.errno)}") from error
 
 
 def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, str] | None:

@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError
 from simlab.store.files import as_paths, hash_json
 from simlab.store.jobs import Outcome
+from simlab.store.planned import in_plan_order
 from simlab.store.tables import RESULTS, contents_of, ensure_table, is_csv, read_table, write_table
 
 if TYPE_CHECKING:
@@ -224,9 +225,8 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     >>> frame.pivot(index="layer_x", columns="layer_y", values="value").shape
     (7, 7)
     """
-    import pandas as pd
-
-    return pd.concat([_read_file(file) for file in results_files(paths)], ignore_index=True)
+    files = results_files(paths)
+    return in_plan_order(files, [read_file(file) for file in files])
 
 
 def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -357,7 +357,8 @@ def _require_utf8(path: Path) -> None:
         raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
 
 
-def _read_file(path: Path) -> pd.DataFrame:
+def read_file(path: Path) -> pd.DataFrame:
+    """Return the rows of one results file, in the order in which they stand in it."""
     # A csv file that a study publishes has no columns without values.
     frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else _KEY_COLUMNS)
     try:

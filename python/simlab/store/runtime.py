@@ -1,17 +1,13 @@
-"""The process around an experiment: silent libraries, the device, versions, the model hub."""
+"""The process around an experiment: silent libraries, the device, versions."""
 
 from __future__ import annotations
 
 import os
 import platform
-import threading
-import urllib.error
-import urllib.request
 import warnings
 from functools import cache
 from importlib import metadata
 
-HUB_TIMEOUT_SECONDS = 5.0
 REPORTED_PACKAGES = ("simcore", "torch", "transformers", "tokenizers", "datasets", "numpy")
 
 
@@ -38,33 +34,13 @@ def best_device() -> str:
 
 
 @cache
-def hub_reachable() -> bool:
-    """Return whether the model hub answers within a few seconds.
+def quiet_datasets(terminal: bool) -> None:
+    """Silence the warnings of the datasets library, and its bars where there is no terminal."""
+    import datasets
 
-    The client of the hub retries for half a minute or longer. Asking here first makes a wrong
-    model name fail at once on a machine without a connection. The request runs in a daemon thread,
-    because a name look-up cannot be interrupted.
-    """
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    answered = threading.Event()
-
-    def ask() -> None:
-        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
-        try:
-            urllib.request.urlopen(request, timeout=HUB_TIMEOUT_SECONDS).close()
-        except urllib.error.HTTPError:
-            pass  # an HTTP status is an answer
-        except OSError:
-            return
-        answered.set()
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(HUB_TIMEOUT_SECONDS)
-    return answered.is_set()
+    datasets.logging.set_verbosity_error()
+    if not terminal:
+        datasets.disable_progress_bars()
 
 
 def versions() -> dict[str, str]:

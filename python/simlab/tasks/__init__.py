@@ -7,7 +7,7 @@
 * ``NAME:FOLDER``, a named task whose files lie in a local folder in the format of the hub;
 * a local csv, tsv, json, jsonl or parquet file with named columns;
 * ``digits`` (scikit-learn's), or ``images:FOLDER``, a folder of images for each class;
-* a data set of the hub, ``NAME`` or ``hub:NAME[:CONFIG]``, or a folder in the format of the hub.
+* a data set of the hub, ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``, or a folder in its format.
 
 Held-out rows are drawn before training rows, so the number of training rows never changes the
 held-out rows. A training row whose text is also held out (up to case and spaces) is dropped.
@@ -18,9 +18,12 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `texts`: texts without labels for pretraining; held-out rows stay held out.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
+* `columns`: columns of data sets without a name, and texts that would not be read.
+* `encodings`: texts that published rows keep in several columns.
 * `frames`: checking tables, coding labels, and splitting rows.
 * `images`: pictures, and the tasks made of them.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
+* `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
 * `trained_splits`: the split that a checkpoint was trained on, which later steps use again.
 * `trained_lengths`: the number of tokens per example of its fine-tuning, which later steps keep.
 """

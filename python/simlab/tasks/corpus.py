@@ -19,6 +19,7 @@ from simlab.tasks.files import (
     read_table,
     require_rows,
 )
+from simlab.tasks.hub_data import HUB_PREFIX
 from simlab.tasks.load import read_image_tables, refuse_columns, split_reader
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
@@ -75,7 +76,7 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
         frame, title = _file_frame(Path(name).expanduser(), options), Path(name).stem
     else:
         title = Path(name).name if Path(name).expanduser().is_dir() else name
-        frame, title = hub.corpus_frame(name, options), title.removeprefix(hub.HUB_PREFIX)
+        frame, title = hub.corpus_frame(name, options), title.removeprefix(HUB_PREFIX)
     return Corpus(title, frames.examples_of(frame))
 
 

@@ -44,6 +44,31 @@ def read_table(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
 
 
+def read_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a table; its rows are read only where they name them.
+
+    Raises
+    ------
+    UserError
+        As `read_table`.
+    """
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    readers = {
+        ".csv": lambda file: list(pd.read_csv(file, nrows=0).columns),
+        ".tsv": lambda file: list(pd.read_csv(file, sep="\t", nrows=0).columns),
+        ".jsonl": lambda file: list(pd.read_json(file, lines=True, nrows=1).columns),
+        ".parquet": lambda file: pq.read_schema(file).names,
+    }
+    suffix = path.suffix.lower()
+    read = readers.get(suffix, lambda file: list(read_table(file).columns))
+    try:
+        return [str(name) for name in read(path)]
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+
+
 def read_sentences(path: Path) -> pd.DataFrame:
     """Read a file with one of the `CORPUS_SUFFIXES` as a table with a column ``text``.
 
@@ -84,16 +109,21 @@ def split_names(folder: Path, config: str = "") -> list[str]:
     """Return the names of the splits in `folder`, read from the names of its files."""
     if (folder / _SAVED).is_file():
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
-    files = (path for place in _places(folder, config) for path in place.glob("*"))
-    return sorted({_stem(path) for path in files if path.suffix.lower() in FILE_SUFFIXES})
+    found = set()
+    for place in _places(folder, config):
+        files = [path for path in place.glob("*") if path.suffix.lower() in FILE_SUFFIXES]
+        found |= {_stem(path) for path in files}
+        found |= {path.name for path in place.glob("*") if _numbered(path)}
+    return sorted(found)
 
 
 def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
     """Read one split of a data set in the format of the hub.
 
     Either ``save_to_disk`` wrote `folder`, or it has files ``<split>.<suffix>`` or
-    ``<split>-00000-of-00001.<suffix>``, in `folder` itself, in its subfolder ``data`` or in a
-    subfolder with the name `config`.
+    ``<split>-00000-of-00001.<suffix>``, or files ``<split>/0000.parquet`` as in the hub's own
+    parquet copies, in `folder` itself, in its subfolder ``data`` or in a subfolder with the name
+    `config`.
 
     Raises
     ------
@@ -107,6 +137,7 @@ def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
     for place in _places(folder, config):
         files = [p for p in sorted(place.glob(f"{split}*")) if _stem(p) == split]
         files = [path for path in files if path.suffix.lower() in FILE_SUFFIXES]
+        files = files or _numbered(place / split)
         if files:
             kind = files[0].suffix
             tables = [read_table(path) for path in files if path.suffix == kind]
@@ -128,6 +159,11 @@ def _read_saved(folder: Path, split: str) -> pd.DataFrame:
     if split not in saved:
         raise UserError(f"{folder}: wanted a split {split!r}, found {_listed(sorted(saved))}")
     return require_rows(saved[split].to_pandas(), folder / split)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Return the files ``0000.parquet``, ``0001.parquet``, ... in a folder."""
+    return sorted(path for path in folder.glob("*.parquet") if path.stem.isdecimal())
 
 
 def _places(folder: Path, config: str) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.tasks.encodings import ENCODINGS
 from simlab.tasks.images import IMAGE, picture_columns
 from simlab.tasks.metrics import CORRELATIONS
 from simlab.tasks.task import Examples, Task, TaskOptions
@@ -42,6 +43,24 @@ def build_task(
     UserError
         A split is empty, the data have fewer rows than a size wants, or all labels are the same.
     """
+    train = without_heldout(name, train, heldout)
+    require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
+    splits = sized_examples(name, train, heldout, options)
+    task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
+    if task.metric in CORRELATIONS:
+        size = f"--heldout-size {len(task.heldout)}"
+        require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
+    return task
+
+
+def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd.DataFrame:
+    """Return the training rows whose text is not held out.
+
+    Raises
+    ------
+    UserError
+        A split is empty, or no training row is left.
+    """
     for split, frame in (("training", train), ("held-out", heldout)):
         if frame.empty:
             raise UserError(f"task {name}: wanted rows in the {split} split, found none")
@@ -49,15 +68,22 @@ def build_task(
     train = train[[key not in seen for key in _text_keys(train)]]
     if train.empty:
         raise UserError(f"task {name}: wanted texts to train on, found only held-out ones")
-    require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
+    return train
+
+
+def sized_examples(
+    name: str, train: pd.DataFrame, heldout: pd.DataFrame, options: TaskOptions
+) -> tuple[Examples, Examples]:
+    """Return the first training and held-out rows, as many as the sizes want.
+
+    Raises
+    ------
+    UserError
+        The data have fewer rows than a size wants.
+    """
     heldout = _take(heldout, options.heldout_size, "--heldout-size", name)
     train = _take(train, options.train_size, "--train-size", name)
-    splits = (examples_of(train), examples_of(heldout))
-    task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
-    if task.metric in CORRELATIONS:
-        size = f"--heldout-size {len(task.heldout)}"
-        require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
-    return task
+    return examples_of(train), examples_of(heldout)
 
 
 def split_frame(
@@ -143,6 +169,8 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
     """
     import pandas as pd
 
+    if spec.encoding:
+        frame = ENCODINGS[spec.encoding](frame, where)
     found = {column: _column(frame, column, where) for column in spec.columns}
     columns: dict[str, Any] = {
         "id": frame[ROW_ID] if ROW_ID in frame.columns else _numbered(prefix, len(frame)),

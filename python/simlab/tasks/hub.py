@@ -7,27 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
-from simlab.store.runtime import hub_reachable
+from simlab.errors import UserError, did_you_mean
 from simlab.tasks import frames
+from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
-from simlab.tasks.specs import TASKS
+from simlab.tasks.hub_data import COPIES, HUB_PREFIX, HubData, load_data
+from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Usual names of columns in data sets; an option of the user takes precedence.
-TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "question", "question1", "content")
-PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
-IMAGE_NAMES = ("image", "img")  # where a data set has no text
-LABEL_NAMES = ("label", "labels", "score", "stars")
 HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
-HUB_PREFIX = "hub:"
+_OF_A_SCRIPT = "scripts are no longer supported"  # in the library's message
 
 
 def load_hub_task(name: str, options: TaskOptions) -> Task:
-    """Load data set ``NAME`` or ``hub:NAME[:CONFIG]``, or a local folder, as a task.
+    """Load data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``, or a local folder, as a task.
 
     The first of `HELDOUT_SPLITS` that the data set has is held out. A data set that has only a
     training split is split by a seeded shuffle.
@@ -42,7 +38,7 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
     if "train" not in splits.names:
         raise UserError(f"task {name}: wanted a split 'train', found {', '.join(splits.names)}")
     train = splits.table("train")
-    options = guess_columns(list(train.columns), options)
+    options = guess_columns(train, options, f"task {name}")
     class_names = splits.class_names(options.label_column or "label")
     train = _frame(train, name, "train", options, class_names)
     heldout_split = next((split for split in HELDOUT_SPLITS if split in splits.names), None)
@@ -56,6 +52,18 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
         train, heldout, class_names = _code_labels(train, heldout, name)
     title = folder.name if folder.is_dir() else name.removeprefix(HUB_PREFIX)
     return frames.build_task(title, train, heldout, class_names, options)
+
+
+def known_task(name: str, options: TaskOptions) -> TaskSpec | None:
+    """Return the named task that data set ``hub:NAME[:CONFIG][@REVISION]`` belongs to.
+
+    None if it belongs to none, or if `options` name columns.
+    """
+    if options.text_column or options.pair_column or options.label_column:
+        return None
+    data = replace(HubData.parse(name), revision=None)
+    of_task = {replace(HubData.of_task(task), revision=None): spec for task, spec in TASKS.items()}
+    return of_task.get(data)
 
 
 def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
@@ -73,24 +81,12 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
     parts = []
     for split in splits.names:
         rows = splits.table(split)
-        chosen = guess_columns(list(rows.columns), options)
         where = f"task {name}, {split}"
+        chosen = guess_columns(rows, options, where)
         parts.append(frames.standard_frame(rows, where, chosen, split, labelled=False))
     if not parts:
         raise UserError(f"task {name}: wanted a split, found none")
     return pd.concat(parts, ignore_index=True)
-
-
-def guess_columns(found: list[str], options: TaskOptions) -> TaskOptions:
-    """Set each column that `options` leave open to the first usual name among `found`."""
-    usual = (*TEXT_NAMES, *IMAGE_NAMES)
-    text = options.text_column or next((name for name in usual if name in found), None)
-    pair = options.pair_column
-    usual_pair = PAIR_NAMES.get(text) if text is not None and options.text_column is None else None
-    if pair is None and usual_pair is not None and usual_pair in found:
-        pair = usual_pair
-    label = options.label_column or next((name for name in LABEL_NAMES if name in found), None)
-    return replace(options, text_column=text, pair_column=pair, label_column=label)
 
 
 def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
@@ -107,7 +103,7 @@ def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
 
 
 def download(name: str, task: str | None = None) -> dict[str, Any]:
-    """Load all splits of data set ``NAME`` or ``hub:NAME[:CONFIG]`` from the hub or its cache.
+    """Load all splits of data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``.
 
     Parameters
     ----------
@@ -121,25 +117,24 @@ def download(name: str, task: str | None = None) -> dict[str, Any]:
     UserError
         There is no such data set, or no connection.
     """
-    import datasets
-    from datasets.exceptions import DatasetNotFoundError
-    from huggingface_hub import constants
-
-    path, _, config = name.removeprefix(HUB_PREFIX).partition(":")
-    if not hub_reachable():  # data sets loaded before are still in the cache
-        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        return dict(datasets.load_dataset(path, config or None))
-    except (DatasetNotFoundError, OSError, ValueError, RuntimeError) as error:
-        # RuntimeError: the data set is a script, and the library no longer runs scripts.
+    subject, wanted = f"task {task or name}", f"the data set {name} of the hub"
+    if task:
+        wanted += f", or its files as {task}:FOLDER"
+    elif not name.startswith(HUB_PREFIX):
+        subject += did_you_mean(name, TASKS)
         wanted = (
-            f"the data set {name} of the hub, or its files as {task}:FOLDER"
-            if task
-            else f"{', '.join(TASKS)}, such a name with a folder of its files (NAME:FOLDER), a "
+            f"{', '.join(TASKS)}, such a name with a folder of its files (NAME:FOLDER), a "
             f"file ({', '.join(FILE_SUFFIXES)}), a folder or a data set of the hub"
         )
+    try:
+        return load_data(HubData.parse(name), subject, wanted)
+    except (OSError, ValueError, RuntimeError) as error:
+        # RuntimeError: the data set is a script, and the library no longer runs scripts.
         reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"task {task or name}: wanted {wanted}, found: {reason}") from error
+        if _OF_A_SCRIPT in reason:
+            copy = replace(HubData.parse(name), revision=COPIES)
+            reason += f"; the hub keeps a copy in parquet, such as {copy}"
+        raise UserError(f"{subject}: wanted {wanted}, found: {reason}") from error
 
 
 class _Downloaded:

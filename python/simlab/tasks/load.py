@@ -12,6 +12,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
+from simlab.tasks.hub_data import HubData
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
@@ -64,6 +65,11 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
         )
     if name.lower().endswith(FILE_SUFFIXES):
         return _load_file(name, options)
+    spec = hub.known_task(name, options)
+    if spec is not None and not Path(name).expanduser().is_dir():
+        splits = hub.download(name)
+        where = f"task {name}"
+        return _combine(spec, lambda split: hub.table(splits, split, where), where, options)
     return hub.load_hub_task(name, options)
 
 
@@ -117,7 +123,7 @@ def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise UserError(f"task {spec.name}: wanted a folder of its files, found no folder {path}")
-    config = spec.hub.partition(":")[2]
+    config = HubData.parse(spec.hub).config or ""
     return lambda split: read_split(path, split, config)
 
 

@@ -27,6 +27,13 @@ def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(f1_score(labels, predictions, zero_division=0.0))
 
 
+def _f1_macro(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the mean of the F1 scores of all classes; 0 for a class that is never predicted."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, predictions, average="macro", zero_division=0.0))
+
+
 def _matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
@@ -51,6 +58,7 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     {
         "accuracy": _accuracy,
         "f1": _f1,
+        "f1_macro": _f1_macro,
         "matthews": _matthews,
         "pearson": _pearson,
         "spearman": _spearman,

@@ -26,7 +26,7 @@ class TaskSpec:
     metrics
         Names in `METRICS`, the main metric first.
     hub
-        ``NAME`` or ``NAME:CONFIG`` on the hub.
+        ``NAME``, ``NAME:CONFIG`` or ``NAME:CONFIG@REVISION`` on the hub.
     pair
         Column of the second text.
     choices
@@ -41,6 +41,9 @@ class TaskSpec:
         Whether the held-out rows are shuffled; if False, they keep their order.
     offline
         Reader of the package that has the data (a key of `simlab.tasks.offline.READERS`).
+    encoding
+        Function that makes columns of texts from those of the rows (a key of
+        `simlab.tasks.encodings.ENCODINGS`); None reads the columns as they are.
     train_size, heldout_size
         Default numbers of rows; None is all rows (or a fifth, of data without a split).
     """
@@ -59,6 +62,7 @@ class TaskSpec:
     heldout: str = "validation"
     heldout_shuffled: bool = True
     offline: str | None = None
+    encoding: str | None = None
     train_size: int | None = None
     heldout_size: int | None = None
 
@@ -169,6 +173,60 @@ _GLUE = (
         offline="stsb",
     ),
 )
+# The data set itself is a script, which the library no longer runs.
+_SUPERGLUE, _COPIES = "aps/super_glue", "refs/convert/parquet"
+_YES_NO = ("False", "True")
+_SUPER_GLUE = (
+    TaskSpec(
+        "cb",
+        "CommitmentBank",
+        text="premise",
+        pair="hypothesis",
+        labels=("entailment", "contradiction", "neutral"),
+        metrics=("accuracy", "f1_macro"),
+        hub=f"{_SUPERGLUE}:cb@{_COPIES}",
+    ),
+    TaskSpec(
+        "copa",
+        "COPA",
+        text="premise",
+        before_choice="asked",
+        choices=("choice1", "choice2"),
+        labels=("0", "1"),
+        metrics=_ACCURACY,
+        hub=f"{_SUPERGLUE}:copa@{_COPIES}",
+        encoding="copa",
+    ),
+    TaskSpec(
+        "multirc",
+        "MultiRC",
+        text="paragraph",
+        pair="answered",
+        labels=_YES_NO,
+        metrics=_PARAPHRASE,
+        hub=f"{_SUPERGLUE}:multirc@{_COPIES}",
+        encoding="multirc",
+    ),
+    TaskSpec(
+        "wic",
+        "WiC",
+        text="first",
+        pair="second",
+        labels=_YES_NO,
+        metrics=_ACCURACY,
+        hub=f"{_SUPERGLUE}:wic@{_COPIES}",
+        encoding="wic",
+    ),
+    TaskSpec(
+        "wsc",
+        "WSC",
+        text="marked",
+        labels=_YES_NO,
+        metrics=_ACCURACY,
+        hub=f"{_SUPERGLUE}:wsc.fixed@{_COPIES}",
+        encoding="wsc",
+    ),
+)
 _OTHERS = (
     TaskSpec(
         "boolq",
@@ -176,7 +234,7 @@ _OTHERS = (
         text="question",
         pair="passage",
         label="answer",
-        labels=("False", "True"),
+        labels=_YES_NO,
         metrics=_ACCURACY,
         hub="google/boolq",
     ),
@@ -242,4 +300,4 @@ _OTHERS = (
         offline="quartz",
     ),
 )
-TASKS = {spec.name: spec for spec in (*_GLUE, *_OTHERS)}
+TASKS = {spec.name: spec for spec in (*_GLUE, *_SUPER_GLUE, *_OTHERS)}

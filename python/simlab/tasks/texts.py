@@ -12,8 +12,9 @@ from pathlib import Path
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
+from simlab.tasks import frames
 from simlab.tasks.corpus import load_corpus
-from simlab.tasks.files import CORPUS_SUFFIXES
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_table, require_rows
 from simlab.tasks.load import load_task
 from simlab.tasks.task import Examples, Task, TaskOptions
 
@@ -41,7 +42,8 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     Parameters
     ----------
     name
-        As for `load_task`, or a file of sentences; or a task that `load_task` gave.
+        As for `load_task`, or a file of sentences; or a task that `load_task` gave. Of a table no
+        labels are read, and it needs none.
     options
         Columns and split of the task. A file of sentences takes none.
 
@@ -52,6 +54,8 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     """
     if isinstance(name, Task):
         return Texts(name.name, all_texts(name.train), all_texts(name.heldout))
+    if str(name).lower().endswith(FILE_SUFFIXES):
+        return _table_texts(Path(name).expanduser(), options or TaskOptions())
     if not str(name).lower().endswith(CORPUS_SUFFIXES):
         return load_texts(load_task(name, options))
     if options not in (None, TaskOptions()):
@@ -65,6 +69,18 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     every = min(HELD_OUT_EVERY, len(sentences))
     train = tuple(text for i, text in enumerate(sentences, 1) if i % every)
     return Texts(corpus.name, train, sentences[every - 1 :: every])
+
+
+def _table_texts(path: Path, options: TaskOptions) -> Texts:
+    """Read the texts of a table, split as `load_task` splits it: labels decide no split."""
+    if not path.is_file():
+        raise UserError(f"task {path}: wanted a data file, found no such file")
+    rows = require_rows(read_table(path), path)
+    frame = frames.standard_frame(rows, str(path), options, labelled=False)
+    train, heldout = frames.split_frame(frame, options, str(path))
+    train = frames.without_heldout(path.stem, train, heldout)
+    splits = frames.sized_examples(path.stem, train, heldout, options)
+    return Texts(path.stem, *map(all_texts, splits))
 
 
 def all_texts(examples: Examples) -> tuple[str, ...]:

@@ -115,7 +115,10 @@ def test_a_name_that_no_library_has_is_refused(libraries, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ModuleNotFoundError("timm"), r"wanted timm, found none; `pip install simcore\[vision\]`"),
+        (
+            ModuleNotFoundError("timm"),
+            "wanted timm, found none; `pip install torch==.* timm torchvision`",
+        ),
         (
             RuntimeError("operator torchvision::nms does not exist"),
             "wanted a build of torchvision for torch .*, found one for another",

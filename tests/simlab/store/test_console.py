@@ -1,19 +1,16 @@
-"""Tables: every row on one line in a pipe, readable on a narrow terminal."""
+"""Tables in a pipe and on a narrow terminal; progress as a bar, and as lines in a log."""
 
-import fcntl
 import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 
 import pytest
 
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.store.results import ResultRow, to_frame, write_results
 from simlab.tasks import TASKS
+from support.lab.terminals import on_a_terminal
 from support.lab.tinymodels import LAYERS
 
 NARROW = 80
@@ -37,25 +34,9 @@ def piped(*arguments, **environment):
     return COLOURS.sub("", done.stdout).splitlines()
 
 
-def on_a_terminal(columns, *arguments):
-    """Return the output of a command on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    unset = ("COLUMNS", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-    environment = {k: v for k, v in os.environ.items() if k not in unset}
-    process = subprocess.Popen(
-        simlab(*arguments), stdin=theirs, stdout=theirs, env={**environment, "TERM": "xterm"}
-    )
-    os.close(theirs)
-    found = b""
-    try:
-        while part := os.read(ours, 1 << 16):
-            found += part
-    except OSError:  # Linux reports the end of a terminal by this error
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return COLOURS.sub("", found.decode()).splitlines()
+def shown(columns, *arguments):
+    """Return the lines of a command on a terminal of so many columns."""
+    return on_a_terminal(simlab(*arguments), columns).splitlines()
 
 
 @pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
@@ -111,7 +92,7 @@ def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
     ],
 )
 def test_a_narrow_terminal_breaks_between_words_alone(command, names):
-    lines = on_a_terminal(NARROW, command)
+    lines = shown(NARROW, command)
     assert max(map(len, lines)) <= NARROW
     assert [line for line in lines if line and not line.startswith(" ")] == names
     wide = {word for line in piped(command) for word in line.split()}
@@ -121,5 +102,48 @@ def test_a_narrow_terminal_breaks_between_words_alone(command, names):
 
 
 def test_a_wide_terminal_has_a_table():
-    lines = [line.rstrip() for line in on_a_terminal(400, "models") if line.strip()]
+    lines = [line.rstrip() for line in shown(400, "models") if line.strip()]
     assert lines == piped("models")
+
+
+TIME = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"
+LOOP = """
+import time
+from simlab.store import console
+
+console.LINE_SECONDS = {pause}
+for title in ("the first", "then [seed]"):
+    with console.progress(title, 4) as advance:
+        for _ in range(4):
+            time.sleep(0.2)
+            advance(1)
+"""
+
+
+def loop(pause=0.5):
+    return [sys.executable, "-c", LOOP.format(pause=pause)]
+
+
+@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
+    done = subprocess.run(
+        loop(), env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    first, *_, last = done.stderr.splitlines()
+    assert done.stdout == ""
+    assert re.fullmatch(rf"{TIME} the first [12]/4: about [01] s left", first)
+    # The pause goes on from one loop to the next.
+    assert re.fullmatch(rf"{TIME} then \[seed\] \d/4(: about [01] s left)?", last)
+    assert len(done.stderr.splitlines()) in (2, 3)
+
+
+def test_a_short_loop_writes_nothing_into_a_log():
+    done = subprocess.run(loop(pause=60), capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_terminal_has_a_bar_and_no_lines():
+    drawn = on_a_terminal(loop(), NARROW, errors=True)
+    assert "the first 0/4 ━" in drawn
+    assert "then [seed] 3/4 ━" in drawn
+    assert not re.search(TIME, drawn)

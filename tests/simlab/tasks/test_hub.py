@@ -4,7 +4,6 @@ import datasets
 import pytest
 
 from simlab.errors import UserError
-from simlab.store import runtime
 from simlab.tasks import TaskOptions, hub, load_task
 
 
@@ -79,15 +78,3 @@ def test_held_out_labels_that_training_rows_lack_are_refused(served):
     served(train=train, validation=heldout.map(lambda row: {"label": row["label"] * 2}))
     with pytest.raises(UserError, match="labels that the training rows have, found '2'"):
         load_task("some/pairs")
-
-
-def test_an_unreachable_hub_is_found_out_in_seconds(monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
-    runtime.hub_reachable.cache_clear()
-    try:
-        assert not runtime.hub_reachable()
-    finally:
-        runtime.hub_reachable.cache_clear()

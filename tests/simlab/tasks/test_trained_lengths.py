@@ -19,7 +19,7 @@ from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.trained_lengths import chosen_length, trained_length
 from simlab.tasks.trained_splits import EVALUATION
 from simlab.training.finetune import finetune
-from support.lab.tinymodels import COLUMNS
+from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model
 
 LENGTHS = (7, 9)  # of fine-tuning: fewer tokens than most reviews have
 FOUND = "{} was fine-tuned on texts of at most {} tokens, and reads at most {} now"
@@ -74,10 +74,11 @@ def test_the_length_is_that_of_the_fine_tuning_and_another_one_is_noted(
 
 
 @pytest.mark.assets
-def test_a_whole_model_scores_what_its_fine_tuning_found(tiny_bert, tmp_path):
+def test_a_whole_model_scores_what_its_fine_tuning_found(tmp_path):
     """A rank correlation of real rows shows every token more or less."""
     task = load_task("stsb", TaskOptions(train_size=32, heldout_size=64))
-    model = finetune(tiny_bert, task, tmp_path / "ft", max_steps=1, max_length=7).path
+    bert = save_tiny_model(tmp_path / "bert", pieces=LETTERS)
+    model = finetune(bert, task, tmp_path / "ft", max_steps=1, max_length=7).path
     of_length = {
         length: read_results(
             skip(model, task, tmp_path / f"{length}.parquet", max_length=length).path

@@ -1,0 +1,92 @@
+"""Name the fault of weights that cannot be read: which file, what is in it, and the way out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from simlab.errors import UserError
+from simlab.models.files import weight_files
+from simlab.models.hub import in_hub_cache
+from simlab.models.sources import ModelSource
+
+_HEAD_BYTES = 1 << 20
+_CALLED = re.compile(r"GLOBAL ([\w.]+)")  # how torch names what a pickle would call
+
+
+@contextmanager
+def weight_errors(source: ModelSource) -> Iterator[None]:
+    """Turn errors about damaged weights into a UserError of one line that names the file."""
+    try:
+        yield
+    except FileNotFoundError as error:  # its message names the file
+        found = reason(error)
+        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+    except Exception as error:
+        # Readers raise errors of any type for damaged files, so check whether a file is damaged.
+        damaged = _damaged_file(source.path)
+        if damaged is None:
+            raise
+        file, found = damaged
+        blob = in_hub_cache(file)
+        heal = "" if blob is None else f"; delete {blob}, and the same command downloads it again"
+        raise UserError(
+            f"model {source.name}: wanted whole weights, found: damaged weights in {file}: {found}"
+            f"{heal}"
+        ) from error
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of an error."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _damaged_file(folder: Path) -> tuple[Path, str] | None:
+    """Return the first file of weights that cannot be opened, and the reason."""
+    for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
+        try:
+            _open_weights(file)
+        except Exception as error:
+            return file, _content(file) or _forbidden_call(error) or reason(error)
+    return None
+
+
+def _open_weights(file: Path) -> None:
+    import torch
+    from safetensors import safe_open
+
+    if file.suffix == ".json":
+        json.loads(file.read_text())
+    elif file.suffix == ".bin":
+        torch.load(file, map_location="meta", weights_only=True)
+    else:
+        with safe_open(file, "pt"):
+            pass
+
+
+def _content(file: Path) -> str | None:
+    """Return what a file holds in place of weights; None if its beginning does not say."""
+    with file.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+    if not head:
+        return "an empty file"
+    if not any(head):
+        return "zeros in place of weights"
+    if head.startswith(b"version https://git-lfs"):
+        return "a pointer of git-lfs in place of weights; `git lfs pull` fetches them"
+    if head.lstrip()[:1] == b"<":
+        return "a page of HTML in place of weights"
+    return None
+
+
+def _forbidden_call(error: Exception) -> str | None:
+    """Return what a pickle holds besides weights, if torch refused it for that."""
+    text = str(error)
+    if (called := _CALLED.search(text)) is not None:
+        return f"a pickle that runs {called[1]} when it is read; weights need no such call"
+    if "weights_only" in text or "Weights only" in text:
+        return "a pickle of something else than weights, which may run any program when it is read"
+    return None

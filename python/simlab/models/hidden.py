@@ -1,0 +1,137 @@
+"""The hidden states of every layer, of which layer 0 is the input of the first block.
+
+Models of transformers return ``hidden_states``. In most of them, entry k is the input of block
+k + 1, and the last entry is the output of the model. Mamba and RWKV leave the embedding output
+out: their entry 0 is the output of block 1, so that every later entry is one layer off. Nothing in
+their output tells, so that `HiddenStates` compares the entries of the first batch with the inputs
+of the blocks, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from simlab.errors import UserError
+from simlab.models.recognise import blocks_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedModel
+
+
+class HiddenStates:
+    """The hidden states of a model, batch by batch.
+
+    Parameters
+    ----------
+    model
+        A model of transformers. The states are its ``hidden_states`` if those begin with the input
+        of the first block; else, the inputs of all blocks and the output of the model.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._model = model
+        self._blocks = blocks_of(model)
+        self._as_returned: bool | None = None  # unknown before the first batch
+
+    def __call__(self, batch: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Return the states of every layer, [b, t, p] each, the embedding output first.
+
+        Raises
+        ------
+        UserError
+            The model gives no hidden states, or none that begin with the input of a block.
+        """
+        if self._as_returned:
+            return self._model(**batch, output_hidden_states=True).hidden_states
+        with _inputs_of(self._blocks or _parts_of_lists(self._model)) as inputs:
+            output = self._model(**batch, output_hidden_states=True)
+        states = getattr(output, "hidden_states", None)
+        if states is None:
+            self._refuse("none")
+        if self._blocks and not inputs:  # their parts are called, and not the blocks (SqueezeBERT)
+            self._blocks = []
+            return self(batch)
+        if self._as_returned is None:
+            self._as_returned = self._begins_with_embeddings(states, inputs)
+        return states if self._as_returned else self._from_inputs(states, inputs)
+
+    def _begins_with_embeddings(
+        self, states: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> bool:
+        """Return whether entry k of the states is the input of block k + 1.
+
+        Where no list of blocks is known, the module of a list that ran first is the first block.
+        """
+        checked = len(self._blocks) if self._blocks else 1
+        return (
+            len(inputs) >= checked
+            and (not self._blocks or len(states) == checked + 1)
+            and all(map(_is_input, states[:checked], inputs))
+        )
+
+    def _from_inputs(
+        self, states: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        shapes = {tuple(one.shape) for one in (*inputs, states[-1])}
+        if not self._blocks or len(inputs) != len(self._blocks) or len(shapes) != 1:
+            self._refuse("others")
+        return [*inputs, states[-1]]
+
+    def _refuse(self, found: str) -> NoReturn:
+        raise UserError(
+            f"model of type {self._model.config.model_type!r}: wanted hidden states that begin "
+            f"with the input of the first block, found {found}; --modules records any module"
+        )
+
+
+def _is_input(states: torch.Tensor, given: torch.Tensor) -> bool:
+    """Return whether `states` is the input `given` of a block, bit by bit.
+
+    A block may take its axes in another order (XLNet), or more positions than the text has
+    (Longformer pads to a multiple of its window).
+    """
+    import torch
+
+    orders = [given, *(given.transpose(*axes) for axes in ((0, 1), (1, 2)) if given.ndim == 3)]
+    for one in orders:
+        if one.ndim == 3 and one.shape[1] > states.shape[1]:
+            one = one[:, : states.shape[1]]
+        if one.shape == states.shape and torch.equal(one.nan_to_num(), states.nan_to_num()):
+            return True
+    return False
+
+
+@contextmanager
+def _inputs_of(modules: Sequence[nn.Module]) -> Iterator[list[torch.Tensor]]:
+    """Collect the states that `modules` are given inside the block, in the order of the calls."""
+    import torch
+
+    inputs: list[torch.Tensor] = []
+
+    def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        given = [*arguments, *(options[n] for n in ("hidden_states", *options) if n in options)]
+        states = next((one for one in given if isinstance(one, torch.Tensor)), None)
+        if states is not None:
+            inputs.append(states)
+
+    handles = [
+        module.register_forward_pre_hook(enter, with_kwargs=True)
+        for module in dict.fromkeys(modules)  # layers that share weights are one module
+    ]
+    try:
+        yield inputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _parts_of_lists(model: PreTrainedModel) -> list[nn.Module]:
+    """Return all modules that are, or lie in, an element of a list of modules."""
+    from torch import nn
+
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    return [part for modules in lists for one in modules for part in one.modules()]

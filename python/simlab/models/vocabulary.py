@@ -1,0 +1,90 @@
+"""Whether a tokenizer knows the texts that it is given, and a model the tokens.
+
+For a folder without a vocabulary, or with another model's, transformers makes a tokenizer that
+gives the unknown token for every word (BERT), with marks between them (T5), or no token at all
+(RoBERTa, GPT-2, Qwen). Rows of such tokens are the same for all texts, and nobody says so.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from simlab.tasks import Examples
+
+_FIRST_EXAMPLES = 100  # whose tokens are looked at
+_MOST_LETTERS = 10
+_BLANKS = ("▁", "Ġ", " ")  # tokens of white space alone, as vocabularies write it
+
+
+def require_known(
+    tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], examples: Examples
+) -> None:
+    """Check the tokens of the first examples: a tokenizer without its vocabulary knows no word.
+
+    Raises
+    ------
+    UserError
+        Most tokens are the unknown one, most texts have no token that is not special, or all texts
+        consist of one token that has not their letters.
+    """
+    special = {*getattr(tokenizer, "all_special_ids", ())}
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    # Byte-level tokenizers know every text, and name the end of the text as unknown too.
+    if unknown == getattr(tokenizer, "eos_token_id", None):
+        unknown = None
+    tokens = [
+        [number for number in row["input_ids"] if number == unknown or number not in special]
+        for row in encoded[:_FIRST_EXAMPLES]
+    ]
+    found = Counter(number for numbers in tokens for number in numbers)
+    wanted = f"tokenizer {getattr(tokenizer, 'name_or_path', '')}: wanted"
+    if unknown is not None and found[unknown]:
+        written = zip(found, tokenizer.convert_ids_to_tokens([*found]), strict=True)
+        words = found.total() - sum(found[number] for number, one in written if one in _BLANKS)
+        if 2 * found[unknown] > words:
+            raise UserError(
+                f"{wanted} the vocabulary of these texts, found the unknown token "
+                f"{tokenizer.unk_token} for {found[unknown]:,} of their first {words:,} tokens"
+            )
+    texts = texts_of(examples)[:_FIRST_EXAMPLES]
+    with_letters = [bool(letters(_without_special(tokenizer, text))) for text in texts]
+    lost = sum(has and not numbers for has, numbers in zip(with_letters, tokens, strict=True))
+    if 2 * lost > sum(with_letters):
+        raise UserError(
+            f"{wanted} tokens of these texts, found none but special ones for {lost:,} of the "
+            f"first {sum(with_letters):,} texts that have letters"
+        )
+    if len(found) == 1 and hasattr(tokenizer, "decode"):
+        only = str(tokenizer.decode([*found]))
+        if missing := {*letters(" ".join(texts))} - {*letters(only)}:
+            raise UserError(
+                f"{wanted} tokens of these texts, found {only!r} alone, without "
+                f"{''.join(sorted(missing))[:_MOST_LETTERS]!r}"
+            )
+
+
+def texts_of(examples: Examples) -> list[str]:
+    """Return the text of every example, of pairs both texts as one."""
+    if examples.pairs is None:
+        return list(examples.texts)
+    return [" ".join(pair) for pair in zip(examples.texts, examples.pairs, strict=True)]
+
+
+def letters(text: str) -> list[str]:
+    """Return the letters and digits of a text in sorted order, without case and accents."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return sorted(letter for letter in plain if letter.isalnum())
+
+
+def _without_special(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """Return a text without special tokens that are written out in it, such as ``[MASK]``."""
+    for token in getattr(tokenizer, "all_special_tokens", ()):
+        text = text.replace(token, " ")
+    return text

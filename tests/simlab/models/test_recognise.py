@@ -1,0 +1,149 @@
+"""Models that are on no list: positions, embeddings, nested configurations, decoders, and the
+encoder-decoders that no experiment takes.
+"""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel
+
+from simlab.errors import UserError
+from simlab.models.load import load_classifier, load_encoder, load_tokenizer, random_twin
+from simlab.models.recognise import architecture_of, blocks_of, position_limit
+from simlab.models.sources import ModelSource
+from simlab.representations.extract import extract
+from simlab.representations.folder import load_representations
+from simlab.training.finetune import finetune
+from support.lab.tinymodels import LAYERS, byte_level_tokenizer, tiny_tokenizer
+from support.model_families import ENCODER_DECODERS, TEXT
+from support.tolerance import assert_same_forward
+
+FAMILIES = {family.model_type: family for family in (*TEXT, *ENCODER_DECODERS)}
+SIZE = {"hidden_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
+SIZE |= {"intermediate_size": 32}
+WORDS = {**SIZE, "vocab_size": 99, "num_key_value_heads": 1, "head_dim": 12, "sliding_window": 4}
+WORDS |= {"max_position_embeddings": 70}
+PICTURES = {**SIZE, "image_size": 16, "patch_size": 4}
+
+
+def configuration(model_type):
+    if model_type == "gemma3":
+        nested = {"text_config": WORDS, "vision_config": PICTURES, "mm_tokens_per_image": 4}
+        return AutoConfig.for_model(model_type, **nested)
+    return AutoConfig.for_model(model_type, **FAMILIES[model_type].size)
+
+
+def saved(folder, model_type, tokenizer=None):
+    """Save a model of random weights, and a tokenizer that names no length."""
+    tokenizer = tokenizer or tiny_tokenizer()
+    tokenizer.model_max_length = 10**30
+    tokenizer.save_pretrained(folder)
+    random_twin(AutoModel, configuration(model_type), 1).save_pretrained(folder)
+    return ModelSource(model_type, folder)
+
+
+LEARNED = ("bert", "xlm-roberta", "camembert", "data2vec-text", "esm", "ernie", "opt", "gpt_neo")
+
+
+@pytest.mark.parametrize("model_type", LEARNED)
+def test_the_limit_of_positions_is_the_model_s(model_type):
+    config = configuration(model_type)
+    model, limit = random_twin(AutoModel, config, 1).eval(), position_limit(config)
+    assert limit == 64
+    with torch.no_grad():
+        model(input_ids=torch.full((1, limit), 5))
+        with pytest.raises((IndexError, RuntimeError)):
+            model(input_ids=torch.full((1, limit + 1), 5))
+
+
+def test_a_longer_text_than_an_unlisted_model_has_positions_for_is_one_line(tmp_path, review_task):
+    source = saved(tmp_path / "model", "xlm-roberta")
+    assert load_tokenizer(source).model_max_length == 64
+    long = review_task.heldout.texts[0] + " film" * 80
+    path = tmp_path / "long.txt"
+    path.write_text(f"{long}\n{review_task.heldout.texts[1]}\n")
+    with pytest.raises(UserError, match="--max-length 66: wanted at most 64 tokens, the limit of"):
+        extract(source, path, tmp_path / "reps", split="all", kind="mean", max_length=66)
+    extract(source, path, tmp_path / "reps", split="all", kind="mean", max_length=64)
+
+
+def test_a_tokenizer_of_more_tokens_than_embeddings_is_one_line(tmp_path):
+    words = tuple(f"word{number}" for number in range(80))
+    source = saved(tmp_path / "more", "bert", tiny_tokenizer(words))
+    message = "wanted a tokenizer of the model's 99 embeddings, found one with token 106, 'word79'"
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(source)
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([f"<extra_{number}>" for number in range(80)])  # of no text
+    assert len(load_tokenizer(saved(tmp_path / "extra", "bert", tokenizer))) > 99
+    tokenizer.pad_token = "<extra_79>"
+    with pytest.raises(UserError, match="found one with token 106, '<extra_79>'"):
+        load_tokenizer(saved(tmp_path / "padded", "bert", tokenizer))
+
+
+def test_a_model_of_texts_and_pictures_is_its_language_model(tmp_path, review_task, simcore):
+    source = saved(tmp_path / "model", "gemma3")
+    code, out, _ = simcore("models", source.path)
+    assert code == 0
+    row = next(line for line in out.splitlines() if "gemma3" in line)
+    assert {"3", "24", "last"} <= set(row.split())
+    assert load_tokenizer(source).model_max_length == 70
+    model = load_encoder(source)
+    assert blocks_of(model) == list(model.language_model.layers)
+    outcome = extract(source, review_task, tmp_path / "reps", kind="mean", limit=4)
+    assert len(load_representations(outcome.path).layers) == LAYERS + 1
+    classifier = load_classifier(source, review_task)
+    assert len(architecture_of(classifier).layers(classifier)) == LAYERS
+    ids = torch.full((2, 5), 5)
+    assert classifier(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.shape == (2, 2)
+
+
+@pytest.mark.parametrize("model_type", ["gpt_neox", "opt", "mixtral", "gemma3", "mamba"])
+def test_the_classifier_token_of_an_unlisted_decoder_is_its_last(tmp_path, review_task, model_type):
+    tokenizer = byte_level_tokenizer(["the film is bright"])
+    family = {**FAMILIES.get(model_type, FAMILIES["llama"]).size, "vocab_size": len(tokenizer)}
+    tokenizer.save_pretrained(tmp_path)
+    config = configuration(model_type)
+    if model_type == "gemma3":
+        config.text_config.vocab_size = len(tokenizer)
+    else:
+        config = AutoConfig.for_model(model_type, **family)
+    random_twin(AutoModel, config, 1).save_pretrained(tmp_path)
+    source = ModelSource(model_type, tmp_path)
+    extract(source, review_task, tmp_path / "reps", limit=3)
+    (last,) = (layers[-1] for layers in [load_representations(tmp_path / "reps").layers])
+    tokenizer, model = load_tokenizer(source), load_encoder(source)
+    for row, text in zip(last, review_task.heldout.texts, strict=False):
+        batch = tokenizer(text, truncation=True, max_length=64, return_tensors="pt")
+        with torch.no_grad():
+            states = model(**{k: batch[k] for k in ("input_ids", "attention_mask")})
+        assert_same_forward(torch.as_tensor(np.array(row)), states.last_hidden_state[0, -1])
+
+
+def test_an_encoder_without_a_cls_token_names_the_kinds_that_need_none(tmp_path, review_task):
+    source = saved(tmp_path / "model", "bert", byte_level_tokenizer(["a"]))
+    config = configuration("bert")
+    config.vocab_size = 300
+    random_twin(AutoModel, config, 1).save_pretrained(source.path)
+    with pytest.raises(UserError, match=r"wanted a CLS token .* --kind mean needs none, and --mod"):
+        extract(source, review_task, tmp_path / "reps")
+
+
+@pytest.mark.parametrize("model_type", ["t5", "bart"])
+def test_an_encoder_decoder_is_refused_before_training(tmp_path, review_task, model_type):
+    source = saved(tmp_path / "model", model_type)
+    with pytest.raises(UserError, match=f"found an encoder-decoder .{model_type}., whose head no"):
+        finetune(source, review_task, tmp_path / "ft")
+    assert not (tmp_path / "ft").exists()
+    with pytest.raises(UserError, match="found an encoder-decoder; --modules records its encoder"):
+        extract(source, review_task, tmp_path / "reps")
+
+
+def test_a_model_whose_blocks_are_not_called_is_one_line():
+    from transformers import AutoModelForSequenceClassification
+
+    family = FAMILIES["squeezebert"]
+    config = AutoConfig.for_model(family.model_type, **family.size)
+    model = random_twin(AutoModelForSequenceClassification, config, 1).eval()
+    with pytest.raises(UserError, match=r"'squeezebert': wanted .* found layers whose parts alone"):
+        architecture_of(model)
