@@ -21,6 +21,7 @@ from simlab.experiments.injection_options import (
     WHOLE_MODEL,
     InjectOptions,
 )
+from simlab.models.architectures import text_config
 from simlab.models.batches import batches, encode, pad
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import (
@@ -110,7 +111,7 @@ class PairStates:
     @property
     def widths(self) -> tuple[int, int]:
         """Return the widths of the states of A and of B."""
-        return self.a.config.hidden_size, self.b.config.hidden_size
+        return text_config(self.a.config).hidden_size, text_config(self.b.config).hidden_size
 
     def fit_rows(self, examples: Examples) -> FitRows:
         """Return the rows of `examples` that maps are fitted on, in the order of the examples."""

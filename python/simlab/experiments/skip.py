@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError
+from simlab.models.architectures import text_config
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns, require_classifier
@@ -126,7 +127,7 @@ def plan_skip(
     """
     ids = batch["input_ids"]
     tokens = ids[0].numel()
-    config = model.config
+    config = text_config(model.config)
     state = tokens * config.hidden_size * _FLOAT32_BYTES
     scores = ids.shape[-1] * tokens * config.num_attention_heads * _FLOAT32_BYTES
     # States of the spans and of the whole model, and a quarter more for gaps of the allocator.

@@ -3,6 +3,7 @@
 * `extract`: `simlab.extract`; one forward pass, written batch by batch.
 * `recorded`: the rows of any modules, by `simcore.record`.
 * `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
+* `collapse`: refusing rows that are the same for all texts in every layer.
 * `words`: the words of a text, and the tokens of each word.
 * `imported`: `simlab.import_representations`; `layouts` and `array_files`: what files hold.
 * `folder`: reading and writing representation folders; `simlab.load_representations`.

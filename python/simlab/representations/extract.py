@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, did_you_mean
+from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
+from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.recognise import classifier_token
+from simlab.models.recognise import blocks_of, classifier_token
 from simlab.models.sources import ModelSource, resolve
+from simlab.representations.collapse import SameRows, require_other_tokens
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import (
     ATTENTION,
@@ -89,7 +92,8 @@ class ExtractOptions:
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         if self.kind not in KINDS:
-            raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}")
+            meant = did_you_mean(self.kind, KINDS)
+            raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}{meant}")
         if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"--words {self.words}: wanted {' or '.join(WORD_SOURCES)}")
         if self.dtype not in DTYPES:
@@ -261,7 +265,8 @@ def forward_layers(
     Raises
     ------
     UserError
-        Attention is wanted, and the model does not give [b, H, T, T] weights for every block.
+        Attention is wanted, and the model does not give [b, H, T, T] weights for every block; or
+        hidden states are, and the model gives none that begin with the input of its first block.
     """
     import torch
 
@@ -272,14 +277,12 @@ def forward_layers(
     if KINDS[options.kind].pads:
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
-    wanted = "attentions" if attention else "hidden_states"
+    states_of = HiddenStates(model)
     pool = pool_attention if attention else pool_states
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
         for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device, length):
-            layers: Any = getattr(model(**batch, **{f"output_{wanted}": True}), wanted, None)
             mask = batch["attention_mask"]
-            if attention:
-                _require_attention(layers, mask, model)
+            layers = _attentions(model, batch) if attention else states_of(batch)
             member = membership([rows.groups[example] for example in examples], mask)
             if length is not None:
                 member = torch.ones_like(member)
@@ -287,17 +290,25 @@ def forward_layers(
             advance(len(examples))
 
 
-def _require_attention(
-    layers: tuple[torch.Tensor | None, ...] | None, mask: torch.Tensor, model: PreTrainedModel
-) -> None:
-    batch, tokens = mask.shape
-    shapes = [None if layer is None else tuple(layer.shape) for layer in layers or ()]
-    if not shapes or any(s is None or (s[0], *s[2:]) != (batch, tokens, tokens) for s in shapes):
-        found = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
-        raise UserError(
-            f"--kind {ATTENTION}: wanted weights [batch, heads, tokens, tokens] of every block, "
-            f"found {found} in a model of type {model.config.model_type!r}"
-        )
+def _attentions(
+    model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
+) -> Sequence[torch.Tensor]:
+    """Return the attention weights of every block, [b, H, t, t] each."""
+    found = getattr(model(**batch, output_attentions=True), "attentions", None) or ()
+    size, tokens = batch["attention_mask"].shape
+    config = text_config(model.config)
+    blocks = len(blocks_of(model)) or getattr(config, "num_hidden_layers", 0)
+    shapes = [None if one is None else tuple(one.shape) for one in found]
+    if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
+        told = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
+    elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
+        told = f"those of {len(shapes)} of {blocks} blocks"
+    else:
+        return found
+    raise UserError(
+        f"--kind {ATTENTION}: wanted weights [batch, heads, tokens, tokens] of every block, "
+        f"found {told} in a model of type {model.config.model_type!r}"
+    )
 
 
 def _extract_to(
@@ -309,6 +320,11 @@ def _extract_to(
 ) -> None:
     assert options.max_length is not None
     assert options.words is not None
+    if load_config(source).is_encoder_decoder:
+        raise UserError(
+            f"model {source.name}: wanted an encoder, found an encoder-decoder; --modules records "
+            "its encoder"
+        )
     tokenizer = load_tokenizer(source)
     rows = find_rows(
         options.kind,
@@ -320,14 +336,14 @@ def _extract_to(
         classifier_token(load_config(source)),
         options.special_tokens,
     )
+    require_other_tokens(options.kind, rows, examples, source.name)
     model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
-    if model.config.is_encoder_decoder:
-        raise UserError(
-            f"model {source.name}: wanted an encoder, found an encoder-decoder; --modules records "
-            "its encoder"
-        )
     writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"
+    same = SameRows(options.kind, options.random_init_seed is not None, rows)
     for batch, pooled in forward_layers(model, tokenizer, rows, options, description):
-        writer.put(batch, [layer.cpu().numpy() for layer in pooled])
+        layers = [layer.cpu().numpy() for layer in pooled]
+        same.see(layers)
+        writer.put(batch, layers)
+    same.refuse(source.name, len(rows.encoded))
     writer.finish([row for example in rows.ids for row in example], identity)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +255,8 @@ def describe(folder: Path) -> str:
     size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
     cut = manifest["max_length"]
     texts = "" if cut is None else f", texts cut at {cut} tokens"
-    return f"{manifest['layers']} layers of {size}{texts}"
+    count = manifest["layers"]
+    return f"{count} {'layer' if count == 1 else 'layers'} of {size}{texts}"
 
 
 def _require_range(values: np.ndarray, dtype: str) -> None:
@@ -270,11 +270,17 @@ def _require_range(values: np.ndarray, dtype: str) -> None:
 
 
 def _first_difference(x: list[str], y: list[str]) -> str:
-    same = len(x) == len(y) and set(x) == set(y)
-    what = "the same ids in another order" if same else f"{len(x)} and {len(y)} different ids"
-    pairs = enumerate(zip_longest(x, y))
-    row, (left, right) = next((row, pair) for row, pair in pairs if pair[0] != pair[1])
-    return f"{what}, first at row {row}: {left!r} and {right!r}"
+    differing = (row for row, pair in enumerate(zip(x, y, strict=False)) if pair[0] != pair[1])
+    row = next(differing, None)
+    if row is None:
+        return f"{len(x):,} and {len(y):,} rows with the same ids as far as both go"
+    if len(x) != len(y):
+        what = f"{len(x):,} and {len(y):,} rows with different ids"
+    elif set(x) == set(y):
+        what = "the same ids in another order"
+    else:
+        what = "different ids"
+    return f"{what}, first at row {row}: {x[row]!r} and {y[row]!r}"
 
 
 def _data_file(folder: Path, kind: str) -> Path:

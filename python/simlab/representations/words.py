@@ -18,6 +18,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import per_example, require_short, token_limit
+from simlab.models.vocabulary import require_known
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -90,6 +91,7 @@ def encode_words(
     kept = tokenizer(*arguments, truncation=True, max_length=limit, **how)
     encoded = per_example(kept)
     require_short(tokenizer, encoded, examples.ids, max_length)
+    require_known(tokenizer, encoded, examples)
     whole = tokenizer(*arguments, truncation=False, **how)
     tokens = [
         _text_tokens(kept, whole, row, [side[row] for side in sides])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
+from simlab.models.hidden import HiddenStates
 from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_results
 
 if TYPE_CHECKING:
@@ -234,10 +235,10 @@ class CKACallback(TrainerCallback):
             if not self._batches:
                 self._batches = [dict(batch) for batch in self._make_batches(tokenizer)]
             layers: list[torch.Tensor] = []
-            start = 0
+            states_of, start = HiddenStates(model), 0
             for whole in self._batches:
                 batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
-                hidden = model(**batch, output_hidden_states=True).hidden_states
+                hidden = states_of(batch)
                 weights = self._weights(model, batch)
                 layers = layers or self._allocate(hidden, len(weights) // _count(batch))
                 for layer, states in zip(layers, hidden, strict=True):

@@ -126,7 +126,9 @@ class _Data:
 
 
 @lru_cache(maxsize=1)  # models of other seeds read the same
-def _read(texts: tuple[Texts, ...], source: ModelSource, words: int, max_length: int) -> _Data:
+def _read(
+    texts: tuple[Texts, ...], source: ModelSource, fingerprint: str, words: int, max_length: int
+) -> _Data:
     from simlab.training.masking import Windows
 
     train = [text for one in texts for text in one.train]
@@ -149,7 +151,7 @@ def _train(texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, o
     from simlab.training.trainer import checkpoint_step, last_checkpoint
 
     scratch = out / TRAINER_FOLDER
-    data = _read(texts, source, recipe.vocabulary, recipe.max_length)
+    data = _read(texts, source, source.fingerprint, recipe.vocabulary, recipe.max_length)
     steps = recipe.steps(len(data.train))
     checkpoint = last_checkpoint(scratch)
     if checkpoint is None or checkpoint_step(checkpoint) < steps:

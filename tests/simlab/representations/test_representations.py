@@ -7,7 +7,11 @@ import pytest
 
 from simlab.errors import UserError, WriteError
 from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations, require_same_examples
+from simlab.representations.folder import (
+    describe,
+    load_representations,
+    require_same_examples,
+)
 from simlab.store.files import read_json, write_json
 
 
@@ -17,9 +21,9 @@ from simlab.store.files import read_json, write_json
         (lambda manifest: manifest["ids"].reverse(), "same ids in another order, first at row 0"),
         (
             lambda manifest: manifest["ids"].__setitem__(4, "other"),
-            "32 and 32 different ids, first at row 4",
+            "found different ids, first at row 4",
         ),
-        (lambda manifest: manifest["ids"].pop(), "32 and 31 different ids, first at row 31"),
+        (lambda manifest: manifest["ids"].pop(), "32 and 31 rows with the same ids as"),
         (lambda manifest: manifest.update(examples_sha256="0"), "other texts under the same ids"),
     ],
 )
@@ -33,6 +37,12 @@ def test_other_examples_fail_loudly(tmp_path, tiny_bert, review_task, change, me
     require_same_examples(x, x)
     with pytest.raises(UserError, match=message):
         require_same_examples(x, y)
+
+
+def test_one_layer_is_called_a_layer(tmp_path):
+    manifest = {"kind": "imported", "n": 1200, "widths": [24], "layers": 1, "max_length": None}
+    write_json(tmp_path / "manifest.json", manifest)
+    assert describe(tmp_path) == "1 layer of 1,200 x 24"
 
 
 def test_a_damaged_data_file_is_refused(tmp_path, tiny_bert, review_task):

@@ -30,6 +30,23 @@ def rows(tokenizer, review_task):
     return train, encode(tokenizer, review_task.heldout, 24)
 
 
+def test_layer_0_is_the_embedding_output_of_any_family():
+    """Mamba's own hidden states begin with the output of its first block."""
+    from transformers import AutoConfig, AutoModel, TrainingArguments
+
+    from support.model_families import TEXT
+
+    family = next(family for family in TEXT if family.shifted)
+    model = AutoModel.from_config(AutoConfig.for_model(family.model_type, **family.size))
+    ids = torch.arange(24).reshape(4, 6)
+    callback = CKACallback({"input_ids": ids}, every=1, pooling="mean")
+    callback.on_init_end(TrainingArguments(report_to="none"), None, None, model=model)
+    with torch.no_grad():
+        wanted = model.get_input_embeddings()(ids).mean(1)
+    assert len(callback._initial) == LAYERS + 1
+    assert_same_forward(callback._initial[0], wanted)
+
+
 def train(folder, source, task, rows, callbacks=(), tokenizer=None, **options):
     """Train a fresh classifier for a few steps with a plain Trainer; dropout is on."""
     from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, set_seed

@@ -15,13 +15,14 @@ from simlab import cli
 from simlab.errors import UserError
 from simlab.models.evaluate import read_evaluation
 from simlab.models.load import load_tokenizer
+from simlab.models.sources import resolve
 from simlab.store.files import hash_file
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import CKA_RESULTS, finetune
 from simlab.training.recipes import Recipe
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import COLUMNS
+from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 
@@ -268,13 +269,14 @@ def test_a_finished_folder_is_skipped_or_refused_or_replaced(tmp_path, tiny_bert
 
 
 @pytest.mark.assets
-def test_regression_on_real_pairs(tmp_path, tiny_bert):
+def test_regression_on_real_pairs(tmp_path):
     task = load_task("stsb", TaskOptions(train_size=32, heldout_size=32))
-    finetune(tiny_bert, task, tmp_path / "checkpoint", replace(RECIPE, epochs=1))
+    encoder = resolve(save_tiny_model(tmp_path / "bert", pieces=LETTERS))
+    finetune(encoder, task, tmp_path / "checkpoint", replace(RECIPE, epochs=1))
     evaluation = read_evaluation(tmp_path / "checkpoint")
     assert evaluation["metric"] == "spearman"
     assert -1 <= evaluation["value"] <= 1
-    assert load_tokenizer(tiny_bert)("a film", "a plot")["token_type_ids"][-1] == 1
+    assert load_tokenizer(encoder)("a film", "a plot")["token_type_ids"][-1] == 1
 
 
 @pytest.mark.slow

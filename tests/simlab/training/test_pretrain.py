@@ -212,3 +212,11 @@ def test_rare_words_become_pieces_and_nothing_becomes_unknown(minilm):
     many = common_words(tokenizer, texts, 20_000)  # the texts use fewer
     assert len(many) < 3000
     assert [tokenizer.tokenize(text) for text in texts] == [many.tokenize(text) for text in texts]
+
+
+def test_texts_of_a_table_need_no_labels_and_hold_out_the_same_rows(reviews):
+    columns = {"text_column": "body", "heldout_size": 40, "train_size": 60, "split_seed": 3}
+    texts = load_texts(reviews, TaskOptions(**columns))
+    task = load_task(reviews, TaskOptions(**columns, label_column="verdict"))
+    assert texts == load_texts(task)
+    assert (len(texts.train), len(texts.heldout)) == (60, 40)
