@@ -5,27 +5,34 @@ The question becomes data, and data become jobs:
 * `spec`: the file, its sections and their keys; `entries`: its models and tasks; `sections`: what
   sections have in common.
 * `planner`: all jobs of a file; `study`: those that need one model; `comparisons`: those that
-  compare models; `members`: who is compared; `fingerprints`: what keys contain of models and data.
+  compare models; `members`: who is compared; `fingerprints`: what keys contain of models and data;
+  `contents`: local models and data, and whether they stay as they were planned.
 * `plan`: a job and its key; a plan, which is all jobs of a file.
 
 A folder holds what is done, and no other index:
 
-* `folder`: objects by their keys, failures, logs; `parts`: the rows, gathered into one data set.
+* `folder`: objects by their keys, failures, logs; `records`: the shapes of its small files.
+* `parts`: files of rows, and which are damaged; `dataset`: all rows, gathered into few files.
 * `survey`: what is done, and what is still to do; `disk`: what may be deleted; `estimates`: what a
   plan takes.
 * `missing`: models that the plan loads and the machine lacks.
-* `claims`: which process works on a job.
+* `claims`: which process works on a job, and how another takes over; `watch`: which claims have no
+  owner any more; `processes`: which process this is; `scratch`: where an owner makes an output;
+  `finished`: the log; `leftovers`: what ended processes leave; `locking`: whose locks keep other
+  machines off.
 
 Jobs are done by processes that an engine starts:
 
-* `driver`: which job is next, and what becomes of it; `drivers`: who may drive a folder.
+* `driver`: which job is next, and what becomes of it; `drivers`: who may drive a folder;
+  `elsewhere`: jobs that others work on; `gathering`: when rows move into the data set.
 * `engine`: what an engine is; `local`: worker processes of this machine; `worker`: one of them.
 * `cluster`: the nodes of a Ray cluster; `node_worker`: a process there; `resources`: what a job
   takes of a node.
-* `execute`: doing one job, wherever; `steps`: a function for each kind of job.
+* `execute`: doing one job, wherever; `failures`: the record of one that failed; `steps`: a function
+  for each kind of job.
 
 And people look at it:
 
-* `sweep`: `Sweep`, the class for Python; `status`: jobs by state, rate, time left; `show`: plans
-  and statuses as tables.
+* `sweep`: `Sweep`, the class for Python; `progress`: what a running sweep shows; `status`: jobs by
+  state, rate, time left; `show`: plans and statuses as tables.
 """

@@ -1,40 +1,114 @@
 """Claims: which process works on a job, told by a file that one process alone can create.
 
-A claim is a file with the name of a job's key, created exclusively. It names its owner: machine,
-process, start of the process. While the owner works, it touches the file every `BEAT_SECONDS`. A
-claim ends when its owner deletes it, at once when the owner was a process of this machine that is
-gone, and else when it has not been touched for `STALE_SECONDS`. Then another process may take over,
-one at a time under a lock.
+The protocol, in terms of a key and the file ``claims/KEY``:
 
-The time of a claim is compared with that of a file that is touched now in the same folder, so that
-the clock of the file system alone counts.
+1. A process owns the key if the file exists and holds the token of that process. No token is used
+   twice. The file is created exclusively, so that of many processes one becomes the owner.
+2. The file loses its name only under its own lock (flock), and the process that holds the lock has
+   opened the name again and found the very same file. So an owner that holds the lock of its claim
+   stays the owner while it holds the lock (`Claim.locked`).
+3. All that other processes see of a key changes under that lock: its output gets its name, a
+   damaged output loses it, a failure is recorded, a line is added to the log. The block under the
+   lock is short.
+4. Another process takes over when the owner is gone. A process of this machine is gone when it has
+   ended. Of any other process nothing is known but that it touches its claim every `BEAT_SECONDS`.
+   It counts as gone when an observer has seen no change for `STALE_SECONDS` of the observer's own
+   clock, and has looked often meanwhile (`watch.Watch`). No times of two clocks are compared,
+   neither of two machines nor of a machine and a file.
+5. An owner that was taken for gone (a suspended process, a hung mount) finds another token in the
+   file, or no file: `LostError`. It publishes nothing, records no failure, and deletes only the
+   folder that has the name of its own token. To a driver this is a job at work elsewhere.
+6. A process that stops while it holds the lock of a claim holds up this one key: the others find it
+   busy.
+
+So no output is published twice, and none is deleted that another process published, whatever
+process stops, continues or dies, between any two operations on files. `test_protocol.py` stops,
+continues and kills drivers there, with clocks that differ.
+
+The file system has to create files exclusively (O_EXCL), to rename atomically, and to hold locks
+for all machines that work in the folder: local file systems, NFS 3 and 4, Lustre with the mount
+option ``flock``. `locking` finds those whose locks hold on one machine alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
-import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.store.files import writing
-from simlab.store.ownership import owned
+from simlab.errors import BusyError, ReadError
+from simlab.store.files import reading, writing
+from simlab.sweeps import processes
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 120.0
-_UNKNOWN = "unknown"  # the start of a process, on systems that do not tell
+_LOCK_SECONDS = 30.0  # that an owner waits for the lock of its claim
+_TAKING_SECONDS = 0.5  # that a process waits for it that would take over
+_POLL_SECONDS = 0.01
+_ATTEMPTS = 5  # to open a file that other machines replace
+_FIELDS = {"place": list, "pid": int, "started": str, "token": str}
+
+Signature = tuple[str, int]  # of a claim: its token, and when it was last touched
+
+
+class LostError(BusyError):
+    """The claim of this process is another's now, or nobody's."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What stands in a claim, and when it was last touched by the clock of the file system.
+
+    Attributes
+    ----------
+    owner
+        The place, number, start and token of the owner; empty while they are not written yet.
+    touched
+        Nanoseconds, to be compared with other values of the same claim alone.
+    """
+
+    owner: Mapping[str, Any]
+    touched: int
+
+    @property
+    def signature(self) -> Signature:
+        """Return what changes whenever the claim is touched or gets another owner."""
+        return self.owner.get("token", ""), self.touched
+
+    def is_here(self) -> bool:
+        """Return whether the owner is a process of this machine whose state can be asked."""
+        if self.owner.get("place") != processes.place():
+            return False
+        return self.owner["started"] not in (processes.UNKNOWN, processes.UNTOLD)
+
+    def is_gone(self) -> bool:
+        """Return whether the owner is a process of this machine that has ended."""
+        if (
+            self.owner.get("place") != processes.place()
+            or self.owner["started"] == processes.UNTOLD
+        ):
+            return False
+        return processes.started(self.owner["pid"]) != self.owner["started"]
+
+    def __str__(self) -> str:
+        if not self.owner:
+            return "a process"
+        return f"process {self.owner['pid']} on {self.owner['place'][0]}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim that this process holds.
+    """A claim that this process made, and holds unless another process took it over.
 
     Attributes
     ----------
@@ -42,75 +116,142 @@ class Claim:
         The file of the claim.
     token
         Text that no other claim has.
+    after
+        The token of the last owner, where that is known to have ended; else empty.
     """
 
     path: Path
     token: str
+    after: str = ""
 
     def is_held(self) -> bool:
-        """Return whether no other process has taken over meanwhile."""
-        found = read_claim(self.path)
-        return found is not None and found.get("token") == self.token
+        """Return whether no other process had taken over a moment ago."""
+        found = look(self.path)
+        return found is not None and found.owner.get("token") == self.token
 
-    def release(self) -> None:
-        """Give the claim back."""
+    @contextmanager
+    def locked(self, patience: float = _LOCK_SECONDS) -> Iterator[None]:
+        """Hold the claim while the block runs: nobody takes it over meanwhile.
+
+        Raises
+        ------
+        LostError
+            Another process has taken over.
+        BusyError
+            Another process holds the lock, and does not go on.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(_locked(self.path, patience))
+            except FileNotFoundError:
+                raise LostError(f"{self.path}: wanted our own claim, found none") from None
+            if not self.is_held():
+                raise LostError(f"{self.path}: wanted our own claim, found another's")
+            yield
+
+    def release(self, patience: float = _LOCK_SECONDS) -> None:
+        """Give the claim back: now, or later by a thread.
+
+        Later is when another process holds its lock, or the system refuses to open or remove it.
+        """
         _BEATING.discard(self)
-        if self.is_held():
-            with contextlib.suppress(FileNotFoundError):
+        try:
+            with self.locked(patience):
                 self.path.unlink()
+        except LostError:
+            pass
+        except (BusyError, ReadError, OSError):
+            _BEATING.release_later(self)
 
 
-def claim(folder: Path, key: str, stale: float = STALE_SECONDS) -> Claim | None:
-    """Claim job `key`; return None if a living process has claimed it.
+def claim(folder: Path, key: str, dead: Signature | None = None) -> Claim | None:
+    """Claim `key`; return None if a living process has claimed it.
 
     Parameters
     ----------
     folder
         The folder of all claims, which exists.
-    stale
-        Seconds after which a claim that is not touched has no owner.
+    dead
+        The claim of an owner that is gone, as a `watch.Watch` found it.
     """
     path = folder / key
     held = _create(path)
-    if held is None and is_dead(path, stale):
-        # One process takes over: two would each delete the claim that the other has just made.
-        with owned(folder, lock=folder / ".taking-over"):
-            if is_dead(path, stale):
-                path.unlink(missing_ok=True)
-                held = _create(path)
-    return held
-
-
-def read_claim(path: Path) -> dict[str, Any] | None:
-    """Return the owner that a claim names: None without a claim, {} if it is not written yet."""
-    try:
-        return json.loads(path.read_text("utf-8") or "{}")
-    except FileNotFoundError:
+    if held is not None:
+        return held
+    found = look(path)
+    if found is None or not (found.is_gone() or found.signature == dead):
         return None
+    try:
+        with _locked(path, _TAKING_SECONDS):
+            again = look(path)
+            if again is None or again.signature != found.signature:
+                return None
+            with writing(path):
+                path.unlink()
+            return _create(path, found.owner["token"] if found.is_gone() else "")
+    except (FileNotFoundError, BusyError):
+        return None
+
+
+def remove(folder: Path, key: str, dead: Signature | None = None) -> bool:
+    """Remove the claim of an owner that is gone; return whether there is none now."""
+    held = claim(folder, key, dead)
+    if held is not None:
+        held.release()
+    return held is not None
+
+
+def look(path: Path) -> Sight | None:
+    """Return what stands in a claim; None if there is no claim.
+
+    Raises
+    ------
+    ReadError
+        The system refused to read it.
+    """
+    with reading(path):
+        return _look(path)
+
+
+def _look(path: Path) -> Sight | None:
+    for attempt in range(_ATTEMPTS):
+        try:
+            # On a network file system, opening asks the server; a stat alone may be a minute old.
+            with path.open("rb") as stream:
+                touched = os.fstat(stream.fileno()).st_mtime_ns
+                return Sight(_read(stream.read()), touched)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            # Another machine has removed the file since this one opened it.
+            if error.errno != errno.ESTALE or attempt == _ATTEMPTS - 1:
+                raise
+    return None
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    """Return the owner that a claim names: empty if it is not written yet, or not by us."""
+    try:
+        found = json.loads(content)
     except ValueError:
         return {}
+    if not isinstance(found, dict):
+        return {}
+    whole = all(isinstance(found.get(name), kind) for name, kind in _FIELDS.items())
+    return found if whole and found["place"] else {}
 
 
-def is_dead(path: Path, stale: float = STALE_SECONDS) -> bool:
-    """Return whether the owner of a claim is gone."""
-    found = read_claim(path)
-    if found is None:
-        return False
-    if found and found["place"] == _place():
-        if _started(found["pid"]) != found["started"]:
-            return True
-        if found["started"] != _UNKNOWN:
-            return False
-    return _age(path) > stale
-
-
-def _create(path: Path) -> Claim | None:
-    token = uuid.uuid4().hex
-    pid = os.getpid()
-    content = {"place": _place(), "pid": pid, "started": _own_start(pid), "token": token}
+def _create(path: Path, after: str = "") -> Claim | None:
+    token, pid = uuid.uuid4().hex, processes.own_pid()
+    content = {
+        "place": processes.place(),
+        "pid": pid,
+        "started": processes.own_start(pid),
+        "token": token,
+    }
     with writing(path):
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
             return None
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
@@ -120,60 +261,66 @@ def _create(path: Path) -> Claim | None:
             except OSError:
                 path.unlink(missing_ok=True)
                 raise
-    held = Claim(path, token)
+    held = Claim(path, token, after)
     _BEATING.add(held)
     return held
 
 
-def _age(path: Path) -> float:
-    """Return the seconds since a claim was touched, by the clock of the file system."""
-    now = path.with_name(f".now-{uuid.uuid4().hex}")
-    try:
-        with writing(now):
-            now.touch()
-            return now.stat().st_mtime - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-    finally:
-        now.unlink(missing_ok=True)
+@contextmanager
+def _locked(path: Path, patience: float) -> Iterator[None]:
+    """Hold the lock of the file that `path` names while the block runs.
 
-
-@cache
-def _place() -> list[str]:
-    """Describe what numbers of processes belong to: the machine since it started, the container."""
-    parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-    with contextlib.suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return parts
-
-
-@cache
-def _own_start(pid: int) -> str | None:
-    """Return when this process started; a fork has another number."""
-    return _started(pid)
-
-
-def _started(pid: int) -> str | None:
-    """Return when a process of this machine started; None if it is gone.
-
-    Numbers of processes are used again, and a number with its start is not. A zombie is gone.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    BusyError
+        Another process held the lock for `patience` seconds.
+    ReadError
+        The system refused to open or to lock the file.
     """
+    until = processes.clock() + patience
+    while True:
+        with reading(path):
+            descriptor = os.open(path, os.O_RDWR)
+        try:
+            with reading(path):
+                _lock(descriptor, path, until)
+                # The last holder may have removed the name, and then this lock keeps nobody off.
+                named = _is_named(descriptor, path)
+            if named:
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                return  # the file has no name any more, as the caller finds
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        if processes.clock() > until:
+            raise BusyError(f"{path}: wanted the lock of this claim, found another process with it")
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Return whether the name leads to the file that is open."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with path.open("rb") as stream:
+            return os.path.samestat(os.fstat(stream.fileno()), os.fstat(descriptor))
     except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-    else:
-        return None if fields[0] in "ZX" else fields[19]
-    try:  # systems without /proc
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return _UNKNOWN
+        return False
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        return False
 
 
 class _Beating:
@@ -181,6 +328,7 @@ class _Beating:
 
     def __init__(self) -> None:
         self._claims: set[Claim] = set()
+        self._given_up: set[Claim] = set()
         self._lock = threading.Lock()
         self._pid: int | None = None
 
@@ -195,16 +343,31 @@ class _Beating:
         with self._lock:
             self._claims.discard(held)
 
+    def release_later(self, held: Claim) -> None:
+        with self._lock:
+            self._given_up.add(held)
+
     def _beat(self) -> None:
         while True:
             time.sleep(BEAT_SECONDS)
             with self._lock:
-                claims = list(self._claims)
+                claims, given_up = list(self._claims), list(self._given_up)
+                self._given_up.clear()
             for held in claims:
-                with contextlib.suppress(OSError):
-                    # A claim that was taken over while this process slept is another's to touch.
-                    if held.is_held():
-                        os.utime(held.path)
+                with contextlib.suppress(ReadError, OSError):
+                    touch(held)
+            for held in given_up:
+                held.release(patience=0)
+
+
+def touch(held: Claim) -> None:
+    """Say that the owner of a claim is alive.
+
+    A process that stops between the two lines touches the claim of its successor once: that claim
+    then counts as held for a little longer.
+    """
+    if held.is_held():
+        os.utime(held.path)
 
 
 _BEATING = _Beating()

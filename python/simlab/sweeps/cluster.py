@@ -13,26 +13,32 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
 from simlab.store.console import note
 from simlab.sweeps.execute import CRASHED, Answer, Order
 from simlab.sweeps.local import thread_variables
+from simlab.sweeps.locking import Probe, local_locks
 from simlab.sweeps.node_worker import Desk, check_node, do
 from simlab.sweeps.resources import Node, fitting, parse_resources, share_of
 
 _LOOK_SECONDS = 5.0  # between two looks at the nodes
 _CHECK_SECONDS = 120.0  # for a node to start a process and look at the folder
 _LISTEN_SECONDS = 10.0  # for the head to accept a connection
+# Without its head, a process is ended by Ray after a minute.
+_HEAD_SECONDS, _HEAD_LISTEN_SECONDS = 20.0, 5.0
 _OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
 _LOOPBACK = "127.0.0.1"
 _PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
@@ -82,6 +88,9 @@ class RayEngine:
         self._running: dict[Any, Order] = {}
         self._takes: dict[str, dict[str, float]] = {}
         self._nodes: list[Node] = []
+        self._probe: Probe | None = None
+        self._headless: float | None = None  # since when the head does not answer
+        self._is_lost = False
         _require_no_connection(self._ray)
         self._own = None if address else _temporary_folder()
         try:
@@ -101,8 +110,7 @@ class RayEngine:
 
     def free(self) -> int:
         """Return how many more orders the nodes have room for."""
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._look()
+        self._look_at_times()
         room = sum(node.cores // self.threads for node in self._nodes)
         # One order at least: it waits until a node comes, and the driver waits with it.
         most = max(1, min(room, self.workers or room))
@@ -121,6 +129,7 @@ class RayEngine:
 
     def collect(self, seconds: float) -> Sequence[Answer]:
         """Return the answers that have come, and those of processes and nodes that died."""
+        self._look_at_times()
         running = list(self._running)
         if not running:
             time.sleep(seconds)
@@ -132,13 +141,16 @@ class RayEngine:
 
     def close(self) -> None:
         """End the orders that run, leave the cluster, and end it if it was started here."""
-        for reference in self._running:
-            with contextlib.suppress(Exception):
-                self._ray.cancel(reference, force=True)
+        if not self._is_lost:
+            for reference in self._running:
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(reference, force=True)
         self._running.clear()
         self._ray.shutdown()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
+        if self._probe is not None:
+            self._probe.close()
         self.desk.clear()
 
     def _connect(self, address: str | None) -> None:
@@ -150,20 +162,59 @@ class RayEngine:
             how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
             os.environ.setdefault("RAY_AUTH_TOKEN", _PASSWORD)
         logging.getLogger("ray").setLevel(logging.ERROR)
+        handler = signal.getsignal(signal.SIGTERM)  # Ray sets another
         try:
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
         except (OSError, RuntimeError, ValueError) as error:
             where = f"--address {address}" if address else "--engine ray"
             raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
+        finally:
+            if handler is not None and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)
+
+    def _look_at_times(self) -> None:
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._look()
 
     def _look(self) -> None:
-        """Find the nodes that are there now."""
+        """Find the nodes that are there now.
+
+        Raises
+        ------
+        UserError
+            The head of the cluster is gone.
+        """
         self._looked = time.monotonic()
+        if not self._head_answers():
+            return
         alive = [Node.read(node) for node in self._ray.nodes() if node["Alive"]]
         found = [node for node in alive if node.cores]
         if self._nodes and not found:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
         self._nodes = found
+
+    def _head_answers(self) -> bool:
+        """Return whether the head of the cluster is there; raise UserError when it has gone.
+
+        Ray itself would wait for a minute, and then end this process without a word for its user.
+        """
+        address = self._ray.get_runtime_context().gcs_address
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _HEAD_LISTEN_SECONDS).close()
+        except OSError as error:
+            now = time.monotonic()
+            self._headless = self._headless or now
+            if now - self._headless < _HEAD_SECONDS:
+                return False
+            self._is_lost = True
+            raise UserError(
+                f"--engine ray: wanted the head of the cluster at {address}, found that it is gone "
+                f"({error.strerror or error}); what is done stays: start a cluster, and repeat the "
+                "command"
+            ) from None
+        self._headless = None
+        return True
 
     def _function(self, function: Any, **options: Any) -> Any:
         """Return a function that Ray calls in a process of ours, once."""
@@ -176,12 +227,18 @@ class RayEngine:
         Raises
         ------
         UserError
-            A node does not see the folder, or does not answer.
+            A node does not share the folder with its locks, or does not answer.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         errors = self._ray.exceptions
-        self.desk.open()
+        reason = local_locks(Path(self.desk.root)) if len(self._nodes) > 1 else None
+        if reason is not None:
+            raise UserError(
+                f"--out {self.desk.root}: wanted a folder whose locks hold on all nodes of the "
+                f"cluster, found that {reason}"
+            )
+        self._probe = self.desk.open()
         asked = {}
         for node in self._nodes:
             there = NodeAffinitySchedulingStrategy(node.id, soft=False)
@@ -199,8 +256,8 @@ class RayEngine:
                 wrong = brief(error)
             if wrong:
                 raise UserError(
-                    f"--out {self.desk.root}: wanted a folder that every node of the cluster sees, "
-                    f"found node {node.name} without it: {wrong}"
+                    f"--out {self.desk.root}: wanted a folder that all nodes of the cluster share, "
+                    f"found that node {node.name} does not: {wrong}"
                 )
 
     def _answer(self, reference: Any) -> Answer:
@@ -228,9 +285,11 @@ def load_ray(address: str | None) -> Any:
     try:
         return import_module("ray")
     except ImportError as error:
+        from simcore._optional import install_command
+
         raise UserError(
             f"--engine ray: wanted the package ray, found: {error}; install it with "
-            "`pip install simcore[ray]`"
+            f"`{install_command('ray')}`"
         ) from None
 
 

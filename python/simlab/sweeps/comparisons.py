@@ -27,6 +27,7 @@ from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.estimates import bases_bytes
 from simlab.sweeps.members import Member, model_pairs, restart_pairs, short
+from simlab.sweeps.sections import under_key
 from simlab.sweeps.spec import (
     JOINT,
     MODELS,
@@ -73,30 +74,38 @@ def within(study: TaskStudy, member: Member) -> None:
 def compare(study: TaskStudy) -> None:
     """Add what compares several models of a task."""
     for section in study.spec.all_grids():
-        members = study.of_stage(section.stages)
-        drawn = pairs_of(section.pairs)
-        for view, measure in grids_of(study, section):
-            if RESTARTS in section.between:
-                pairs = list(restart_pairs(members, drawn, section.pair_seed))
-                for x, y in pairs:
-                    name, several = f"{short(x)}-{short(y)}", len(pairs) > 1
-                    _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
-            if MODELS in section.between:
-                pairs = list(model_pairs(members, drawn, section.pair_seed))
-                for x, y in pairs:
-                    name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
-                    several = len(pairs) > 1
-                    _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
-            if JOINT in section.between:
-                _joint(study, section, view, measure, members)
+        with under_key("grids"):
+            _between(study, section)
     if study.spec.localize is not None:
         _localize(study, study.spec.localize)
     if study.corpus:
         return
     for align in study.spec.align:
-        _align(study, align)
+        with under_key("align"):
+            _align(study, align)
     for inject in study.spec.inject:
-        _inject(study, inject)
+        with under_key("inject"):
+            _inject(study, inject)
+
+
+def _between(study: TaskStudy, section: GridSection) -> None:
+    """Add the grids of a section between restarts, between models, and of all models together."""
+    members = study.of_stage(section.stages)
+    drawn = pairs_of(section.pairs)
+    for view, measure in grids_of(study, section):
+        if RESTARTS in section.between:
+            pairs = list(restart_pairs(members, drawn, section.pair_seed))
+            for x, y in pairs:
+                name, several = f"{short(x)}-{short(y)}", len(pairs) > 1
+                _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
+        if MODELS in section.between:
+            pairs = list(model_pairs(members, drawn, section.pair_seed))
+            for x, y in pairs:
+                name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
+                several = len(pairs) > 1
+                _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
+        if JOINT in section.between:
+            _joint(study, section, view, measure, members)
 
 
 def _views(

@@ -8,29 +8,29 @@ keep them off the same job.
 from __future__ import annotations
 
 import heapq
-import json
-import os
-import shutil
-import socket
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simlab.errors import BusyError, UserError, WriteError
+from simlab.errors import ReadError, UserError, WriteError
 from simlab.store.console import note
-from simlab.store.files import writing
-from simlab.store.ownership import owned
-from simlab.sweeps import claims, execute
+from simlab.sweeps import execute
+from simlab.sweeps.claims import Signature
 from simlab.sweeps.disk import DiskUse
+from simlab.sweeps.elsewhere import Elsewhere
 from simlab.sweeps.engine import Engine
-from simlab.sweeps.execute import Answer, Order, has_failed
+from simlab.sweeps.execute import MOST_ATTEMPTS, Answer, Order, has_failed
+from simlab.sweeps.failures import failure
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import FOLDERS, Plan
+from simlab.sweeps.gathering import Gatherer
+from simlab.sweeps.leftovers import Leftovers
+from simlab.sweeps.parts import forget_states
+from simlab.sweeps.plan import FOLDERS, Job, Plan
 from simlab.sweeps.survey import survey
+from simlab.sweeps.watch import Watch
 
-GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
+_ENDED = (execute.CRASHED, execute.STOPPED)  # answers of an engine whose process ended
 _POLL_SECONDS = 0.5
 _REPORT_ROWS = 20
 
@@ -63,10 +63,12 @@ class Driver:
         As in the file of the sweep.
     retry_failed
         Whether jobs that failed before are tried again.
-    stale
-        Seconds after which a claim that is not touched has no owner.
+    watch
+        Sees which claims have no owner any more.
     steps
         Module with the steps.
+    check
+        Function that raises an error if this driver may not go on (`drivers`).
     tell
         Function that is called with the number of jobs that were finished meanwhile.
     """
@@ -80,27 +82,30 @@ class Driver:
         keep: str,
         max_disk: int | None = None,
         retry_failed: bool = False,
-        stale: float = claims.STALE_SECONDS,
+        watch: Watch | None = None,
         steps: str = "simlab.sweeps.steps",
+        check: Callable[[], None] = lambda: None,
         tell: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.folder, self.plan, self.engine = folder, plan, engine
         self.retry_failed, self.tell = retry_failed, tell
-        self.stale, self.steps = stale, steps
+        self.check, self.steps = check, steps
         self.outcome = Outcome()
         found = survey(folder, plan, keep)
         self.done, self.needed = found.done, found.needed
         self.users = plan.users()
         self.disk = DiskUse(folder, plan, keep, max_disk, self.done, self.needed, self.users)
+        watch = watch or Watch()
+        self.rows = Gatherer(folder, plan)
+        self.leftovers = Leftovers(folder, plan, watch, self.done, self.needed)
+        self.elsewhere = Elsewhere(folder.claims, watch)
         self._ready: list[int] = []
         self._running: set[int] = set()
-        self._elsewhere: dict[int, float] = {}
-        self._failed: set[int] = set()
-        self._parts: list[Path] = []
-        self._gathered = time.monotonic()
-        self._refused: str | None = None
-        name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.jsonl"
-        self._log = folder.log / name
+        self._failed: dict[int, str] = {}
+        self._dead: dict[int, Signature | None] = {}  # claims whose owners are gone
+        self._damages: Counter[int] = Counter()
+        self._unread: Counter[int] = Counter()
+        self._refused: UserError | None = None
 
     def to_do(self) -> int:
         """Return the number of jobs that have to be done."""
@@ -113,109 +118,81 @@ class Driver:
         ------
         WriteError
             The disk is full. What is finished stays, and the next driver continues.
+        ReadError
+            The system refused to read a file of a job, a few times. What is finished stays.
         UserError
             The inputs and the output of a job do not fit into `max_disk`.
         """
         self._begin()
         while True:
+            self.check()
             self._submit()
-            if not (self._running or self._elsewhere):
-                if self._refused is None and self.gather(everything=True):
+            if not (self._running or self.elsewhere):
+                if self._refused is None and (self._look_at_failures() or self._gather_all()):
                     continue
                 break
             for answer in self.engine.collect(_POLL_SECONDS):
                 self._take(answer)
             self._look_elsewhere()
-            if (
-                time.monotonic() - self._gathered > GATHER_SECONDS
-                or len(self._parts) > GATHER_PARTS
-            ):
-                self.gather()
+            self.leftovers.look()
+            if self.rows.is_due():
+                self._gather()
         if self._refused is not None:
-            raise WriteError(self._refused)
+            raise self._refused
         self._summarise()
         return self.outcome
 
-    def gather(self, everything: bool = False) -> bool:
-        """Move finished rows into the data set, unless another driver does it now.
+    def _gather_all(self) -> bool:
+        """Move all rows into the data set; return whether some are to be made again."""
+        self._note_damage(self.rows.gather_all())
+        return self._find_lost()
 
-        Parameters
-        ----------
-        everything
-            Wait for the other driver, and then move all rows that are there.
+    def _gather(self) -> None:
+        damaged = self.rows.gather()
+        self._note_damage(damaged)
+        if damaged:
+            self._find_lost()
 
-        Returns
-        -------
-        bool
-            Whether a damaged part was found, whose job is to be done again.
-        """
-        self._gathered = time.monotonic()
-        parts, self._parts = self._parts, []
-        if everything:
-            kinds = [kind for kind in self.plan.counts() if kind not in FOLDERS]
-            wanted = ((kind, key) for kind in kinds for key in self.folder.present(kind))
-            known = (pair for pair in wanted if self.plan.number(pair[1]) is not None)
-            parts = [self.folder.place(*pair) for pair in known]
-        if not parts:
-            return False
-        try:
-            with owned(self.folder.data.folder, lock=self.folder.root / ".results.lock"):
-                damaged = self.folder.data.gather(parts)
-        except BusyError:
-            self._parts = parts
-            return everything and self.gather(everything)  # `owned` has waited
-        for part in damaged:
-            number = self.plan.number(part.stem)
-            note(f"{part}: wanted the rows of a job, found a damaged file; the job is done again")
-            if number is not None:
-                self._missing(number)
-        return bool(damaged)
+    def _set_aside_damaged(self) -> None:
+        """Set damaged files of the data set aside; their jobs count as not done any more."""
+        self._note_damage(self.rows.set_aside_damaged())
+        self._find_lost()
+
+    def _note_damage(self, files: Iterable[Path]) -> None:
+        for file in files:
+            note(
+                f"{file}: wanted rows, found a damaged file; it is set aside in "
+                f"{self.folder.data.aside}, and its jobs are done again"
+            )
+
+    def _find_lost(self) -> bool:
+        """Find rows that were done and are not there any more; return whether there are any."""
+        there = self.folder.made_rows([kind for kind in self.plan.counts() if kind not in FOLDERS])
+        rows = (n for n, job in enumerate(self.plan.jobs) if job.is_rows and self.done[n])
+        lost = [number for number in rows if self.plan.jobs[number].key not in there]
+        for number in lost:
+            self._missing(number)
+        return bool(lost)
 
     def _begin(self) -> None:
         self.folder.create()
-        for file in self.folder.data.drop_damaged():
-            note(f"{file}: wanted a Parquet file, found a damaged one; its jobs are done again")
-        self._set_aside()
-        self._sweep_work()
+        forget_states()
+        self._set_aside_damaged()
+        self.rows.set_aside()
+        self.leftovers.clean()
         for key, record in self.folder.failed().items():
             number = self.plan.number(key)
             if number is None or self.done[number]:
                 continue
-            if self.retry_failed:
+            if self.retry_failed or record.get("state") == execute.CHANGED:
                 self.folder.forgive(key)
             elif has_failed(record):
-                self._failed.add(number)
+                self._failed[number] = record["error"]
         self.disk.drop_unneeded()
         for number, needed in enumerate(self.needed):
             if needed and self._is_ready(number):
                 self._ready.append(number)
         heapq.heapify(self._ready)
-
-    def _set_aside(self) -> None:
-        """Take rows out of the data set that an earlier file of this sweep asked for."""
-        from simlab.sweeps.parts import write_table
-
-        data = self.folder.data
-        others = [key for key in data.made() if self.plan.number(key) is None]
-        if not others:
-            return
-        with owned(data.folder, lock=self.folder.root / ".results.lock"):
-            for key, table, made in data.take_out(others):
-                write_table(
-                    table, self.folder.place(made.kind, key), key, made, self.folder.durable
-                )
-        note(f"rows of {len(others):,} jobs of an earlier file are set aside in {data.folder}")
-
-    def _sweep_work(self) -> None:
-        """Delete what killed processes left of outputs that nobody will continue."""
-        # The list of folders is older than that of claims: who makes a folder has claimed its job.
-        found = list(self.folder.work.iterdir())
-        working = set(self.folder.claimed())
-        for left in found:
-            number = self.plan.number(left.name.partition("-")[0])
-            wanted = number is not None and not self.done[number]
-            if not wanted and left.name.partition("-")[0] not in working:
-                shutil.rmtree(left, ignore_errors=True)
 
     def _is_ready(self, number: int) -> bool:
         if self.done[number] or number in self._failed or number in self._running:
@@ -227,13 +204,13 @@ class Driver:
         later = []
         while self._ready and self._refused is None and self.engine.free():
             number = heapq.heappop(self._ready)
-            if number in self._elsewhere or not self._is_ready(number):
+            if self.plan.jobs[number].key in self.elsewhere or not self._is_ready(number):
                 continue
             if not self.disk.admits(number, self._running):
                 later.append(number)
                 continue
             self._start(number)
-        if later and not self._running and not self._elsewhere:
+        if later and not self._running and not self.elsewhere:
             first = later.pop(0)
             dropped = list(self.disk.make_room(first))
             self._start(first)
@@ -247,37 +224,45 @@ class Driver:
         jobs = self.plan.jobs
         needs = tuple((jobs[n].kind, jobs[n].key) for n in jobs[number].needs)
         root, durable = str(self.folder.root), self.folder.durable
-        self.engine.submit(Order(root, jobs[number], needs, durable, self.stale, self.steps))
+        dead = self._dead.pop(number, None)
+        self.engine.submit(Order(root, jobs[number], needs, durable, dead, self.steps))
 
     def _take(self, answer: Answer) -> None:
         number = self.plan.number(answer.key)
         assert number is not None
         self._running.discard(number)
         job = self.plan.jobs[number]
+        if answer.note:
+            note(answer.note)
         if answer.state in (execute.MADE, execute.BEFORE):
-            if answer.state == execute.MADE:
-                self.outcome.done[job.kind] += 1
-                self._write_log(answer, job.kind)
+            self.outcome.done[job.kind] += int(answer.state == execute.MADE)
             self._finish(number)
         elif answer.state == execute.BUSY:
-            self._elsewhere[number] = time.monotonic()
+            self._wait_for_another(job, answer)
         elif answer.state == execute.DAMAGED:
             self._repair(number, answer)
         elif answer.state == execute.REFUSED:
             self._refuse(number, answer)
+        elif answer.state == execute.UNREAD:
+            self._read_again(number, answer)
+        elif answer.state in _ENDED and execute.is_done(self.folder, job):  # it had published
+            self._finish(number)
+            self.leftovers.add(job.key)
         elif answer.state == execute.CRASHED:
             self._crash(number, answer)
+        elif answer.state == execute.STOPPED:  # no fault of the job, so that no attempt is counted
+            heapq.heappush(self._ready, number)
         else:
-            self._failed.add(number)
+            self._failed[number] = answer.message
 
     def _finish(self, number: int) -> None:
         job = self.plan.jobs[number]
         self.done[number], self.needed[number] = True, False
-        self._failed.discard(number)
+        self._failed.pop(number, None)
         self.folder.forgive(job.key)
         self.tell(1)
         if job.is_rows:
-            self._parts.append(self.folder.place(job.kind, job.key))
+            self.rows.add(self.folder.place(job.kind, job.key))
         for user in self.users[number]:
             if self.needed[user] and self._is_ready(user):
                 heapq.heappush(self._ready, user)
@@ -286,80 +271,117 @@ class Driver:
     def _missing(self, number: int) -> None:
         """Note that an output is not there any more: it is made again, with what it needs."""
         self.done[number], self.needed[number] = False, True
-        self._failed.discard(number)
+        self._failed.pop(number, None)
         for needed in self.plan.jobs[number].needs:
             if not self.done[needed] and not self.needed[needed]:
                 self._missing(needed)
         if self._is_ready(number):
             heapq.heappush(self._ready, number)
 
+    def _wait_for_another(self, job: Job, answer: Answer) -> None:
+        """Watch the claim of a job, or of its damaged input, which another process makes again."""
+        if answer.damaged is None:
+            self.elsewhere.add(job.key)
+            return
+        _, key = answer.damaged
+        source = self.plan.number(key)
+        assert source is not None
+        self.elsewhere.add(key)
+        self._missing(source)
+
     def _repair(self, number: int, answer: Answer) -> None:
-        """Delete a damaged input, and do it again before the job."""
-        note(f"{answer.message}; it is made again")
+        """Have an input made again that was damaged, a few times, and then the job."""
         if answer.damaged is None:
             return self._crash(number, answer)
         kind, key = answer.damaged
         source = self.plan.number(key)
         assert source is not None
-        self.folder.delete(kind, key, damaged=True)
+        made_before = self.done[source]  # else another answer told of the damage
+        if kind not in FOLDERS:
+            forget_states()
+            self._set_aside_damaged()
+        dropped = self.folder.gone(kind, key).exists()  # deleted to make room
+        if made_before and not dropped:
+            self._damages[source] += 1
+        if self._damages[source] > MOST_ATTEMPTS:
+            return self._fail(number, f"{answer.message}; it was made again {MOST_ATTEMPTS} times")
+        if made_before:
+            note(f"{answer.message}; it is made again")
         self.disk.forget(source)
         self._missing(source)
         return None
+
+    def _fail(self, number: int, error: str) -> None:
+        """Record the failure of a job that no process works on."""
+        job = self.plan.jobs[number]
+        self.folder.fail(job.key, failure(job, error, "", 0.0))
+        self._failed[number] = error
 
     def _refuse(self, number: int, answer: Answer) -> None:
         """Make room after the disk was full, or stop."""
         if self.disk.drop_unneeded():
             heapq.heappush(self._ready, number)
         else:
-            self._refused = answer.message
+            self._refused = WriteError(answer.message)
+
+    def _read_again(self, number: int, answer: Answer) -> None:
+        """Try a job again that met a file which the system refused to read, a few times, or stop.
+
+        No object is deleted: a file that cannot be read is no sign of a full disk.
+        """
+        self._unread[number] += 1
+        if self._unread[number] < MOST_ATTEMPTS:
+            heapq.heappush(self._ready, number)
+        else:
+            self._refused = ReadError(answer.message)
 
     def _crash(self, number: int, answer: Answer) -> None:
         """Try a job again whose process died, a few times."""
         job = self.plan.jobs[number]
-        attempts = (self.folder.failure(job.key) or {}).get("attempts", 0) + 1
-        record = execute.failure(job, answer.message, "", answer.seconds, attempts)
+        earlier = self.folder.failure(job.key)
+        attempts = 1 if earlier is None else earlier["attempts"] + 1
+        record = failure(job, answer.message, "", answer.seconds, attempts)
         record["state"] = execute.CRASHED
         self.folder.fail(job.key, record)
         if has_failed(record):
-            self._failed.add(number)
+            self._failed[number] = record["error"]
         else:
             heapq.heappush(self._ready, number)
 
     def _look_elsewhere(self) -> None:
-        """Look what became of the jobs that other drivers work on."""
-        now = time.monotonic()
-        for number, looked in list(self._elsewhere.items()):
-            if now - looked < _POLL_SECONDS:
-                continue
-            self._elsewhere[number] = now
-            job = self.plan.jobs[number]
-            claim = self.folder.claims / job.key
-            if execute.is_done(self.folder, job):
-                del self._elsewhere[number]
-                self._finish(number)
-            elif not claim.exists() or claims.is_dead(claim, self.stale):
-                del self._elsewhere[number]
-                if has_failed(self.folder.failure(job.key)):
-                    self._failed.add(number)
-                else:
-                    heapq.heappush(self._ready, number)
+        """Look what became of the jobs that other processes work on."""
+        for key, dead in self.elsewhere.look():
+            number = self.plan.number(key)
+            assert number is not None
+            self._look_at(number, dead)
+        self.elsewhere.tell_once(alone=not self._running)
 
-    def _write_log(self, answer: Answer, kind: str) -> None:
-        line = {
-            "key": answer.key,
-            "kind": kind,
-            "seconds": round(answer.seconds, 4),
-            "at": round(time.time(), 2),
-        }
-        with writing(self._log), self._log.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+    def _look_at(self, number: int, dead: Signature | None = None) -> None:
+        """Take a job that no other process works on: done, failed, or to be tried again."""
+        job = self.plan.jobs[number]
+        record = self.folder.failure(job.key)
+        if execute.is_done(self.folder, job):
+            if dead is not None:
+                self.leftovers.settle(number, dead)
+            self._finish(number)
+        elif record is not None and has_failed(record):
+            self._failed[number] = record["error"]
+        else:
+            self._failed.pop(number, None)
+            self._dead[number] = dead
+            heapq.heappush(self._ready, number)
+
+    def _look_at_failures(self) -> bool:
+        """Look whether another driver did the failed jobs meanwhile, or tries them again."""
+        before = len(self._failed)
+        for number in list(self._failed):
+            self._look_at(number)
+        return len(self._failed) < before
 
     def _summarise(self) -> None:
-        records = self.folder.failed()
         for number in sorted(self._failed):
             job = self.plan.jobs[number]
-            error = records.get(job.key, {}).get("error", "")
-            self.outcome.failed.append((f"{job.kind} {job.title}", error))
+            self.outcome.failed.append((f"{job.kind} {job.title}", self._failed[number]))
         self.outcome.waiting = self.to_do() - len(self._failed)
 
 
@@ -369,9 +391,3 @@ def failed_lines(failed: Sequence[tuple[str, str]]) -> list[str]:
     if len(failed) > _REPORT_ROWS:
         lines.append(f"... and {len(failed) - _REPORT_ROWS:,} more")
     return lines
-
-
-def require_sweep(folder: SweepFolder) -> None:
-    """Raise UserError if a folder exists that is not one of a sweep."""
-    if folder.root.exists() and not folder.root.is_dir():
-        raise UserError(f"--out {folder.root}: wanted a folder, found a file; choose another --out")

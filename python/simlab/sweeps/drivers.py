@@ -13,16 +13,22 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 
 from simlab.errors import BusyError, UserError
+from simlab.store.console import note
 from simlab.store.files import hash_json
 from simlab.store.ownership import owned
-from simlab.sweeps import claims
+from simlab.sweeps import processes
+from simlab.sweeps.claims import BEAT_SECONDS, Claim, Sight, claim, remove
 from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.locking import local_locks
 from simlab.sweeps.plan import Plan
+from simlab.sweeps.watch import Watch
 
 _PATIENCE_SECONDS = 30.0  # with drivers that start at the same time
+_LOOK_SECONDS = 0.5
 
 
 def study_of(plan: Plan, keep: str, max_disk: int | None) -> str:
@@ -30,49 +36,98 @@ def study_of(plan: Plan, keep: str, max_disk: int | None) -> str:
     return hash_json([sorted(job.key for job in plan.jobs), keep, max_disk])[:16]
 
 
+class Driving:
+    """The place of a driver in a folder, while `driving` runs."""
+
+    def __init__(self, folder: SweepFolder, held: Claim) -> None:
+        self._folder, self._held = folder, held
+        self._checked = processes.clock()
+
+    def check(self) -> None:
+        """Check now and then that no other process took this driver for gone.
+
+        Raises
+        ------
+        UserError
+            The place was lost: another study may be at work in the folder.
+        """
+        if processes.clock() - self._checked < BEAT_SECONDS:
+            return
+        if not self._held.is_held():
+            raise UserError(
+                f"--out {self._folder.root}: wanted to go on, found that other commands have taken "
+                "this one for gone, because it stood still for long; what is done stays, and the "
+                "same command continues"
+            )
+        self._checked = processes.clock()
+
+
 @contextmanager
-def driving(folder: SweepFolder, study: str, stale: float = claims.STALE_SECONDS) -> Iterator[None]:
+def driving(folder: SweepFolder, study: str, watch: Watch | None = None) -> Iterator[Driving]:
     """Be a driver of `study` in a folder while the block runs.
 
     Parameters
     ----------
-    stale
-        Seconds after which a driver of another machine is gone that gives no sign of life.
+    watch
+        Sees which claims have no owner any more.
 
     Raises
     ------
     UserError
         A driver of another study is at work in the folder. The message names its process.
     """
-    until = time.monotonic() + _PATIENCE_SECONDS
+    reason = local_locks(folder.root)
+    if reason is not None:
+        note(f"{reason}, so that locks hold on this machine alone: use no other for the folder")
+    held = _enter(folder, study, watch or Watch())
+    try:
+        yield Driving(folder, held)
+    finally:
+        held.release()
+
+
+def _enter(folder: SweepFolder, study: str, watch: Watch) -> Claim:
+    """Claim a place beside drivers of the same study; wait until it is known who is alive."""
+    until, told = processes.clock() + _PATIENCE_SECONDS, False
+    first: dict[Path, Sight] = {}
     while True:
         try:
             with owned(folder.root, lock=folder.root / ".drivers.lock"):
-                _refuse_others(folder, study, stale)
-                held = claims.claim(folder.drivers, f"{study}-{uuid.uuid4().hex[:8]}", stale)
-            break
+                others = _others(folder, study, watch, first)
+                if not others:
+                    held = claim(folder.drivers, f"{study}-{uuid.uuid4().hex[:8]}")
+                    assert held is not None  # nobody else knows this name
+                    return held
         except BusyError:  # another driver looks around, for milliseconds
-            if time.monotonic() > until:
+            if processes.clock() > until:
                 raise
-    try:
-        yield
-    finally:
-        if held is not None:
-            held.release()
+            continue
+        until = processes.clock() + _PATIENCE_SECONDS
+        if not told:
+            told = True
+            note(f"looks for {watch.stale:.0f} seconds whether {others[0]} is still at work")
+        time.sleep(_LOOK_SECONDS)
 
 
-def _refuse_others(folder: SweepFolder, study: str, stale: float) -> None:
+def _others(folder: SweepFolder, study: str, watch: Watch, first: dict[Path, Sight]) -> list[Sight]:
+    """Return the drivers of other studies that may be gone; refuse those that are not.
+
+    A driver of another machine is alive if it has touched its claim since the first look.
+    """
+    unknown = []
     for name in os.listdir(folder.drivers):
         path = folder.drivers / name
-        if name.startswith("."):
+        if name.startswith((".", f"{study}-")):
             continue
-        if claims.is_dead(path, stale):
-            with suppress(FileNotFoundError):
-                path.unlink()
-        elif not name.startswith(f"{study}-"):
-            owner = claims.read_claim(path)
-            who = f"process {owner['pid']} on {owner['place'][0]}" if owner else "a process"
-            raise UserError(
-                f"--out {folder.root}: wanted one study at a time, found {who} at work on another; "
-                "end it or wait for it (what is done stays), or choose another --out"
-            )
+        dead, sight = watch.is_dead(path), watch.seen(path)
+        if dead is not None:
+            remove(folder.drivers, name, dead)
+        elif sight is not None:
+            before = first.setdefault(path, sight)
+            if sight.is_here() or sight.signature != before.signature:
+                raise UserError(
+                    f"--out {folder.root}: wanted one study at a time, found {sight} at work on "
+                    "another; end it or wait for it (what is done stays), or choose another --out"
+                )
+            unknown.append(sight)
+    return unknown

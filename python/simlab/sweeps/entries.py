@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from simlab.errors import UserError
 from simlab.models.sources import SEED, Restart, restarts
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
 from simlab.tasks import TASKS, TaskOptions
+from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining
 
 PRETRAINED = "pretrained"  # the name of models that are made here and have no label
@@ -40,6 +42,35 @@ class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
     def options(self) -> TaskOptions:
         """Return how to read and split the task."""
         return TaskOptions(**{key: value for key, value in self.given().items() if key != "name"})
+
+    def require_columns(self, key: str, labelled: bool) -> None:
+        """Check that a table on this machine has the columns that are read.
+
+        Parameters
+        ----------
+        key
+            The key of the file of the sweep that names the task.
+        labelled
+            Whether labels are read.
+
+        Raises
+        ------
+        UserError
+            A column is missing, or the file is no table.
+        """
+        path = Path(self.name).expanduser()
+        if path.suffix.lower() not in FILE_SUFFIXES or not path.is_file():
+            return
+        found = read_columns(path)
+        columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
+        if labelled:
+            columns["label_column"] = self.label_column or "label"
+        for option, column in columns.items():
+            if column is not None and column not in found:
+                raise UserError(
+                    f"sweep, key {key}.{option}: wanted a column of {path}, {', '.join(found)}; "
+                    f"found {column!r}"
+                )
 
 
 def entry(value: Any) -> Any:

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.models.sources import CONFIG, OFFLINE_MODEL, weight_files
+from simlab.models.files import CONFIG, weight_files
+from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.store.files import read_json

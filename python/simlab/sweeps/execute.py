@@ -1,7 +1,9 @@
 """Do one job, wherever that is: claim it, check its inputs, call its step, publish its output.
 
 An engine brings an `Order` to some process and the answer back; both are small and can be pickled.
-What a job reads and writes are paths of one folder that all processes see.
+What a job reads and writes are paths of one folder that all processes see. All that others see of
+a job changes while its claim is held (`claims`): a process that lost its claim answers `BUSY`, and
+leaves no trace.
 """
 
 from __future__ import annotations
@@ -9,21 +11,33 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import BusyError, UserError, WriteError
-from simlab.store.files import writing
+from simlab.errors import BusyError, ReadError, WriteError
+from simlab.store.files import reading, sync_names, writing
+from simlab.store.results import ResultRow
 from simlab.sweeps import claims
+from simlab.sweeps.contents import ChangedError, as_planned, check_sources
+from simlab.sweeps.failures import failure, last_line
+from simlab.sweeps.finished import note_finished, note_if_missing
 from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder
-from simlab.sweeps.parts import as_results, read_made, read_rows_file, write_part
+from simlab.sweeps.parts import (
+    DamagedRowsError,
+    as_results,
+    read_made,
+    read_rows_file,
+    write_part,
+)
 from simlab.sweeps.plan import FOLDERS, Job
+from simlab.sweeps.records import FailureRecord
+from simlab.sweeps.scratch import leave, prepare
 
 # What became of an order.
 MADE = "made"
@@ -32,7 +46,10 @@ BUSY = "busy"  # another process works on the job
 FAILED = "failed"  # the step raised an exception
 DAMAGED = "damaged input"  # an object that the job needs is not what was written
 REFUSED = "refused"  # the system refused to write: the disk is full
+UNREAD = "unread"  # the system refused to read
 CRASHED = "crashed"  # the process died; only an engine says so
+STOPPED = "stopped"  # the process was told to end, by a queue or a person; only an engine says so
+CHANGED = "changed"  # the state of a failure: a local file is not what was planned
 MOST_ATTEMPTS = 3  # of a job whose process dies
 _LOOK_SECONDS = 0.5
 
@@ -51,8 +68,8 @@ class Order:
         Kinds and keys of the jobs that it needs, in order.
     durable
         Whether the output is written to the disk before it counts.
-    stale
-        Seconds after which a claim that is not touched has no owner.
+    dead
+        The claim of an owner of the job that is gone, as the driver saw it.
     steps
         Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
     patience
@@ -64,7 +81,7 @@ class Order:
     job: Job
     needs: tuple[tuple[str, str], ...]
     durable: bool = True
-    stale: float = claims.STALE_SECONDS
+    dead: claims.Signature | None = None
     steps: str = "simlab.sweeps.steps"
     patience: float = 0.0
 
@@ -81,12 +98,15 @@ class Work:
         For every job that is needed, the folder that it made or the table of its rows.
     out
         The folder to make, if the step makes one; it does not exist.
+    state
+        A text for the state of all models and data that the step reads (`contents.as_planned`).
     """
 
     params: Mapping[str, Any]
     hints: Mapping[str, Any]
     inputs: tuple[Any, ...]
     out: Path
+    state: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,9 @@ class Answer:
     message
         The last line of the error.
     damaged
-        Kind and key of the damaged object.
+        Kind and key of the damaged object; with `BUSY`, another process has claimed it.
+    note
+        What the user should know of the output of a job that was done.
     """
 
     key: str
@@ -110,6 +132,7 @@ class Answer:
     seconds: float = 0.0
     message: str = ""
     damaged: tuple[str, str] | None = None
+    note: str = ""
 
 
 def execute(order: Order) -> Answer:
@@ -119,64 +142,81 @@ def execute(order: Order) -> Answer:
     try:
         if is_done(folder, job):
             return Answer(job.key, BEFORE)
-        held = claims.claim(folder.claims, job.key, order.stale)
-        if held is None:
-            return Answer(job.key, BUSY)
-    except (WriteError, BusyError) as error:
-        return Answer(job.key, REFUSED if isinstance(error, WriteError) else BUSY, 0.0, str(error))
-    started = time.monotonic()
+        held = claims.claim(folder.claims, job.key, order.dead)
+    except (WriteError, ReadError) as error:
+        return _refusal(job, error)
+    if held is None:
+        return Answer(job.key, BUSY)
     try:
-        if is_done(folder, job):  # by the last owner of the claim
-            return Answer(job.key, BEFORE)
-        _make(folder, order, held)
-        return Answer(job.key, MADE, time.monotonic() - started)
-    except DamagedError as error:
-        return Answer(job.key, DAMAGED, 0.0, str(error), _damaged(error, order))
-    except WriteError as error:
-        return Answer(job.key, REFUSED, 0.0, str(error))
-    except Exception as error:
-        seconds = time.monotonic() - started
-        try:
-            folder.fail(job.key, failure(job, error, traceback.format_exc(), seconds))
-        except WriteError as refused:
-            return Answer(job.key, REFUSED, 0.0, str(refused))
-        return Answer(job.key, FAILED, seconds, last_line(error))
+        return _do(folder, order, held)
     finally:
         held.release()
 
 
-def failure(
-    job: Job, error: object, trace: str, seconds: float, attempts: int = 1
-) -> dict[str, Any]:
-    """Return the record of a failure."""
-    return {
-        "key": job.key,
-        "kind": job.kind,
-        "title": job.title,
-        "error": last_line(error),
-        "traceback": trace,
-        "attempts": attempts,
-        "seconds": round(seconds, 3),
-        "machine": socket.gethostname(),
-        "when": time.time(),
-        "params": dict(job.params),
-        "hints": dict(job.hints),
-    }
+def _do(folder: SweepFolder, order: Order, held: claims.Claim) -> Answer:
+    """Do a job that is claimed."""
+    job, started = order.job, time.monotonic()
+    objects: list[int | None] = []
+    try:
+        folder.refresh(job.kind, job.key)
+        objects = _objects(folder, order)
+        if is_done(folder, job):  # by the last owner of the claim, who may have ended at once
+            with held.locked():
+                note_if_missing(folder, job.kind, job.key)
+            return Answer(job.key, BEFORE)
+        noted = _make(folder, order, held)
+        return Answer(job.key, MADE, time.monotonic() - started, note=noted)
+    except Exception as error:
+        seconds = time.monotonic() - started
+        try:
+            return _after_error(folder, order, held, error, objects, seconds)
+        except (WriteError, ReadError) as refused:
+            return _refusal(job, refused)
+        except BusyError as lost:
+            return Answer(job.key, BUSY, 0.0, str(lost))
 
 
-def has_failed(record: Mapping[str, Any] | None) -> bool:
-    """Return whether a job with this record of a failure is not tried again by itself."""
+def _after_error(
+    folder: SweepFolder,
+    order: Order,
+    held: claims.Claim,
+    error: Exception,
+    objects: list[int | None],
+    seconds: float,
+) -> Answer:
+    """Return the answer after an exception; record the failure if the step failed."""
+    job = order.job
+    # An owner that stopped for long finds its scratch folder gone: the job is another's now.
+    # A step that meets the lock of a process that stopped is tried again.
+    if isinstance(error, BusyError) or not held.is_held():
+        return Answer(job.key, BUSY, 0.0, str(error))
+    if isinstance(error, DamagedError):
+        return _after_damage(folder, order, error)
+    if isinstance(error, WriteError | ReadError):
+        return _refusal(job, error)
+    if _objects(folder, order) != objects:  # another process mends an input that was read
+        return Answer(job.key, BUSY, 0.0, str(error))
+    record = failure(job, error, "".join(traceback.format_exception(error)), seconds)
+    if isinstance(error, ChangedError):
+        record["state"] = CHANGED
+    with held.locked():
+        folder.fail(job.key, record)
+    return Answer(job.key, FAILED, seconds, last_line(error))
+
+
+def _refusal(job: Job, error: WriteError | ReadError) -> Answer:
+    """Return the answer after the system refused to write or to read."""
+    return Answer(job.key, REFUSED if isinstance(error, WriteError) else UNREAD, 0.0, str(error))
+
+
+def has_failed(record: FailureRecord | None) -> bool:
+    """Return whether a job with this record of a failure is not tried again by the same driver.
+
+    A later driver tries a job again whose sources had changed (`CHANGED`): they may be back.
+    """
     if record is None:
         return False
     return record.get("state") != CRASHED or record["attempts"] >= MOST_ATTEMPTS
-
-
-def last_line(error: object) -> str:
-    """Return an error in one line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, UserError) or not isinstance(error, BaseException):
-        return text
-    return f"{type(error).__name__}: {text}"
 
 
 def is_done(folder: SweepFolder, job: Job) -> bool:
@@ -187,49 +227,109 @@ def is_done(folder: SweepFolder, job: Job) -> bool:
     return place.is_dir()
 
 
-def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> None:
-    job = order.job
+def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> str:
+    """Call the step of a job and publish its output; return a note for the user, or ""."""
+    job, noted = order.job, ""
     steps = import_module(order.steps)
     resumable = job.kind in steps.RESUMABLE
+    # Before the scratch of an earlier owner is touched.
+    before = check_sources(job.hints, folder.root)
     inputs = _inputs(folder, order)
-    scratch = _scratch(folder, job, held, resumable)
+    scratch = prepare(folder, job, held, resumable)
     work = Work(job.params, job.hints, inputs, scratch / "out")
-    started = time.monotonic()
+    started, left = time.monotonic(), False
     try:
-        with writing(folder.place(job.kind, job.key), partial=scratch):
-            rows = steps.STEPS[job.kind](work)
+        with (
+            as_planned(job.hints, before) as state,
+            writing(folder.place(job.kind, job.key), partial=scratch),
+        ):
+            rows = steps.STEPS[job.kind](replace(work, state=state))
             rows = None if rows is None else list(rows)
         seconds = time.monotonic() - started
-        if not held.is_held():  # this process was asleep for so long that another one took over
-            return
+        lock = _publishing(folder, job, held, seconds)
         if rows is None:
-            folder.publish(job.kind, job.key, work.out, seconds, job.title)
+            noted = folder.publish(job.kind, job.key, work.out, seconds, job.title, lock)
         else:
-            place = folder.place(job.kind, job.key)
-            write_part(place, job, rows, seconds, order.durable)
+            _publish_rows(folder, job, scratch, rows, seconds, lock)
     except Exception as error:
-        if not resumable or not isinstance(error, WriteError):
-            shutil.rmtree(scratch, ignore_errors=True)
+        if resumable and isinstance(error, WriteError | ReadError | BusyError):
+            left = leave(folder, job, held, scratch)
         raise
-    shutil.rmtree(scratch, ignore_errors=True)
+    finally:
+        if not left:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return noted
 
 
-def _scratch(folder: SweepFolder, job: Job, held: claims.Claim, resumable: bool) -> Path:
-    """Return the folder where the output is made; a resumable job gets what an earlier owner left.
+@contextlib.contextmanager
+def _publishing(
+    folder: SweepFolder, job: Job, held: claims.Claim, seconds: float
+) -> Iterator[None]:
+    """Hold the claim while the block gives an output its place; add the line of the log."""
+    with held.locked():
+        yield
+        note_finished(folder, job.kind, job.key, seconds)
 
-    The folder has the name of the claim. An owner that was asleep and lost its claim finds that the
-    folder is gone, and does not write among the files of the new owner.
-    """
-    scratch = folder.work / f"{job.key}-{held.token[:8]}"
-    if job.kind not in FOLDERS:
-        return scratch
-    for left in folder.work.glob(f"{job.key}-*"):
-        if resumable and not scratch.exists():
-            os.rename(left, scratch)
-        else:
-            shutil.rmtree(left, ignore_errors=True)
-    scratch.mkdir(parents=True, exist_ok=True)
-    return scratch
+
+def _publish_rows(
+    folder: SweepFolder,
+    job: Job,
+    scratch: Path,
+    rows: Sequence[ResultRow],
+    seconds: float,
+    lock: AbstractContextManager[None],
+) -> None:
+    made, place = scratch / "rows.parquet", folder.place(job.kind, job.key)
+    write_part(made, job, rows, seconds, folder.durable)
+    with lock, writing(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(made, place)
+        if folder.durable:
+            sync_names(place.parent)
+
+
+def _after_damage(folder: SweepFolder, order: Order, error: DamagedError) -> Answer:
+    """Delete a damaged input, which the driver has made again."""
+    damaged = _damaged(error, order)
+    there = None if isinstance(error, MissingError) else damaged
+    if there is not None and not _delete_damaged(folder, *there):
+        return Answer(order.job.key, BUSY, 0.0, str(error), damaged)
+    return Answer(order.job.key, DAMAGED, 0.0, str(error), damaged)
+
+
+def _delete_damaged(folder: SweepFolder, kind: str, key: str) -> bool:
+    """Delete an output that is damaged, unless it was made again; return False if it is claimed."""
+    held = claims.claim(folder.claims, key)
+    if held is None:
+        return False
+    try:
+        # The owner of the claim alone publishes, so that what is inspected here is what goes.
+        _input(folder, kind, key, again=True)
+    except MissingError:
+        pass
+    except DamagedError:
+        with contextlib.suppress(BusyError), held.locked():
+            if kind in FOLDERS:
+                folder.delete(kind, key, damaged=True)
+            else:  # or a driver has moved the rows, and sets aside the file that they are in
+                folder.data.set_aside(folder.place(kind, key))
+    finally:
+        held.release()
+    return True
+
+
+def _objects(folder: SweepFolder, order: Order) -> list[int | None]:
+    """Return what tells an object among the inputs from one that replaces it."""
+    found: list[int | None] = []
+    for kind, key in order.needs:
+        if kind in FOLDERS:
+            place = folder.place(kind, key)
+            try:
+                with reading(place):
+                    found.append(place.stat().st_ino)
+            except FileNotFoundError:
+                found.append(None)
+    return found
 
 
 def _inputs(folder: SweepFolder, order: Order) -> tuple[Any, ...]:
@@ -243,14 +343,23 @@ def _inputs(folder: SweepFolder, order: Order) -> tuple[Any, ...]:
         time.sleep(_LOOK_SECONDS)
 
 
-def _input(folder: SweepFolder, kind: str, key: str) -> Any:
+def _input(folder: SweepFolder, kind: str, key: str, again: bool = False) -> Any:
+    """Return an input; `again` hashes an object that this process has hashed before.
+
+    Raises
+    ------
+    DamagedError
+        The input is not there, or is not what was written. The message has the key.
+    """
     if kind in FOLDERS:
-        return _checked(folder, kind, key)
+        return _checked(folder, kind, key, again)
     part = folder.place(kind, key)
-    with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
-        if key in read_made(part):
+    try:
+        with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
             return as_results(read_rows_file(part))
-    table = folder.data.rows([key])
+        table = folder.data.rows([key])
+    except DamagedRowsError as error:
+        raise DamagedError(f"{error}, which has the rows of {kind} {key}") from error
     if not len(table):
         raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none")
     return as_results(table)
@@ -259,15 +368,16 @@ def _input(folder: SweepFolder, kind: str, key: str) -> Any:
 _CHECKED: dict[Path, tuple[int, int]] = {}
 
 
-def _checked(folder: SweepFolder, kind: str, key: str) -> Path:
+def _checked(folder: SweepFolder, kind: str, key: str, again: bool) -> Path:
     """Return the place of an object, whose files this process hashes once."""
     place = folder.place(kind, key)
     try:
-        state = place.stat()
-    except FileNotFoundError:
+        with reading(place):
+            state = place.stat()
+        now = (state.st_ino, state.st_mtime_ns)
+        folder.check(kind, key, hashes=again or _CHECKED.get(place) != now)
+    except FileNotFoundError:  # also while another driver deletes it
         raise MissingError(f"{place}: wanted an object, found none") from None
-    now = (state.st_ino, state.st_mtime_ns)
-    folder.check(kind, key, hashes=_CHECKED.get(place) != now)
     _CHECKED[place] = now
     return place
 

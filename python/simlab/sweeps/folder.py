@@ -7,7 +7,8 @@ A folder has::
     objects/KIND/ab/abcd...           what a fine-tuning or an extraction made, with ``object.json``
     objects/KIND/ab/abcd....gone      the record of an object that was deleted again
     objects/KIND/ab/abcd....parquet   rows of a job that are not gathered yet
-    results/           the data set of all rows (`parts`)
+    results/           the data set of all rows (`dataset`)
+    damaged/           files of rows that are not what was written
     claims/            who works on which job (`claims`)
     drivers/           the drivers at work (`drivers`)
     failures/          jobs that raised, or whose process died
@@ -21,21 +22,28 @@ There is no other index: what is done is what is there.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from simlab.errors import UserError
 from simlab.models.sources import PRETRAINING
-from simlab.store.files import hash_file, read_json, sync, sync_names, write_json, writing
-from simlab.sweeps.parts import DataSet, Made
+from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
+from simlab.sweeps.dataset import DataSet
+from simlab.sweeps.parts import Made
 from simlab.sweeps.plan import FOLDERS
+from simlab.sweeps.records import (
+    FailureRecord,
+    FinishedRecord,
+    ObjectRecord,
+    parse_record,
+    read_record,
+)
 
 OBJECT = "object.json"
 _GONE = ".gone"
@@ -85,6 +93,16 @@ class SweepFolder:
         """Return where the record of a deleted object stands."""
         return self.place(kind, key).with_name(key + _GONE)
 
+    def refresh(self, kind: str, key: str) -> None:
+        """Ask for the output of a job anew.
+
+        A network file system remembers for a while that a name was not there, and forgets it when
+        the folder of the name is opened and has changed.
+        """
+        place = self.place(kind, key)
+        for folder in (place.parent.parent, place.parent):
+            _names(folder)
+
     def present(self, kind: str) -> Iterator[str]:
         """Yield the keys of all outputs of a kind that have a place of their own."""
         folder = self.root / "objects" / kind
@@ -95,19 +113,31 @@ class SweepFolder:
                 if len(key) == 64 and name == key + end:
                     yield key
 
-    def publish(self, kind: str, key: str, made: Path, seconds: float, title: str) -> None:
+    def publish(
+        self,
+        kind: str,
+        key: str,
+        made: Path,
+        seconds: float,
+        title: str,
+        lock: AbstractContextManager[None] | None = None,
+    ) -> str:
         """Give a finished folder its place, complete and on the disk, with a record of its files.
 
-        If another process was first, its object stays. A note says if an object that had gone is
-        made again with other content.
+        The folder gets its place while `lock` is held. If an object is there, it stays.
+
+        Returns
+        -------
+        str
+            A note for the user if an object that had gone is made again with other content, or "".
         """
         place = self.place(kind, key)
-        files: dict[str, list[Any]] = {
-            str(file.relative_to(made)): [file.stat().st_size, hash_file(file)]
+        files = {
+            str(file.relative_to(made)): (file.stat().st_size, hash_file(file))
             for file in sorted(made.rglob("*"))
             if file.is_file() and file != made / OBJECT  # of a process that was killed here
         }
-        record = {
+        record: ObjectRecord = {
             "key": key,
             "kind": kind,
             "title": title,
@@ -119,31 +149,33 @@ class SweepFolder:
         write_json(made / OBJECT, record)
         if self.durable:
             sync(made)
-        with writing(place):
+        with lock or contextlib.nullcontext(), writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.rename(made, place)
             except OSError:
                 if not (place / OBJECT).is_file():
                     raise
-                shutil.rmtree(made, ignore_errors=True)  # another process was first
-        if self.durable:
-            sync_names(place.parent)
-        self._compare_with_gone(kind, key, record)
+                shutil.rmtree(made, ignore_errors=True)  # an owner ended before it wrote the log
+            if self.durable:
+                sync_names(place.parent)
+        return self._compare_with_gone(kind, key, record)
 
-    def record(self, kind: str, key: str) -> dict[str, Any]:
+    def record(self, kind: str, key: str) -> ObjectRecord:
         """Return the record of an object.
 
         Raises
         ------
         DamagedError
-            There is no record, or it is cut short.
+            There is no record, or it is damaged.
+        ReadError
+            The system refused to read it.
         """
         place = self.place(kind, key) / OBJECT
-        try:
-            return read_json(place)
-        except (FileNotFoundError, UserError) as error:
-            raise DamagedError(f"{place}: wanted the record of an object, found none") from error
+        found = read_record(place, ObjectRecord)
+        if found is None or found["key"] != key:
+            raise DamagedError(f"{place}: wanted the record of an object, found none")
+        return found
 
     def check(self, kind: str, key: str, hashes: bool = True) -> Path:
         """Return the place of an object whose files have the sizes and hashes of its record.
@@ -152,20 +184,33 @@ class SweepFolder:
         ------
         DamagedError
             A file is missing, has another size or another hash.
+        ReadError
+            The system refused to read a file.
         """
         place = self.place(kind, key)
         for name, (size, digest) in self.record(kind, key)["files"].items():
             file = place / name
-            found = file.stat().st_size if file.is_file() else None
+            try:
+                with reading(file):
+                    found = file.stat().st_size
+                    same = found == size and (not hashes or hash_file(file) == digest)
+            except (FileNotFoundError, NotADirectoryError):
+                raise DamagedError(f"{file}: wanted {size:,} bytes, found no file") from None
             if found != size:
                 raise DamagedError(f"{file}: wanted {size:,} bytes, found {found}")
-            if hashes and hash_file(file) != digest:
+            if not same:
                 raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another")
         return place
 
     def delete(self, kind: str, key: str, damaged: bool = False) -> int:
-        """Delete an object, and leave its record; return how many bytes went."""
+        """Delete an object, and leave its record; return how many bytes went.
+
+        A damaged part is set aside among the damaged files of rows, because it is a file.
+        """
         place = self.place(kind, key)
+        if kind not in FOLDERS:
+            self.data.set_aside(place)
+            return 0
         size = 0
         if not damaged:
             record = self.record(kind, key)
@@ -176,52 +221,51 @@ class SweepFolder:
         away = self.work / f"deleted-{key}-{uuid.uuid4().hex}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, away)
-            shutil.rmtree(away, ignore_errors=True)
+            discard(away)
         return size
 
-    def _compare_with_gone(self, kind: str, key: str, record: Mapping[str, Any]) -> None:
-        """Note if an object that was made again has other files than before."""
+    def _compare_with_gone(self, kind: str, key: str, record: ObjectRecord) -> str:
+        """Return a note if an object that was made again has other files than before, or ""."""
         earlier = self.gone(kind, key)
-        if not earlier.is_file():
-            return
+        gone = read_record(earlier, ObjectRecord)
+        if gone is None:  # it was never deleted, or nobody knows what it was
+            earlier.unlink(missing_ok=True)
+            return ""
         before, now = (
             {name: entry for name, entry in files.items() if name not in _TIMED}
-            for files in (read_json(earlier)["files"], record["files"])
+            for files in (gone["files"], record["files"])
         )
         changed = sorted(n for n in {*before, *now} if before.get(n) != now.get(n))
-        earlier.unlink()
-        if changed:
-            from simlab.store.console import note
-
-            note(
-                f"{record['title']}: wanted the same files as before it was deleted, found other "
-                f"{', '.join(changed)} (another device, another number of threads?)"
-            )
+        earlier.unlink(missing_ok=True)
+        if not changed:
+            return ""
+        return (
+            f"{record['title']}: wanted the same files as before it was deleted, found other "
+            f"{', '.join(changed)} (another device, another number of threads?)"
+        )
 
     def made_rows(self, kinds: Iterator[str] | list[str]) -> dict[str, Made | None]:
-        """Return the jobs whose rows are there; None for those that are not gathered yet."""
+        """Return the jobs whose rows are there; None for those that are not gathered yet.
+
+        Rows in a damaged file of the data set are not there.
+        """
         found: dict[str, Made | None] = {k: None for kind in kinds for k in self.present(kind)}
-        return {**found, **self.data.made()}
+        return {**found, **self.data.made(checked=True)}
 
-    def failed(self) -> dict[str, dict[str, Any]]:
+    def failed(self) -> dict[str, FailureRecord]:
         """Return the record of every job that failed, by its key."""
-        found = {}
-        for name in _names(self.failures):
-            if name.endswith(".json") and not name.startswith("."):
-                with contextlib.suppress(FileNotFoundError, UserError):
-                    found[name.removesuffix(".json")] = read_json(self.failures / name)
-        return found
+        names = [name for name in _names(self.failures) if not name.startswith(".")]
+        keys = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        found = {key: self.failure(key) for key in keys}
+        return {key: record for key, record in found.items() if record is not None}
 
-    def failure(self, key: str) -> dict[str, Any] | None:
+    def failure(self, key: str) -> FailureRecord | None:
         """Return the record of the failure of one job; None if it did not fail."""
-        try:
-            return read_json(self.failures / f"{key}.json")
-        except (FileNotFoundError, UserError):
-            return None
+        return read_record(self.failures / f"{key}.json", FailureRecord)
 
-    def fail(self, key: str, record: Mapping[str, Any]) -> None:
+    def fail(self, key: str, record: FailureRecord) -> None:
         """Write the record of a failure."""
-        write_json(self.failures / f"{key}.json", dict(record))
+        write_json(self.failures / f"{key}.json", record)
 
     def forgive(self, key: str) -> None:
         """Delete the record of a failure."""
@@ -243,19 +287,33 @@ class SweepFolder:
         """Return the keys of all jobs that are claimed."""
         return [name for name in _names(self.claims) if not name.startswith(".")]
 
-    def finished(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of all logs: key, kind, seconds and time of finished jobs."""
+    def finished(self) -> Iterator[FinishedRecord]:
+        """Yield the lines of all logs: key, kind, seconds and time of finished jobs.
+
+        A line that a driver was killed over is left out.
+        """
         for name in _names(self.log):
             if not name.endswith(".jsonl"):
                 continue
-            for line in (self.log / name).read_text("utf-8").split("\n"):
-                with contextlib.suppress(ValueError):  # a driver was killed while it wrote
-                    if line:
-                        yield json.loads(line)
+            with reading(self.log / name):
+                lines = (self.log / name).read_bytes().split(b"\n")
+            for line in lines:
+                found = parse_record(line, FinishedRecord) if line else None
+                if found is not None:
+                    yield found
+
+
+def discard(path: Path) -> None:
+    """Delete a folder or a file that nothing needs; what is in use on another machine stays."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        with reading(folder):
+            return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 
-from simlab.sweeps.execute import CRASHED, Answer, Order
+from simlab.sweeps.execute import CRASHED, STOPPED, Answer, Order
 
 _END_SECONDS = 10.0
+# Signals by which queues, systems and people end a process. No job sends them to itself, and the
+# kernel kills a process that takes too much memory by SIGKILL.
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @dataclass
@@ -119,7 +122,8 @@ class LocalEngine:
         code = worker.process.wait()
         self._slots[self._slots.index(worker)] = None
         how = f"code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-        return Answer(order.job.key, CRASHED, message=f"the worker ended with {how}")
+        state = STOPPED if -code in _FROM_OUTSIDE else CRASHED
+        return Answer(order.job.key, state, message=f"the worker ended with {how}")
 
 
 def thread_variables(threads: int) -> dict[str, str]:

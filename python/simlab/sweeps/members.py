@@ -121,6 +121,7 @@ def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[s
     recipe = replace(recipe, tokenizer=prints.pinned(recipe.tokenizer))
     keys, texts = [], []
     for text in entry.pretrain.texts:
+        text.require_columns("models.pretrain.texts", labelled=False)
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
         keys.append({"name": text.called, "data": prints.task(text.name), **options})
         texts.append([text.name, options])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from simlab.errors import UserError
-from simlab.models.sources import cached_revision, is_hub_name, similar_name
-from simlab.store.runtime import hub_reachable
+from simlab.errors import UserError, did_you_mean
+from simlab.models.hub import find_whole
+from simlab.models.sources import is_hub_name, resolve, similar_name
+from simlab.store.console import note
+from simlab.store.hub import HubError
+from simlab.sweeps.contents import HUB_DATA
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import EXTRACT, FINETUNE, Plan
+from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Job, Plan
 from simlab.sweeps.survey import survey
 from simlab.tasks import TASKS
+from simlab.tasks.hub import download
+from simlab.tasks.hub_data import HubData, at_revisions, cached_commit
 
 
 def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
@@ -23,16 +27,13 @@ def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
     wanted
         Which jobs of the plan are still to do.
     """
-    loading = [
-        job.hints["model"]
-        for job, needed in zip(plan.jobs, wanted, strict=True)
-        if needed and job.kind in (FINETUNE, EXTRACT) and not job.needs and "model" in job.hints
-    ]
-    return [
-        name
-        for name in dict.fromkeys(loading)
-        if is_hub_name(name) and cached_revision(name) is None
-    ]
+    loading = []
+    for job in _chosen(plan, wanted):
+        if job.kind == PRETRAIN:
+            loading.append(job.hints["tokenizer"])
+        elif job.kind in (FINETUNE, EXTRACT) and not job.needs and "model" in job.hints:
+            loading.append(job.hints["model"])
+    return [n for n in dict.fromkeys(loading) if is_hub_name(n) and find_whole(n) is None]
 
 
 def with_similar(names: Sequence[str]) -> str:
@@ -40,22 +41,70 @@ def with_similar(names: Sequence[str]) -> str:
     return ", ".join(f"{name}{similar_name(name)}" for name in names)
 
 
-def hub_tasks(names: Sequence[str]) -> list[str]:
-    """Return tasks that are neither listed nor files, each with the listed task it resembles."""
-    found = []
-    for name in names:
-        if name.partition(":")[0] not in TASKS and not Path(name).expanduser().exists():
-            near = get_close_matches(name, TASKS, n=1)
-            found.append(f"{name} (did you mean {near[0]!r}?)" if near else name)
-    return found
+def with_similar_tasks(names: Iterable[str]) -> str:
+    """Return names of tasks in words, each with the listed task that it resembles."""
+    return ", ".join(n if n in TASKS else f"{n}{did_you_mean(n, TASKS)}" for n in names)
 
 
-def require_models(folder: SweepFolder, plan: Plan, keep: str) -> None:
-    """Raise UserError if a job to do loads a model that is missing while no hub answers."""
-    if not missing_models(plan, [True] * len(plan)) or hub_reachable():
-        return
-    if names := missing_models(plan, survey(folder, plan, keep).needed):
-        raise UserError(
-            "sweep, key models: wanted folders or models in the hub's cache, because the hub does "
-            f"not answer; found neither for {with_similar(names)}"
-        )
+def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
+    """Return the tasks of the hub that jobs load and the cache of the datasets library lacks.
+
+    Returns
+    -------
+    dict
+        Names of tasks, and the revision of each that jobs load (`contents.source_hints`).
+    """
+    loading: dict[str, str | None] = {}
+    for job in _chosen(plan, wanted):
+        loading |= job.hints.get(HUB_DATA, {})
+    return {
+        name: revision
+        for name, revision in loading.items()
+        if cached_commit(replace(HubData.of_task(name), revision=revision)) is None
+    }
+
+
+def fetch_missing(folder: SweepFolder, plan: Plan, keep: str) -> bool:
+    """Download the models and data sets that jobs to do load, one after the other.
+
+    Jobs find them in the caches of the clients, and ask the hub nothing.
+
+    Returns
+    -------
+    bool
+        Whether anything was downloaded, whose commit belongs in keys.
+
+    Raises
+    ------
+    UserError
+        The hub does not answer, or does not give one of them.
+    """
+    every = [True] * len(plan)
+    if not (missing_models(plan, every) or missing_data(plan, every)):
+        return False
+    needed = survey(folder, plan, keep).needed
+    models = missing_models(plan, needed)
+    for number, name in enumerate(models, 1):
+        try:
+            resolve(name)
+        except HubError as error:
+            if error.trouble.answered:
+                raise
+            raise UserError(
+                "sweep, key models: wanted folders or models in the hub's cache, because of "
+                f"{error.trouble.found}; found neither for {with_similar(models)}; "
+                f"{error.trouble.remedy}"
+            ) from error
+        note(f"model {name} is in the hub's cache ({number} of {len(models)})")
+    data = missing_data(plan, needed)
+    with at_revisions(data):
+        for name in data:
+            if name in TASKS:
+                download(TASKS[name].hub, name)
+            else:
+                download(name)
+    return bool(models or data)
+
+
+def _chosen(plan: Plan, wanted: Sequence[bool]) -> Iterator[Job]:
+    return (job for job, needed in zip(plan.jobs, wanted, strict=True) if needed)

@@ -17,19 +17,22 @@ from pathlib import Path
 
 from simlab.store.files import writing
 from simlab.sweeps.execute import REFUSED, Answer, Order, execute
+from simlab.sweeps.locking import Probe, is_kept_off
 from simlab.sweeps.worker import keep_imports
+
+_MARK = ".shared-"
 
 
 @dataclass(frozen=True)
 class Desk:
-    """Where the processes of a sweep work, and how they know that they see the same folder.
+    """Where the processes of a sweep work, and how they know that they share the same folder.
 
     Attributes
     ----------
     root
         The folder of the sweep.
     token
-        Name and content of a file that the driver writes into the folder.
+        Name and content of a file that the driver writes into the folder, and keeps locked.
     start
         The folder where the command was started, to which relative names of models refer.
     """
@@ -38,10 +41,16 @@ class Desk:
     token: str
     start: str
 
-    def open(self) -> None:
-        """Write the driver's file."""
+    def open(self) -> Probe:
+        """Write the driver's file and lock it; delete the files of drivers that have ended."""
+        root = Path(self.root)
+        for mark in root.glob(f"{_MARK}*"):
+            driver = mark.with_name(mark.name[: len(_MARK) + len(self.token)])
+            if not driver.exists() or not is_kept_off(driver):
+                mark.unlink(missing_ok=True)
         with writing(self._mark()):
             self._mark().write_text(self.token)
+            return Probe(self._mark())
 
     def clear(self) -> None:
         """Delete the files of the driver and of all nodes."""
@@ -53,12 +62,19 @@ class Desk:
         self._mark(node).touch()
 
     def wrong(self) -> str:
-        """Return why this process does not see the driver's file; nothing if it does."""
+        """Return why this process does not share the driver's file; nothing if it does."""
         try:
             found = self._mark().read_text()
         except OSError as error:
             return f"it does not see a file that was written there ({error.strerror})"
-        return "" if found == self.token else "it sees another folder of this name"
+        if found != self.token:
+            return "it sees another folder of this name"
+        if not is_kept_off(self._mark()):
+            return (
+                "it got a lock that the driver holds, because this mount locks files for each "
+                "machine alone (Lustre: mount with flock; NFS: without nolock and local_lock)"
+            )
+        return ""
 
     def wrong_of(self, node: str) -> str:
         """Return why the driver does not see what a node wrote; nothing if it does."""
@@ -66,7 +82,7 @@ class Desk:
         return "" if there else "what it wrote there is not in the folder"
 
     def _mark(self, node: str = "") -> Path:
-        return Path(self.root, f".shared-{self.token}{node}")
+        return Path(self.root, f"{_MARK}{self.token}{node}")
 
 
 def check_node(desk: Desk, node: str) -> str:
@@ -85,7 +101,7 @@ def do(desk: Desk, order: Order) -> Answer:
     wrong = _sit_down(desk)
     if wrong:
         node = socket.gethostname()
-        message = f"--out {desk.root}: wanted a folder that node {node} sees, found that {wrong}"
+        message = f"--out {desk.root}: wanted a folder that node {node} shares, found that {wrong}"
         return Answer(order.job.key, REFUSED, message=message)
     with _printing_to(Path(desk.root, "log", f"worker-{socket.gethostname()}.txt")):
         answer = execute(order)

@@ -1,26 +1,30 @@
-"""Rows of results on disk: a small file for each job, gathered into one data set.
-
-A job writes its rows to a Parquet file of its own, a *part*. The driver moves parts into
-``results/part-00000.parquet``, ``part-00001.parquet``, ...: rows are added to the last file, which
-is replaced by one rename, until the file has `FULL_BYTES`; then the next file begins. So the rows
-of a job stand in one file of the data set, whoever reads it and whenever, and a part is deleted
-only after the file that has its rows is on the disk.
+"""Parquet files of rows: a *part* with the rows of one job, and files with those of many.
 
 Each row names its job in a column of its own, ``job``. The footer of a file lists its jobs with
-their numbers of rows and their seconds, so that what is done is read without the rows.
+their numbers of rows and their seconds, so that what is done is read without the rows. The footer
+has the SHA-256 of all bytes that stand before it, and of its own list.
+
+A file that was read and is not what was written is *damaged*. A file that the system refused to
+read is no damaged file: its content is unknown.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from simlab.store.files import atomic_file, sync, sync_names
+from simlab.errors import ReadError, UserError
+from simlab.store.files import atomic_file, reading, sync, sync_names
+from simlab.store.planned import JOB
 from simlab.store.results import TYPES, ResultRow
 from simlab.store.tables import RESULTS
 from simlab.sweeps.plan import Job
@@ -29,13 +33,27 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FULL_BYTES = 1 << 20
-_ROW_BYTES = 12  # of a row among many, compressed
 # A part is read once and soon: its time counts, and not its size.
 _QUICK = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-_SMALL = {"compression": "zstd"}
-JOB = "job"
-_JOBS, _CONTENTS = b"simlab.jobs", b"simlab.contents"
+_JOBS, _CONTENTS, _DIGESTS = b"simlab.jobs", b"simlab.contents", b"simlab.sha256"
+_MAGIC, _END_BYTES = b"PAR1", 8  # of Parquet: the length of the footer, and the magic
+_LOOKS = 3  # at a file that another machine replaces
+
+T = TypeVar("T")
+
+
+class DamagedRowsError(UserError):
+    """A file of rows that was read and is not what was written.
+
+    Attributes
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: Path, found: str) -> None:
+        super().__init__(f"{path}: wanted rows of a sweep, found a damaged file ({found})")
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -54,162 +72,100 @@ def write_part(
     import pyarrow as pa
 
     records = [_record(row, job.key) for row in rows]
-    table = pa.Table.from_pylist(records, schema=_schema())
-    _write(table, path, {job.key: Made(job.kind, len(records), seconds)}, durable, _QUICK)
+    table = pa.Table.from_pylist(records, schema=row_schema())
+    write_rows_file(
+        table, path, {job.key: Made(job.kind, len(records), seconds)}, durable=durable, how=_QUICK
+    )
 
 
-def read_made(path: Path) -> dict[str, Made]:
-    """Return the jobs whose rows a file has; empty if the file is damaged or of another kind."""
+def read_made(path: Path) -> Mapping[str, Made]:
+    """Return the jobs whose rows a file has, from its footer.
+
+    The result is empty if there is no file, or if its footer is damaged.
+
+    Raises
+    ------
+    ReadError
+        The system refused to read the file.
+    """
     try:
-        state = path.stat()
-    except OSError:
+        return read_jobs(path)
+    except (FileNotFoundError, DamagedRowsError):
         return {}
-    return dict(_read_made(path, state.st_ino, state.st_mtime_ns, state.st_size))
 
 
-@lru_cache(maxsize=4096)
-def _read_made(path: Path, *_state: int) -> dict[str, Made]:
-    """Read the jobs in the footer of a file; a file that was replaced has another state."""
+def read_jobs(path: Path) -> Mapping[str, Made]:
+    """Return the jobs whose rows a file has, from its footer.
+
+    Raises
+    ------
+    DamagedRowsError
+        The footer is damaged.
+    FileNotFoundError
+        There is no file.
+    ReadError
+        The system refused to read the file.
+    """
+    return _read_footer(path, *_state(path))
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file has the bytes that were written, or is gone.
+
+    Raises
+    ------
+    ReadError
+        The system refused to read the file.
+    """
+    try:
+        return _is_whole(path, *_state(path))
+    except FileNotFoundError:
+        return True
+
+
+def forget_states() -> None:
+    """Have `is_whole` read every file again, whatever its time of change says."""
+    _is_whole.cache_clear()
+
+
+def read_rows_file(path: Path) -> pa.Table:
+    """Return the rows of a part, or of a file of the data set.
+
+    Raises
+    ------
+    DamagedRowsError
+        The file is not what was written.
+    FileNotFoundError
+        There is no file.
+    ReadError
+        The system refused to read the file.
+    """
+    return read_jobs_and_rows(path)[1]
+
+
+def read_jobs_and_rows(path: Path) -> tuple[dict[str, Made], pa.Table]:
+    """Return the jobs and the rows of a file, both of the same bytes; errors as `read_rows_file`.
+
+    Whoever writes the rows again needs it: a footer read before may be that of an earlier file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    content = _steady(Path.read_bytes, path)
+    jobs = _checked(path, content)
     try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid):
-        return {}
-    return {key: Made(*made) for key, made in json.loads(metadata.get(_JOBS, b"{}")).items()}
-
-
-class DataSet:
-    """The gathered rows of a sweep, in a folder of Parquet files."""
-
-    def __init__(self, folder: Path, durable: bool = True) -> None:
-        self.folder, self.durable = folder, durable
-
-    def files(self) -> list[Path]:
-        """Return the files in order."""
-        return sorted(self.folder.glob("part-*.parquet"))
-
-    def made(self) -> dict[str, Made]:
-        """Return all jobs whose rows are there."""
-        return {key: made for file in self.files() for key, made in read_made(file).items()}
-
-    def has(self, key: str) -> bool:
-        """Return whether the rows of a job are there."""
-        for file in reversed(self.files()):
-            state = file.stat()
-            if key in _read_made(file, state.st_ino, state.st_mtime_ns, state.st_size):
-                return True
-        return False
-
-    def drop_damaged(self) -> list[Path]:
-        """Delete the files that are no Parquet files, whose jobs then count as not done."""
-        damaged = [file for file in self.files() if not read_made(file)]
-        for file in damaged:
-            file.unlink()
-        return damaged
-
-    def gather(self, parts: Sequence[Path]) -> set[Path]:
-        """Move the rows of `parts` into the data set; return the parts that are damaged."""
-        damaged = set()
-        there = self.made()
-        waiting = list(parts)
-        while waiting:
-            tail, jobs, tables, used, size = self._begin()
-            while waiting and size < 2 * FULL_BYTES:
-                part = waiting.pop(0)
-                used.append(part)
-                new = read_made(part)
-                table = _read_if_whole(part)
-                if table is None:
-                    if part.exists():  # else another driver has gathered it
-                        damaged.add(part)
-                elif not new.keys() <= there.keys():
-                    tables.append(table)
-                    jobs |= new
-                    there |= new
-                    size += _ROW_BYTES * len(table)
-            if len(jobs) > len(read_made(tail)):
-                self._write(tables, tail, jobs)
-            for part in used:
-                part.unlink(missing_ok=True)
-        return damaged
-
-    def _begin(self) -> tuple[Path, dict[str, Made], list[pa.Table], list[Path], int]:
-        """Return the file to write, and what is in it already."""
-        files = self.files()
-        if files and files[-1].stat().st_size < FULL_BYTES:
-            last = files[-1]
-            size = last.stat().st_size
-            return last, read_made(last), [read_rows_file(last)], [], size
-        number = int(files[-1].stem.partition("-")[2]) + 1 if files else 0
-        return self.folder / f"part-{number:05}.parquet", {}, [], [], 0
-
-    def _write(self, tables: Sequence[pa.Table], path: Path, jobs: Mapping[str, Made]) -> None:
-        import pyarrow as pa
-
-        _write(pa.concat_tables(tables), path, jobs, self.durable, _SMALL)
-
-    def rows(self, keys: Collection[str]) -> pa.Table:
-        """Return the rows of some jobs, in the order of `keys`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        wanted, found = set(keys), []
-        for file in self.files():
-            mine = [key for key in read_made(file) if key in wanted]
-            if mine:
-                table = read_rows_file(file)
-                found.append(table.filter(pc.is_in(table[JOB], pa.array(mine, pa.string()))))
-        table = pa.concat_tables(found) if found else _schema().empty_table()
-        place = {key: number for number, key in enumerate(keys)}
-        order = sorted(
-            range(len(table)), key=[place[k] for k in table[JOB].to_pylist()].__getitem__
-        )
-        return table.take(pa.array(order, pa.int64()))
-
-    def take_out(self, keys: Collection[str]) -> Iterator[tuple[str, pa.Table, Made]]:
-        """Yield the rows of every job in `keys` that is there, and remove them from the files.
-
-        The rows of a file are removed when the rows of its last job have been taken.
-        """
-        import pyarrow.compute as pc
-
-        wanted = set(keys)
-        for file in self.files():
-            jobs = read_made(file)
-            if not wanted & jobs.keys():
-                continue
-            table = read_rows_file(file)
-            for key in [key for key in jobs if key in wanted]:
-                yield key, table.filter(pc.equal(table[JOB], key)), jobs.pop(key)
-            if jobs:
-                import pyarrow as pa
-
-                kept = pc.is_in(table[JOB], pa.array(list(jobs), pa.string()))
-                self._write([table.filter(kept)], file, jobs)
-            else:
-                file.unlink()
+        table = pq.read_table(pa.BufferReader(content)).replace_schema_metadata()
+    except (OSError, pa.ArrowException) as error:  # no file is read: the bytes are in memory
+        raise DamagedRowsError(path, str(error)) from error
+    wanted = sum(made.rows for made in jobs.values())
+    if len(table) != wanted:
+        raise DamagedRowsError(path, f"{len(table):,} of {wanted:,} rows")
+    return jobs, table
 
 
 def write_table(table: pa.Table, path: Path, key: str, made: Made, durable: bool = True) -> None:
     """Write rows that `DataSet.take_out` gave as a part."""
-    _write(table, path, {key: made}, durable, _QUICK)
-
-
-def read_rows_file(path: Path) -> pa.Table:
-    """Return the rows of a part, or of a file of the data set."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        return file.read().replace_schema_metadata()
-
-
-def _read_if_whole(path: Path) -> pa.Table | None:
-    try:
-        return read_rows_file(path)
-    except (OSError, ValueError):  # pyarrow's errors are both
-        return None
+    write_rows_file(table, path, {key: made}, durable=durable, how=_QUICK)
 
 
 def as_results(table: pa.Table) -> pd.DataFrame:
@@ -230,27 +186,150 @@ def _record(row: ResultRow, key: str) -> dict[str, Any]:
 
 
 @cache
-def _schema() -> pa.Schema:
+def row_schema() -> pa.Schema:
+    """Return the names and types of the columns."""
     import pyarrow as pa
 
     return pa.schema([(n, pa.type_for_alias(kind)) for n, kind in {**TYPES, JOB: "string"}.items()])
 
 
-def _write(
-    table: pa.Table, path: Path, jobs: Mapping[str, Made], durable: bool, how: Mapping[str, Any]
+class _Hashing:
+    """A stream to write to, which hashes what is written."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.digest = stream, hashlib.sha256()
+
+    def write(self, content: bytes) -> int:
+        self.digest.update(content)
+        return self._stream.write(content)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the stream open, which belongs to another."""
+
+
+def write_rows_file(
+    table: pa.Table,
+    path: Path,
+    jobs: Mapping[str, Made],
+    *,
+    durable: bool,
+    how: Mapping[str, Any],
 ) -> None:
+    """Write rows and the list of their jobs to a file, atomically.
+
+    Parameters
+    ----------
+    how
+        Options of `pyarrow.parquet.ParquetWriter`.
+    """
     import pyarrow.parquet as pq
 
-    listed = {key: [made.kind, made.rows, round(made.seconds, 4)] for key, made in jobs.items()}
-    metadata = {_JOBS: json.dumps(listed), _CONTENTS: RESULTS}
+    listed = json.dumps({k: [m.kind, m.rows, round(m.seconds, 4)] for k, m in jobs.items()})
     with atomic_file(path) as partial:
-        pq.write_table(
-            table.replace_schema_metadata(metadata),
-            partial,
-            write_page_checksum=True,
-            **how,
-        )
+        with partial.open("wb") as stream:
+            hashing, schema = _Hashing(stream), table.schema.with_metadata({_CONTENTS: RESULTS})
+            with pq.ParquetWriter(hashing, schema, write_page_checksum=True, **how) as writer:
+                writer.write_table(table)
+                digests = f"{hashing.digest.hexdigest()} {_digest_list(listed, schema)}"
+                writer.add_key_value_metadata({_JOBS: listed, _DIGESTS: digests})
         if durable:
             sync(partial)
     if durable:
         sync_names(path.parent)
+
+
+def _digest_list(listed: str, schema: pa.Schema) -> str:
+    """Return the SHA-256 of the list of jobs, and of the names and types of the columns."""
+    columns = [[field.name, str(field.type)] for field in schema]
+    return hashlib.sha256(f"{listed} {json.dumps(columns)}".encode()).hexdigest()
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return what differs between a file and one that replaces it."""
+    state = _steady(_open_state, path)
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
+def _open_state(path: Path) -> os.stat_result:
+    # On a network file system, opening asks the server; a stat alone may be a minute old.
+    with path.open("rb", buffering=0) as stream:
+        return os.fstat(stream.fileno())
+
+
+def _steady(read: Callable[[Path], T], path: Path) -> T:
+    """Return ``read(path)``; look again if another machine has replaced the file meanwhile."""
+    for _ in range(_LOOKS - 1):
+        try:
+            with reading(path):
+                return read(path)
+        except ReadError as error:
+            if getattr(error.__cause__, "errno", None) != errno.ESTALE:
+                raise
+    with reading(path):
+        return read(path)
+
+
+@lru_cache(maxsize=4096)
+def _read_footer(path: Path, *_state: int) -> Mapping[str, Made]:
+    """Read the jobs in the footer of a file; a file that was replaced has another state."""
+    return MappingProxyType(_jobs_of(path, _steady(_read_end, path))[0])
+
+
+def _read_end(path: Path) -> bytes:
+    """Read the footer of a Parquet file, its length, and the magic."""
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - _END_BYTES))
+        length = int.from_bytes(stream.read(4), "little")
+        stream.seek(max(0, size - _END_BYTES - length))
+        return stream.read()
+
+
+def _jobs_of(path: Path, end: bytes) -> tuple[dict[str, Made], str]:
+    """Return the jobs in a footer, and the SHA-256 of the bytes before it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        footer = pq.read_metadata(pa.BufferReader(end))
+        listed, digests = (footer.metadata[name].decode() for name in (_JOBS, _DIGESTS))
+        before, of_list = digests.split()
+        if of_list != _digest_list(listed, footer.schema.to_arrow_schema()):
+            raise DamagedRowsError(path, "another list of jobs")
+        jobs = {key: Made(*made) for key, made in json.loads(listed).items()}
+        wanted = sum(made.rows for made in jobs.values())
+        if footer.num_rows != wanted:
+            raise DamagedRowsError(path, f"{footer.num_rows:,} of {wanted:,} rows")
+        return jobs, before
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no footer") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_whole(path: Path, *_state: int) -> bool:
+    """Read all bytes of a file; a file that was replaced has another state."""
+    try:
+        _checked(path, _steady(Path.read_bytes, path))
+    except DamagedRowsError:
+        return False
+    return True
+
+
+def _checked(path: Path, content: bytes) -> dict[str, Made]:
+    """Return the jobs of a file, whose bytes are those that were written."""
+    if not content.endswith(_MAGIC) or len(content) < _END_BYTES:
+        raise DamagedRowsError(path, f"{len(content):,} bytes without the end of a Parquet file")
+    length = int.from_bytes(content[-_END_BYTES:-4], "little")
+    start = len(content) - _END_BYTES - length
+    jobs, digest = _jobs_of(path, content[max(0, start) :])
+    if hashlib.sha256(memoryview(content)[: max(0, start)]).hexdigest() != digest:
+        raise DamagedRowsError(path, "other bytes than were written")
+    return jobs

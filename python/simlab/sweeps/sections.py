@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model, model_validator
@@ -21,6 +22,8 @@ from simlab.training.recipes import parse_seeds
 
 OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_OPTION = re.compile(r"--(?P<name>[a-z0-9-]+)(?: (?P<found>\S+))?: (?P<rest>.*)")
+_TAKES_ALL = re.compile(r"; `--pairs \d+` takes all")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)?\s*", re.IGNORECASE)
 
 
@@ -71,6 +74,27 @@ def checked(check: Any, *arguments: Any) -> None:
         check(*arguments)
     except UserError as error:
         raise _error(re.sub(r"^--(?=[a-z0-9-]+( \S+)?: )", "", str(error))) from error
+
+
+@contextmanager
+def under_key(section: str) -> Iterator[None]:
+    """Turn an error that names an option of a command into one that names a key of `section`.
+
+    Raises
+    ------
+    UserError
+        The block raised one.
+    """
+    try:
+        yield
+    except UserError as error:
+        option = _OPTION.fullmatch(str(error))
+        if option is None:
+            raise
+        rest = _TAKES_ALL.sub("; 'all' takes all", option["rest"])
+        found = "" if option["found"] is None else f", found {option['found']}"
+        key = option["name"].replace("-", "_")
+        raise UserError(f"sweep, key {section}.{key}: {rest}{found}") from error
 
 
 def _error(text: str, key: str = "") -> PydanticCustomError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from simlab.store.console import span
 from simlab.sweeps.estimates import Estimate
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.status import Count, Status
 
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-_SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
@@ -20,14 +20,6 @@ def amount(size: float) -> str:
         if size >= one:
             return f"{size / one:.1f} {unit}"
     return f"{size:.0f} B"
-
-
-def span(seconds: float) -> str:
-    """Return a time in words: ``2.5 h``."""
-    for unit, one in _SPANS:
-        if seconds >= one:
-            return f"{seconds / one:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def plan_table(plan: Plan, done: Sequence[bool]) -> Table:

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.sweeps.claims import is_dead
 from simlab.sweeps.execute import has_failed
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import KINDS
 from simlab.sweeps.survey import read_plan, survey
+from simlab.sweeps.watch import seems_alive
 
 _RECENT_SECONDS = 600.0
 
@@ -78,7 +78,7 @@ def read_status(out: str | Path) -> Status:
         for key, record in folder.failed().items()
         if has_failed(record) and plan.number(key) is not None  # the file may have changed
     }
-    running = {key for key in folder.claimed() if not is_dead(folder.claims / key)}
+    running = {key for key in folder.claimed() if seems_alive(folder.claims / key)}
     counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
     waiting: dict[str, int] = defaultdict(int)
     for job, needed in zip(plan.jobs, found.needed, strict=True):

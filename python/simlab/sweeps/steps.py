@@ -34,7 +34,8 @@ def pretrain(work: Work) -> None:
     from simlab.training.pretrain import pretrain as function
     from simlab.training.pretraining import Pretraining
 
-    texts = [_texts(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
+    named = [(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
+    texts = [_texts(name, options, work.state) for name, options in named]
     recipe = Pretraining(**work.params["recipe"], tokenizer=work.hints["tokenizer"])
     function(texts, work.out, recipe)
 
@@ -270,7 +271,7 @@ def _task(work: Work) -> Task:
     options = TaskOptions(**work.hints["task_options"])
     # A model that is pretrained here was fine-tuned on nothing, so that its folder has no split.
     earlier = None if "pretrained" in work.hints else _model(work).path
-    return _load_task(earlier, work.hints["task"], options)
+    return _load_task(earlier, work.hints["task"], options, work.state)
 
 
 def _members(work: Work) -> list[Representations]:
@@ -289,13 +290,14 @@ def _members(work: Work) -> list[Representations]:
     return [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
 
 
+# The state of the files is an argument: what was read in another state is read again.
 @lru_cache(maxsize=4)
-def _load_task(model: Path | None, task: str, options: TaskOptions) -> Task:
+def _load_task(model: Path | None, task: str, options: TaskOptions, state: str) -> Task:
     return load_task_of([] if model is None else [model], task, options)
 
 
 @lru_cache(maxsize=4)
-def _texts(name: str, options: TaskOptions) -> Texts:
+def _texts(name: str, options: TaskOptions, state: str) -> Texts:
     return load_texts(name, options)
 
 

@@ -14,6 +14,7 @@ from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.contents import MODEL, TASK, source_hints
 from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
@@ -72,6 +73,8 @@ class TaskStudy:
         self.task = {"name": self.name, "data": data, **chosen}
         self.recipes = [] if corpus else self._recipes()
         self.views = self._views()
+        labelled = bool(self.recipes) or any(view.split != ALL for view in self.views)
+        entry.require_columns("extract.on" if corpus else "tasks", labelled)
         self.members: list[Member] = []
         self.originals: dict[str, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
@@ -85,11 +88,14 @@ class TaskStudy:
         return {**paper_options(paper, command, task=self.name, **facts, **given), **given}
 
     def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
-        """Return what steps take besides: names of the task and of a model."""
+        """Return what steps take besides: names of the task and of a model, and what is read."""
         found: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
+        read = [(TASK, self.entry.name, self.task["data"])]
         if model is not None:
             found["model" if model.pretraining is None else "pretrained"] = model.name
-        return {**found, **more}
+        if model is not None and model.pretraining is None:
+            read.append((MODEL, model.name, model.data))
+        return {**found, **source_hints(read), **more}
 
     def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
         """Return what a job needs that reads a model before fine-tuning.
@@ -103,7 +109,12 @@ class TaskStudy:
         if model.pretraining is None:
             return {"model": model.data}, ()
         size = checkpoint_bytes(model.pretraining)
-        hints = {"texts": model.texts, "tokenizer": model.pretraining.tokenizer, "bytes": size}
+        tokenizer, read = model.pretraining.tokenizer, model.data
+        named = zip(model.texts, read["texts"], strict=True)
+        sources = [(TASK, text[0], one["data"]) for text, one in named]
+        sources.append((MODEL, tokenizer, read["tokenizer"]))
+        hints = {"texts": model.texts, "tokenizer": tokenizer, "bytes": size}
+        hints |= source_hints(sources)
         return {}, (self.plan.add(kinds.PRETRAIN, model.data, (), hints, model.name),)
 
     def title(self, *words: str) -> str:
@@ -257,7 +268,7 @@ class TaskStudy:
         named = {"label": member.label, "seed": member.number, "task": self.name}
         hints = self.hints(member.model)
         title = self.title(member.label)
-        self.plan.add(kinds.SCORES, named, (checkpoint,), hints, title)
+        self.plan.add(kinds.SCORES, named, (checkpoint,), {}, title)
         if self.spec.truncate is not None:
             options = self.truncation()
             original = TUNED_ORIG in options.modes
@@ -295,7 +306,7 @@ class TaskStudy:
         for number, side in zip(needs, sides, strict=True):
             params = {"side": side, "model": model.name, "task": self.name}
             title = self.title(model.family, str(side[0]))
-            self.plan.add(kinds.FREEZE, params, (number,), self.hints(), title)
+            self.plan.add(kinds.FREEZE, params, (number,), {}, title)
 
 
 _OWN = ("kind", "modules", "pool", "split", "stages", "on")  # of a section, and no options

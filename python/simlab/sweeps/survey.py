@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 from simlab.errors import UserError
-from simlab.store.files import read_json, write_bytes
+from simlab.store.files import write_bytes
+from simlab.store.planned import PLAN
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, KINDS, PRETRAIN, Job, Plan
+from simlab.sweeps.records import PlanRecord, read_record
 from simlab.sweeps.spec import KEEP_ALL, KEEP_REPRESENTATIONS
 
-PLAN = "plan.json"
 # Kinds of object that stay when nothing needs them any more.
 KEPT = {KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT), KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT)}
+
+
+class Needed(list[bool]):
+    """Whether each job of a plan has to be done, and how many of each kind have to be.
+
+    Attributes
+    ----------
+    counts
+        Number of jobs that have to be done, by kind. Whoever assigns to an item changes it: nobody
+        walks through the plan to draw a bar.
+    """
+
+    def __init__(self, plan: Plan, needed: Sequence[bool]) -> None:
+        super().__init__(needed)
+        self._kinds = [job.kind for job in plan.jobs]
+        self.counts = Counter(compress(self._kinds, needed))
+
+    def __setitem__(self, number: Any, needed: Any) -> None:
+        self.counts[self._kinds[number]] += needed - self[number]
+        super().__setitem__(number, needed)
 
 
 @dataclass
@@ -32,7 +56,7 @@ class Survey:
     """
 
     done: list[bool]
-    needed: list[bool]
+    needed: Needed
 
 
 def survey(folder: SweepFolder, plan: Plan, keep: str) -> Survey:
@@ -41,7 +65,7 @@ def survey(folder: SweepFolder, plan: Plan, keep: str) -> Survey:
     present = {key for kind in kinds if kind in FOLDERS for key in folder.present(kind)}
     present |= folder.made_rows([kind for kind in kinds if kind not in FOLDERS]).keys()
     done = [job.key in present for job in plan.jobs]
-    return Survey(done, find_needed(plan.jobs, done, keep))
+    return Survey(done, Needed(plan, find_needed(plan.jobs, done, keep)))
 
 
 def find_needed(jobs: Sequence[Job], done: Sequence[bool], keep: str) -> list[bool]:
@@ -75,7 +99,12 @@ def read_plan(folder: SweepFolder) -> tuple[Plan, str]:
     path = folder.root / PLAN
     if not path.is_file():
         raise UserError(f"{folder.root}: wanted the folder of a sweep, found no {PLAN} there")
-    found = read_json(path)
+    found = read_record(path, PlanRecord)
+    if found is None:
+        raise UserError(
+            f"{path}: wanted the plan of a sweep, found a damaged file; the next run of the sweep "
+            "writes it anew"
+        )
     jobs = [Job(found["kinds"][k], key, tuple(n), {}, {}, "") for k, key, n in found["jobs"]]
     return Plan(jobs, {job.key: number for number, job in enumerate(jobs)}), found["keep"]
 

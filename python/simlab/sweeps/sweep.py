@@ -9,22 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.store.console import progress
 from simlab.store.files import hash_json, read_json, write_json
+from simlab.store.planned import PLAN
 from simlab.sweeps import claims
-from simlab.sweeps.driver import Driver, require_sweep
+from simlab.sweeps.contents import PRINTS
+from simlab.sweeps.driver import Driver
 from simlab.sweeps.drivers import driving, study_of
 from simlab.sweeps.engine import LOCAL, Engine, EngineChoice
 from simlab.sweeps.estimates import Estimate, estimate
 from simlab.sweeps.execute import has_failed
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.missing import require_models
+from simlab.sweeps.missing import fetch_missing
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.progress import WatchedEngine
+from simlab.sweeps.records import FigureRecord, read_record
 from simlab.sweeps.spec import Spec, make_spec, read_spec
 from simlab.sweeps.status import Status, read_status
 from simlab.sweeps.survey import survey, write_plan
+from simlab.sweeps.watch import Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
 SWEEP, DRAWN = "sweep.json", "figures.json"
 STATUS = "status.json"  # `simlab.report` reads it
 STATUS_SECONDS = 30.0  # after which it is written anew while a sweep runs
-FIGURES = 1  # raised when figures of the same rows look different
+_MOST_NAMES = 3  # of files in a message
+FIGURES = 2  # raised when figures of the same rows look different
 
 
 @dataclass(frozen=True)
@@ -121,9 +126,12 @@ class Sweep:
         Raises
         ------
         UserError
-            A local model or file does not exist, or an option does not suit another.
+            A local model or file does not exist, an option does not suit another, or `out` is no
+            folder for a sweep.
         """
-        prints = Fingerprints(None if out is None else Path(out) / "fingerprints.json")
+        if out is not None:
+            require_place(SweepFolder(Path(out)))
+        prints = Fingerprints(None if out is None else Path(out) / PRINTS)
         plan = make_plan(self.spec, prints)
         if out is not None and Path(out).is_dir():
             prints.save()
@@ -189,8 +197,8 @@ class Sweep:
         Raises
         ------
         UserError
-            `out` is no folder, another sweep is at work there, the engine is unknown or not
-            installed, or the disk is full.
+            `out` is no folder or has files of something else, another sweep is at work there, the
+            engine is unknown or not installed, or the disk is full.
         """
         if isinstance(engine, str):
             engine = EngineChoice(engine, workers, threads, address, tuple(resources))
@@ -201,17 +209,21 @@ class Sweep:
                 f"touches its claims every {claims.BEAT_SECONDS:g}, found {stale:g}"
             )
         folder = SweepFolder(Path(out), durable)
-        require_sweep(folder)
-        prints = Fingerprints(folder.root / "fingerprints.json")
+        require_place(folder)
+        prints = Fingerprints(folder.root / PRINTS)
         plan = make_plan(self.spec, prints)  # before anything is written
-        require_models(folder, plan, self.spec.keep)
+        if fetch_missing(folder, plan, self.spec.keep):
+            prints = Fingerprints(folder.root / PRINTS)
+            plan = make_plan(self.spec, prints)  # keys have the revisions that came
         folder.create()
         prints.save()
-        with driving(folder, study_of(plan, self.spec.keep, self.spec.max_disk), stale):
+        watch = Watch(stale)
+        study = study_of(plan, self.spec.keep, self.spec.max_disk)
+        with driving(folder, study, watch) as place:
             write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
             write_plan(folder, plan, self.spec.keep)
             self._note_status(folder, plan)
-            chosen = self._engine(engine, folder, plan)
+            chosen = WatchedEngine(self._engine(engine, folder, plan), plan, folder.finished())
             try:
                 driver = Driver(
                     folder,
@@ -220,11 +232,11 @@ class Sweep:
                     keep=self.spec.keep,
                     max_disk=self.spec.max_disk,
                     retry_failed=retry_failed,
-                    stale=stale,
+                    watch=watch,
+                    check=place.check,
                 )
-                with progress("sweep", driver.to_do()) as tell:
-                    driver.tell = self._noting(folder, plan, tell)
-                    outcome = driver.run()
+                driver.tell = self._noting(folder, plan)
+                outcome = chosen.run(driver)
             finally:
                 chosen.close()
             self._note_status(folder, plan)
@@ -253,20 +265,17 @@ class Sweep:
         found = read_status(folder.root).as_dict()
         write_json(folder.root / STATUS, {**found, "failed": failed})
 
-    def _noting(
-        self, folder: SweepFolder, plan: Plan, tell: Callable[[int], None]
-    ) -> Callable[[int], None]:
-        """Return `tell` that now and then writes the status, too."""
+    def _noting(self, folder: SweepFolder, plan: Plan) -> Callable[[int], None]:
+        """Return a function to call for finished jobs, which writes the status now and then."""
         noted = time.monotonic()
 
-        def tell_and_note(count: int) -> None:
+        def note_status(_: int) -> None:
             nonlocal noted
-            tell(count)
             if time.monotonic() - noted > STATUS_SECONDS:
                 self._note_status(folder, plan)
                 noted = time.monotonic()
 
-        return tell_and_note
+        return note_status
 
     def _engine(self, engine: EngineChoice | Engine, folder: SweepFolder, plan: Plan) -> Engine:
         return engine.start(folder, plan.counts()) if isinstance(engine, EngineChoice) else engine
@@ -281,13 +290,37 @@ class Sweep:
         choice = self.spec.figures
         drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
         record = folder.root / DRAWN
-        earlier = read_json(record) if record.is_file() else {}
-        files = [folder.figures / name for name in earlier.pop("files", ())]
-        if earlier == drawn and all(file.is_file() for file in files):
-            return files
+        earlier = read_record(record, FigureRecord)
+        if earlier is not None:
+            files = [folder.figures / name for name in earlier["files"]]
+            same = all(earlier[name] == drawn[name] for name in ("rows", "version"))
+            if same and all(file.is_file() for file in files):
+                return files
         frame = as_results(folder.data.rows(keys))
         if not frame["layer_x"].notna().any():
             return []  # a figure shows layers
         files = plot(frame, folder.figures, choice.formats, metric=choice.metric)
         write_json(record, {**drawn, "files": [file.name for file in files]})
         return files
+
+
+def require_place(folder: SweepFolder) -> None:
+    """Check that a sweep may write to a folder: a new or empty one, or that of a sweep.
+
+    Raises
+    ------
+    UserError
+        It is a file, or has files of something else.
+    """
+    root = folder.root
+    if root.exists() and not root.is_dir():
+        raise UserError(f"--out {root}: wanted a folder, found a file; choose another --out")
+    names = sorted(file.name for file in root.glob("[!.]*"))
+    # `SweepFolder.create` makes the claims first: a process may have been killed behind it.
+    known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS)) or folder.claims.is_dir()
+    if names and not known:
+        found = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+        raise UserError(
+            f"--out {root}: wanted a new or empty folder, or that of a sweep; found {found}; "
+            "choose another --out"
+        )

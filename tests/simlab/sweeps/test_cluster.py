@@ -1,7 +1,7 @@
 """The Ray engine: two real nodes, one of which passes for another machine and is killed at work."""
 
 import contextlib
-import os
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +22,7 @@ from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ra
 from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
 
 pytestmark = pytest.mark.slow
+STALE = 12.0  # seconds after which a far process counts as gone
 
 needs_ray = pytest.mark.skipif(not find_ray(), reason=f"sweeps on Ray are not tested: {NO_RAY}")
 needs_machines = pytest.mark.skipif(
@@ -73,15 +74,15 @@ def run_on(cluster, root, plan):
     def start(folder):
         return Recorded(folder.root, plan.counts(), address=cluster.address, threads=1)
 
-    return run_toy(root, plan, start=start), answers
+    return run_toy(root, plan, start=start, stale=STALE), answers
 
 
 def claims_on(root, machine):
     """Return the claims of a machine."""
     found = []
     for path in (root / "claims").glob("[!.]*"):
-        owner = claims.read_claim(path)
-        if owner and owner["place"][0] == machine:
+        sight = claims.look(path)
+        if sight and sight.owner and sight.owner["place"][0] == machine:
             found.append(path)
     return found
 
@@ -92,13 +93,6 @@ def kill_at_work(machine: psutil.Process, root) -> list[str]:
     machine.kill()
     machine.wait()
     return [path.name for path in claims_on(root, FAR)]
-
-
-def age(paths):
-    """Make claims look as if nobody had touched them for two minutes."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(path, (time.time() - claims.STALE_SECONDS - 1,) * 2)
 
 
 @needs_ray
@@ -113,7 +107,6 @@ def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
         # The driver knows that the process is gone; the claim of another machine counts on.
         seen.append([path.name for path in claims_on(tmp_path, FAR)])
         seen.append(runs(tmp_path, "begin"))
-        age(claims_on(tmp_path, FAR))
 
     with cluster.far_node() as machine:
         killer = threading.Thread(target=kill, args=(machine,))
@@ -152,17 +145,15 @@ def test_real_models_give_the_bits_of_the_local_engine(
 
     def kill(machine):
         lost.extend(kill_at_work(machine, there))
-        age(claims_on(there, FAR))
 
     with cluster.far_node() as machine:
         killer = threading.Thread(target=kill, args=(machine,))
         killer.start()
-        how = ("--engine", "ray", "--address", cluster.address)
-        code, printed, _ = simcore("sweep", file, "--out", there, *how, *common)
+        sweep = Sweep.from_file(file)
+        how = {"engine": "ray", "address": cluster.address, "threads": 1, "figures": False}
+        report = sweep.run(there, stale=STALE, **how)
         killer.join()
-    sweep = Sweep.from_file(file)
-    assert (code, len(lost)) == (0, 1)
-    assert f"{len(sweep.plan()):,} of {len(sweep.plan()):,} jobs done" in " ".join(printed.split())
+    assert (report.failed, report.waiting, len(lost)) == ((), 0, 1)
     assert sweep.results(there).equals(sweep.results(tmp_path / "local"))
     made = sorted(path.relative_to(there) for path in there.rglob("*.safetensors"))
     assert len(made) == 2 + 3
@@ -174,10 +165,8 @@ def test_real_models_give_the_bits_of_the_local_engine(
 @needs_machines
 def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path):
     plan = toy_plan(tmp_path)
-    with (
-        cluster.far_node(hidden=tmp_path),
-        pytest.raises(UserError, match=rf"--out {tmp_path}: .* node {FAR} \(127.0.0.1\) without"),
-    ):
+    words = rf"--out {tmp_path}: .* node {FAR} \(127.0.0.1\) does not: it does not see"
+    with cluster.far_node(hidden=tmp_path), pytest.raises(UserError, match=words):
         run_on(cluster, tmp_path, plan)
     assert not (tmp_path / "runs.txt").exists()
     assert list(tmp_path.glob(".shared-*")) == []
@@ -185,7 +174,7 @@ def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path):
 
 @needs_ray
 def test_a_process_that_dies_is_tried_again(cluster, tmp_path, whole):
-    plan = toy_plan(tmp_path, fate={"rows1": "crash once"})
+    plan = toy_plan(tmp_path, fate={"rows1": ["SIGKILL"]})
     outcome, answers = run_on(cluster, tmp_path, plan)
     assert not outcome.failed
     (message,) = [answer.message for answer in answers if answer.state == CRASHED]
@@ -199,10 +188,28 @@ def test_the_jobs_of_a_killed_driver_end(cluster, tmp_path, whole, started):
     driver = started(tmp_path, address=cluster.address, wait=str(tmp_path / "go"))
     wait_for((tmp_path / "runs.txt").exists)
     (path,) = [p for p in (tmp_path / "claims").iterdir() if not p.name.startswith(".")]
-    worker = psutil.Process(claims.read_claim(path)["pid"])
+    worker = psutil.Process(claims.look(path).owner["pid"])
     driver.kill()
     driver.wait()
     assert gone([worker]) == []
+    plan = toy_plan(tmp_path)
+    assert not run_toy(tmp_path, plan).failed
+    assert same_as(whole, tmp_path, plan)
+
+
+@needs_ray
+def test_a_head_that_dies_ends_the_sweep_with_one_line(tmp_path, whole):
+    with ray_cluster() as cluster:
+        driver = start_driver(
+            tmp_path, address=cluster.address, wait=str(tmp_path / "go"), stderr=subprocess.PIPE
+        )
+        wait_for((tmp_path / "runs.txt").exists)
+        cluster.kill_head()
+        _, errors = driver.communicate()
+    (line,) = [line for line in errors.decode().splitlines() if line.startswith("error: ")]
+    assert driver.returncode == 2
+    assert f"the head of the cluster at {cluster.address}, found that it is gone" in line
+    assert "start a cluster, and repeat the command" in line
     plan = toy_plan(tmp_path)
     assert not run_toy(tmp_path, plan).failed
     assert same_as(whole, tmp_path, plan)
@@ -235,7 +242,8 @@ def study(tmp_path, tiny_bert, reviews):
     """A sweep file."""
     file = tmp_path / "study.toml"
     file.write_text(
-        f'models = ["{tiny_bert.path}"]\ntasks = [{{name = "{reviews}", text_column = "body"}}]\n'
+        f'models = ["{tiny_bert.path}"]\n'
+        f'tasks = [{{name = "{reviews}", text_column = "body", label_column = "verdict"}}]\n'
     )
     return file
 
@@ -243,7 +251,7 @@ def study(tmp_path, tiny_bert, reviews):
 def test_without_ray_the_command_says_how_to_install_it(tmp_path, simcore, study, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     refused = simcore("sweep", study, "--out", tmp_path / "out", "--engine", "ray")
-    check_refused(refused, "wanted the package ray", "pip install simcore[ray]")
+    check_refused(refused, "wanted the package ray", "'ray>=2.60'`")
     assert not (tmp_path / "out").exists()
 
 

@@ -4,14 +4,18 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from simlab.sweeps.execute import MOST_ATTEMPTS
 from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.status import read_status
 from simlab.sweeps.survey import write_plan
+from support.lab.owner import wait_for
 from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
 
 
@@ -54,7 +58,7 @@ def test_a_failure_stays_local(tmp_path):
 
 
 def test_a_crash_is_tried_again(tmp_path, whole):
-    plan = toy_plan(tmp_path, fate={"rows1": "crash once"})
+    plan = toy_plan(tmp_path, fate={"rows1": ["SIGKILL"]})
     assert not run_toy(tmp_path, plan, workers=2).failed
     assert runs(tmp_path, "begin")["rows1"] == 2
     assert same_as(whole, tmp_path, plan)
@@ -67,6 +71,40 @@ def test_a_crash_is_tried_again_three_times_at_most(tmp_path):
     assert runs(tmp_path, "begin")["rows1"] == 3
     assert run_toy(tmp_path, plan).failed == outcome.failed
     assert runs(tmp_path, "begin")["rows1"] == 3
+
+
+def test_a_worker_that_is_told_to_end_is_no_crash(tmp_path):
+    """A queue preempts the workers of a job as often as a job may crash."""
+    ends = ["SIGTERM", "SIGHUP", "SIGINT"]
+    assert len(ends) == MOST_ATTEMPTS
+    plan = toy_plan(tmp_path, seeds=1, fate={"rows0": [*ends, "SIGKILL"]})
+    records = []
+
+    class Seen(LocalEngine):
+        def submit(self, order):
+            records.append(SweepFolder(tmp_path).failure(order.job.key))
+            super().submit(order)
+
+    outcome = run_toy(tmp_path, plan, start=lambda f: Seen(1, f.log, threads=1))
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert runs(tmp_path, "begin")["rows0"] == len(ends) + 2
+    (crash,) = filter(None, records)
+    assert (crash["error"], crash["attempts"]) == ("the worker ended with signal SIGKILL", 1)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_driver_with_one_line(number, code, tmp_path, whole):
+    driver = start_driver(tmp_path, wait=str(tmp_path / "go"), stderr=subprocess.PIPE)
+    wait_for((tmp_path / "runs.txt").exists)
+    driver.send_signal(number)
+    _, errors = driver.communicate()
+    assert driver.returncode == code
+    (line,) = errors.decode().split("\n")[1:-1]
+    assert line.startswith("interrupted: ")
+    (tmp_path / "go").touch()
+    plan = toy_plan(tmp_path)
+    assert not run_toy(tmp_path, plan).failed
+    assert same_as(whole, tmp_path, plan)
 
 
 def kill_something(driver, root: Path, rng) -> None:

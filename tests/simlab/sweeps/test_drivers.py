@@ -2,16 +2,18 @@
 
 import json
 import os
+import threading
 import time
 
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps import claims
 from simlab.sweeps.drivers import driving, study_of
 from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.watch import Watch
 from support.lab.commandline import check_refused
 from support.lab.owner import wait_for
+from support.lab.stolen import FAR
 from support.lab.toysweep import rows, run_toy, runs, start_driver, toy_plan
 
 
@@ -42,7 +44,8 @@ def test_the_command_is_refused_in_one_line_and_writes_nothing(
 ):
     file = tmp_path / "study.toml"
     file.write_text(
-        f'models = ["{tiny_bert.path}"]\ntasks = [{{name = "{reviews}", text_column = "body"}}]\n'
+        f'models = ["{tiny_bert.path}"]\n'
+        f'tasks = [{{name = "{reviews}", text_column = "body", label_column = "verdict"}}]\n'
     )
     before = (tmp_path / "plan.json").read_bytes()
     refused = simcore("sweep", file, "--out", tmp_path)
@@ -69,22 +72,30 @@ def test_a_killed_driver_stands_in_nobodys_way(at_work, tmp_path):
     assert not run_toy(tmp_path, toy_plan(tmp_path, seeds=1)).failed
 
 
-def test_a_driver_of_another_machine_counts_until_it_is_silent(tmp_path):
-    folder, plan = SweepFolder(tmp_path), toy_plan(tmp_path)
+def test_a_driver_of_another_machine_that_is_silent_is_waited_for(tmp_path, capsys):
+    folder = SweepFolder(tmp_path)
     folder.create()
-    study = study_of(plan, "all", None)
-    elsewhere = {"place": ["elsewhere"], "pid": os.getpid(), "started": "1", "token": "x"}
     path = folder.drivers / "another-00000000"
-    path.write_text(json.dumps(elsewhere))
+    path.write_text(json.dumps(FAR))
+    os.utime(path, (time.time() + 86400,) * 2)
+    with driving(folder, "study", Watch(2.0)), driving(folder, "study"):
+        assert len(list(folder.drivers.glob("study-*"))) == 2
+        assert not path.exists()
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("looks for 2 seconds whether process 1 on elsewhere is still at work") == 1
+
+
+def test_a_driver_of_another_machine_that_is_alive_is_found_at_its_next_sign(tmp_path):
+    folder = SweepFolder(tmp_path)
+    folder.create()
+    path = folder.drivers / "another-00000000"
+    path.write_text(json.dumps(FAR))
+    threading.Timer(1, lambda: os.utime(path, (1, 1))).start()
     with (
-        pytest.raises(UserError, match=f"process {os.getpid()} on elsewhere"),
-        driving(folder, study),
+        pytest.raises(UserError, match="wanted one study at a time, found process 1 on elsewhere"),
+        driving(folder, "study"),
     ):
         pass
-    os.utime(path, (time.time() - claims.STALE_SECONDS - 1,) * 2)
-    with driving(folder, study), driving(folder, study):
-        assert len(list(folder.drivers.glob(f"{study}-*"))) == 2
-    assert not path.exists()
 
 
 def test_studies_differ_in_jobs_and_in_what_is_kept(tmp_path):

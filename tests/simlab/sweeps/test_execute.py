@@ -1,13 +1,14 @@
 """Inputs that come late or move while a job reads them."""
 
+import os
 import threading
 
 import pytest
 
 from simlab.sweeps import execute as module
-from simlab.sweeps.execute import DAMAGED, MADE, Order, execute
+from simlab.sweeps.execute import BEFORE, DAMAGED, MADE, Order, execute
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.parts import read_made
+from simlab.sweeps.parts import read_rows_file
 from support.lab.toysweep import STEPS, toy_plan
 
 
@@ -37,6 +38,24 @@ def test_an_input_that_a_file_system_shows_late_is_waited_for(orders, needed, tm
     assert execute(patient).state == MADE
 
 
+@pytest.mark.parametrize("level", [0, 1])  # the output is new, or its folder is new as well
+def test_an_output_of_the_last_owner_is_seen_in_time(orders, level, tmp_path, monkeypatch):
+    """A network file system remembers that a name was not there until its folder is opened."""
+    order, listdir = orders[0], os.listdir
+    assert execute(order).state == MADE
+    place = SweepFolder(tmp_path).place(order.job.kind, order.job.key)
+    unseen = [place, place.parent][level]
+    hidden = unseen.rename(tmp_path / "hidden")
+
+    def listed(folder):
+        if folder == unseen.parent and hidden.exists():
+            hidden.rename(unseen)
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    assert execute(order).state == BEFORE
+
+
 def test_rows_that_are_gathered_meanwhile_are_found(orders, tmp_path, monkeypatch):
     *first, blocks = orders[:8:2]
     for order in first:
@@ -44,12 +63,11 @@ def test_rows_that_are_gathered_meanwhile_are_found(orders, tmp_path, monkeypatc
     data = SweepFolder(tmp_path, durable=False).data
 
     def gather_then(path):
-        found = read_made(path)
         if path.stem == first[-1].job.key:
             data.gather([path])
-        return found
+        return read_rows_file(path)
 
-    monkeypatch.setattr(module, "read_made", gather_then)
+    monkeypatch.setattr(module, "read_rows_file", gather_then)
     answer = execute(blocks)
     assert (answer.state, answer.message) == (MADE, "")
     assert not SweepFolder(tmp_path).place("grid", first[-1].job.key).exists()

@@ -1,11 +1,16 @@
 """Models that are not on this machine: told by the plan, refused before the first job."""
 
+import shutil
+
 import pytest
+from huggingface_hub import constants
 
 from simlab import Sweep
 from simlab.errors import UserError
 from simlab.models.sources import similar_name
 from support.lab.commandline import check_refused
+from support.lab.hubs import publish
+from support.lab.inline import InlineEngine
 
 
 @pytest.fixture
@@ -22,29 +27,40 @@ def test_the_plan_names_what_it_would_download(misspelt, simcore):
 
 
 def test_the_plan_names_tasks_that_it_does_not_know(tmp_path, reviews, simcore):
+    columns = 'text_column = "body", label_column = "verdict"'
     file = tmp_path / "study.toml"
-    file.write_text(f'models = ["minilm"]\ntasks = ["rtt", "rt", "user/data", "{reviews}"]\n')
+    file.write_text(
+        f'models = ["minilm"]\ntasks = ["rtt", "rt", "user/data", '
+        f'{{ name = "{reviews}", {columns} }}]\n'
+    )
     code, printed, _ = simcore("sweep", file, "--plan")
     assert code == 0
     assert "tasks to load from the hub: rtt (did you mean 'rt'?), user/data\n" in printed
 
 
-def test_a_run_without_a_hub_is_refused_before_anything_is_written(misspelt, tmp_path, simcore):
+def test_a_run_without_a_hub_is_refused_before_anything_is_written(
+    misspelt, tmp_path, simcore, offline
+):
     out = tmp_path / "out"
     message = "key models: wanted folders or models in the hub's cache"
-    check_refused(simcore("sweep", misspelt, "--out", out), message, "did you mean 'minilm'?")
+    check_refused(
+        simcore("sweep", misspelt, "--out", out), message, "did you mean 'minilm'?", "unset it"
+    )
     assert not out.exists()
 
 
-def test_jobs_that_are_done_load_no_model(tmp_path, tiny_bert, reviews, monkeypatch):
+def test_jobs_that_are_done_load_no_model(tmp_path, tiny_bert, reviews, monkeypatch, hub):
+    publish(hub, "a/bert", tiny_bert.path)
     task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    sweep = Sweep({"models": [str(tiny_bert.path)], "tasks": [{**task, "heldout_size": 80}]})
-    report = sweep.run(tmp_path / "out", threads=1, durable=False, figures=False)
+    sweep = Sweep({"models": ["a/bert"], "tasks": [{**task, "heldout_size": 80}]})
+    how = {"engine": InlineEngine(), "durable": False, "figures": False}
+    report = sweep.run(tmp_path / "out", **how)
     assert (sum(report.done.values()), report.jobs) == (2, 2)
-    monkeypatch.setattr("simlab.sweeps.missing.is_hub_name", lambda name: True)
-    assert sweep.run(tmp_path / "out", threads=1, figures=False).jobs == 2
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    shutil.rmtree(constants.HF_HUB_CACHE)
+    assert sweep.run(tmp_path / "out", **how).jobs == 2
     with pytest.raises(UserError, match="key models: wanted folders or models"):
-        sweep.run(tmp_path / "other", threads=1)
+        sweep.run(tmp_path / "other", **how)
 
 
 def test_similar_names(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from simlab.errors import UserError
+from simlab.sweeps import contents
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
@@ -121,10 +122,11 @@ def test_the_content_of_a_file_counts_and_not_its_place(tmp_path):
     for file in files:
         file.parent.mkdir()
         file.write_text("body,verdict\nx,good\n")
-    one, two = (keys(tasks=[{"name": str(file), "text_column": "body"}]) for file in files)
+    columns = {"text_column": "body", "label_column": "verdict"}
+    one, two = (keys(tasks=[{"name": str(file), **columns}]) for file in files)
     assert one == two
     files[1].write_text("body,verdict\ny,good\n")
-    three = keys(tasks=[{"name": str(files[1]), "text_column": "body"}])
+    three = keys(tasks=[{"name": str(files[1]), **columns}])
     assert not set(one.values()) & set(three.values())
 
 
@@ -145,10 +147,11 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     model.mkdir()
     (model / "config.json").write_text("{}")
     memory = tmp_path / "fingerprints.json"
+    monkeypatch.setattr(contents, "_REST_NS", -1)  # else a file that was just written is read again
     first = Fingerprints(memory)
     found = first.model(str(model))
     first.save()
-    monkeypatch.setattr("simlab.sweeps.fingerprints.hash_file", None)
+    monkeypatch.setattr(contents, "hash_file", None)
     assert Fingerprints(memory).model(str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):
@@ -338,3 +341,47 @@ def test_rows_of_modules_are_a_kind_of_their_own():
 def test_a_model_that_cannot_be_tuned_is_refused():
     with pytest.raises(UserError, match="key models: wanted a model of transformers, found timm:r"):
         plan_of(models=["timm:resnet18"])
+
+
+@pytest.mark.parametrize(
+    ("section", "more", "message"),
+    [
+        ("grids", {"between": "restarts"}, "wanted 1 to 1, the pairs of 2 restarts of minilm (ft)"),
+        ("align", {"methods": "cca"}, "wanted 1 to 1, the pairs of 2 restarts of minilm (ft)"),
+        ("inject", {}, "wanted 1 to 1, the pairs of 2 restarts of minilm (ft)"),
+    ],
+)
+def test_too_many_pairs_name_the_key(section, more, message):
+    given = {section: {"pairs": 2, **more}, "finetune": {"seeds": "1..2"}}
+    with pytest.raises(
+        UserError, match=re.escape(f"sweep, key {section}.pairs: {message}")
+    ) as found:
+        plan_of(models=["minilm"], **given)
+    assert str(found.value).endswith("; 'all' takes all, found 2")
+
+
+def test_columns_are_checked_when_a_sweep_is_planned(tmp_path):
+    table = tmp_path / "texts.csv"
+    table.write_text("body,verdict\nA text,good\n")
+    task = {"name": str(table), "text_column": "body", "label_column": "verdict"}
+    for wrong, key in (({"text_column": "text"}, "text"), ({"label_column": None}, "label")):
+        given = {k: v for k, v in {**task, **wrong}.items() if v is not None}
+        with pytest.raises(UserError) as found:
+            plan_of(models=["minilm"], tasks=[given])
+        assert str(found.value) == (
+            f"sweep, key tasks.{key}_column: wanted a column of {table}, body, verdict; found "
+            f"{key!r}"
+        )
+    unlabelled = {"name": str(table), "text_column": "body"}
+    make_plan(make_spec({"models": ["minilm"], "tasks": [unlabelled], "extract": {"split": "all"}}))
+    pretrain = {"texts": [unlabelled], "hidden": 8, "heads": 1, "layers": 1}
+    plan_of(models=[{"label": "own", "pretrain": pretrain}], tasks=["rt"])
+    pretrain["texts"] = [{"name": str(table)}]
+    with pytest.raises(UserError, match=r"key models\.pretrain\.texts\.text_column: wanted a col"):
+        plan_of(models=[{"label": "own", "pretrain": pretrain}], tasks=["rt"])
+    for name, content in (("t.tsv", "body\n"), ("t.jsonl", '{"body": 1}\n'), ("t.json", "[{}]")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(
+            UserError, match=r"tasks\.text_column: wanted a column of .*found 'text'"
+        ):
+            plan_of(models=["minilm"], tasks=[str(tmp_path / name)])

@@ -7,10 +7,13 @@ import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
-from simlab.models.sources import cached_revision, resolve, restarts
+from simlab.models.hub import cached_revision
+from simlab.models.sources import resolve, restarts
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
+from support.hubserver import commit_of
+from support.lab.hubs import publish, publish_data
 from support.lab.inline import InlineEngine
 
 NAME = "someone/tiny-bert"
@@ -67,24 +70,59 @@ def test_a_folder_keeps_the_revision_that_it_began_with(cache, tmp_path):
     assert model_key(NAME) != first
 
 
-def test_a_download_changes_no_key(cache, tmp_path):
+def test_a_branch_is_the_commit_that_it_was(cache, tmp_path):
+    memory = tmp_path / "fingerprints.json"
+    (cache / "refs" / "step1").write_text(OLD)
+    assert model_key(f"{NAME}@step1", memory) == ({"hub": NAME, "revision": OLD}, f"{NAME}@{OLD}")
+    (cache / "refs" / "step1").write_text(NEW)
+    assert model_key(f"{NAME}@step1", memory)[1] == f"{NAME}@{OLD}"
+
+
+def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, tmp_path):
     memory = tmp_path / "fingerprints.json"
     (cache / "refs" / "main").rename(cache / "main")
-    before = model_key(NAME, memory)
+    assert model_key(NAME, memory) == ({"hub": NAME}, NAME)
     (cache / "main").rename(cache / "refs" / "main")
-    assert model_key(NAME, memory) == before == ({"hub": NAME}, NAME)
+    assert model_key(NAME, memory) == ({"hub": NAME, "revision": NEW}, f"{NAME}@{NEW}")
 
 
-def test_a_folder_of_an_earlier_version_keeps_its_keys(cache, tmp_path):
-    (tmp_path / "plan.json").write_text("{}")
-    assert model_key(NAME, tmp_path / "fingerprints.json") == ({"hub": NAME}, NAME)
-    assert not (tmp_path / "fingerprints.json").exists()
+def test_a_sweep_downloads_everything_once_and_keeps_its_commit(hub, tmp_path, tiny_bert):
+    for number in (0, 1):
+        publish(hub, f"a/bert-seed_{number}", tiny_bert.path)
+    publish_data(hub, "nyu-mll/glue", "rte", "rte")
+    out, content = tmp_path / "out", {"models": ["a/bert-seed_{0..1}"], "tasks": ["rte"]}
+    how = {"engine": InlineEngine(), "durable": False, "figures": False}
+    sweep = Sweep({**content, "finetune": {"max_steps": 1}, "extract": {"kind": "mean"}})
+    report = sweep.run(out, **how)
+    assert (report.failed, report.waiting) == ((), 0)
+    for number in (0, 1):
+        assert len(hub.asked(f"/api/models/a/bert-seed_{number}")) == 2
+    assert len(hub.asked("GET", "train-00000")) == 1
+    hub.log.clear()
+    commit = commit_of(hub.folder("a/bert-seed_0"))
+    for folder in (hub.folder("a/bert-seed_0"), hub.folder("a/bert-seed_1")):
+        (folder / "added_tokens.json").write_text("{}")  # main moves
+    more = Sweep({**content, "finetune": {"max_steps": 2}, "extract": {"kind": "mean"}})
+    assert more.run(out, **how).failed == ()
+    assert hub.log == []
+    models = {job.hints["model"] for job in more.plan(out).jobs if "model" in job.hints}
+    assert f"a/bert-seed_0@{commit}" in models
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": {"a": [1]}, "revisions": {}}'])
+def test_a_damaged_memory_is_made_anew(cache, tmp_path, content):
+    memory = tmp_path / "fingerprints.json"
+    first = model_key(NAME, memory)
+    whole = memory.read_bytes()
+    memory.write_text(content)
+    assert model_key(NAME, memory) == first
+    assert memory.read_bytes() == whole
 
 
 def test_jobs_load_the_revision(cache, tmp_path, reviews):
     task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
     sweep = Sweep({"models": [NAME], "tasks": [task], "grids": {"estimator": "biased"}})
-    sweep.plan(tmp_path)
+    sweep.plan()
     out = tmp_path / "out"
     report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
     assert report.failed == ()

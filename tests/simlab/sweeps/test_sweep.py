@@ -8,6 +8,8 @@ import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.errors import UserError
+from simlab.figures.table import distinguish, read_table
+from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
 from simlab.store.results import COLUMNS, STATISTICS, as_xarray, is_joint
@@ -92,9 +94,16 @@ def test_the_page_finds_what_is_done(done):
     _, out, _ = done
     (found,) = statuses(folders_of([out / "results"]))
     assert found["folder"] == out.name
-    paths = {job["path"] for job in jobs(folders_of([out / "results"]))}
-    tuned = next(job.key for job in Sweep.open(out).plan().jobs if job.kind == "finetune")
-    assert f"{out.name}/finetune/{tuned[:12]}" in paths
+    shown = jobs(folders_of([out / "results"]))
+    made = [job for job in Sweep.open(out).plan().jobs if job.kind in ("finetune", "extract")]
+    order = [f"{out.name}/{job.kind}/{job.key[:12]}" for job in made]
+    assert [job["path"] for job in shown if job["path"] in order] == order
+    names = {job["path"]: job["name"] for job in shown}
+    assert [names[path] for path in order] == [f"{job.kind} {job.title}" for job in made]
+    page = gather(distinguish(read_table(out / "results")))
+    assert [model["name"] for model in page.models] == ["tiny-ORIG", "tiny-FT[1]", "tiny-FT[2]"]
+    grids = [grid["comparison"] for grid in page.grids if grid["setting"] == 0]
+    assert grids[:3] == ["ORIG-ORIG", "FT-FT", "FT-ORIG"]
     assert found["kinds"]["finetune"]["done"] >= 2
     assert {
         kind: count["waiting"] for kind, count in found["kinds"].items() if count["waiting"]
@@ -198,6 +207,32 @@ def test_an_object_that_went_comes_back_with_the_same_bits(done, content, tmp_pa
         assert (place / file).read_bytes() == (out / file).read_bytes()
 
 
+def test_two_runs_have_the_same_bits(content, tmp_path):
+    """Fingerprints of models made in a sweep seed random baselines and stand in manifests."""
+    few = {name: content[name] for name in ("models", "tasks")}
+    methods = ["random-labels", "random-classifier", "random-embeddings"]
+    sweep = Sweep(
+        {
+            **few,
+            "finetune": {"max_steps": 1, "seeds": "1..2"},
+            "grids": {"estimator": "biased"},
+            "inject": {"methods": methods, "directions": "one"},
+        }
+    )
+    found = []
+    for name in ("a", "b"):
+        out = tmp_path / name
+        assert run(sweep, out).failed == ()
+        files = [*out.rglob("manifest.json"), *out.rglob("*.safetensors")]
+        found.append({file.relative_to(out): file.read_bytes() for file in files})
+    first, second = (sweep.results(tmp_path / name) for name in ("a", "b"))
+    pd.testing.assert_frame_equal(first, second)
+    assert set(first["comparison"]) >= {"injection", "FT-FT"}
+    assert found[0].keys() == found[1].keys()
+    assert [file for file in found[0] if found[0][file] != found[1][file]] == []
+    assert len(found[0]) == 2 + 2 * 3
+
+
 def test_models_of_all_tasks_and_random_twins_read_one_corpus(content, tmp_path):
     corpus = {"name": content["tasks"][0]["name"], "text_column": "body"}
     few = {name: content[name] for name in ("models", "tasks")}
@@ -287,7 +322,8 @@ def test_the_commands_print_the_plan_and_the_status(done, content, tmp_path, sim
     toml = tmp_path / "study.toml"
     name, task = content["models"][0]["name"], content["tasks"][0]["name"]
     toml.write_text(
-        f'models = ["{name}"]\ntasks = [{{name = "{task}", text_column = "body"}}]\n'
+        f'models = ["{name}"]\ntasks = [{{name = "{task}", text_column = "body", '
+        'label_column = "verdict"}]\n'
         "[finetune]\nseeds = 3\n"
     )
     code, printed, _ = simcore("sweep", toml, "--plan")

@@ -113,6 +113,10 @@ class Opened:
         """Return what the live region of a panel says."""
         return self.panel(panel).locator(".readout").inner_text()
 
+    def said(self, text: str) -> None:
+        """Wait until the page says for a moment what was done."""
+        self.page.locator(".said", has_text=text).wait_for()
+
     def hover(self, x: float, y: float, panel: str = "Grid A") -> None:
         """Move the mouse to a point of a canvas."""
         self.canvas(panel).scroll_into_view_if_needed()
@@ -127,7 +131,8 @@ class Opened:
     def edges(self, panel: str = "Grid A") -> tuple[list[float], list[float]]:
         """Return where the columns and the rows of a grid begin, found by pointing at them.
 
-        In pixels of the canvas; the last number is where the last cell ends.
+        In pixels of the canvas. Rows count from the lowest one, and begin at their upper edges. The
+        last number is where the last column and the lowest row end.
         """
         script = """(canvas) => {
           const box = canvas.getBoundingClientRect();
@@ -151,7 +156,8 @@ class Opened:
           return [columns, along(box.height + 8, (y) => at(columns[0] + 1, y))];
         }"""
         columns, rows = self.canvas(panel).evaluate(script)
-        return columns, rows
+        *upper, end = rows
+        return columns, [*reversed(upper), end]
 
     def colours(self, panel: str, places: Mapping[Any, tuple[float, float]]) -> dict[Any, Any]:
         """Return red, green and blue of points of a canvas, in pixels of the page."""

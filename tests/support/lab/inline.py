@@ -4,13 +4,14 @@ from simlab.sweeps.execute import Answer, Order, execute
 
 
 class InlineEngine:
-    """Does an order when it is submitted."""
+    """Does an order when it is submitted; the answers of `slots` orders come together."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 1) -> None:
+        self.slots = slots
         self.answers: list[Answer] = []
 
     def free(self) -> int:
-        return int(not self.answers)
+        return self.slots - len(self.answers)
 
     def submit(self, order: Order) -> None:
         self.answers.append(execute(order))

@@ -74,7 +74,7 @@ class RayCluster:
         steps = [f"hostname {FAR}", f'exec {sys.executable} -m {__spec__.name} "$0"']
         if hidden is not None:
             steps.insert(1, f"mount -t tmpfs tmpfs {hidden}")
-        command = [*_namespaces(), "sh", "-c", " && ".join(steps), self.address]
+        command = [*namespaces(), "sh", "-c", " && ".join(steps), self.address]
         outer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             assert outer.stdout is not None
@@ -84,6 +84,12 @@ class RayCluster:
         finally:
             outer.kill()
             outer.wait()
+
+    def kill_head(self) -> None:
+        """Kill the process that knows all nodes."""
+        (head,) = self.cluster.head_node.all_processes["gcs_server"]
+        head.process.kill()
+        head.process.wait()
 
     def stop(self) -> None:
         """End all nodes."""
@@ -116,7 +122,7 @@ def ray_cluster() -> Iterator[RayCluster]:
 
 def can_pretend() -> bool:
     """Return whether the system lets us start nodes that pass for other machines."""
-    command = [*_namespaces(), "sh", "-c", f"hostname {FAR} && mount -t tmpfs tmpfs /mnt"]
+    command = [*namespaces(), "sh", "-c", f"hostname {FAR} && mount -t tmpfs tmpfs /mnt"]
     try:
         return subprocess.run(command, capture_output=True).returncode == 0
     except FileNotFoundError:
@@ -137,7 +143,8 @@ def gone(processes: Sequence[psutil.Process], seconds: float = 10.0) -> list[psu
     return psutil.wait_procs(processes, timeout=seconds)[1]
 
 
-def _namespaces() -> list[str]:
+def namespaces() -> list[str]:
+    """Return the beginning of a command that runs as on a machine of its own."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     own = ["--uts", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
     return ["unshare", *user, *own]

@@ -12,7 +12,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import typer
+
+from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
+from simlab.sweeps.claims import STALE_SECONDS
 from simlab.sweeps.cluster import RayEngine
 from simlab.sweeps.driver import Driver
 from simlab.sweeps.drivers import driving, study_of
@@ -21,6 +25,7 @@ from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.parts import as_results
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.survey import write_plan
+from simlab.sweeps.watch import Watch
 
 STEPS = "support.lab.toysteps"
 
@@ -42,25 +47,45 @@ def toy_plan(root: Path, seeds: int = 4, **hints) -> Plan:
     return plan
 
 
-def run_toy(root: Path, plan: Plan, workers: int = 1, keep: str = "all", start=None, **how):
+def run_toy(
+    root: Path,
+    plan: Plan,
+    workers: int = 1,
+    keep: str = "all",
+    start=None,
+    stale: float = STALE_SECONDS,
+    **how,
+):
     """Run a plan with worker processes, or the engine of `start`; return what the driver did."""
+    watch = Watch(stale)
     root.mkdir(parents=True, exist_ok=True)
     folder = SweepFolder(root, durable=False)
     folder.create()
-    with driving(folder, study_of(plan, keep, how.get("max_disk"))):
+    with driving(folder, study_of(plan, keep, how.get("max_disk")), watch) as place:
         write_plan(folder, plan, keep)
         engine = start(folder) if start else LocalEngine(workers, folder.log, threads=1)
         try:
-            return Driver(folder, plan, engine, keep=keep, steps=STEPS, **how).run()
+            how |= {"keep": keep, "steps": STEPS, "watch": watch, "check": place.check}
+            return Driver(folder, plan, engine, **how).run()
         finally:
             engine.close()
 
 
-def start_driver(root: Path, **options) -> subprocess.Popen:
-    """Start a driver of a toy sweep; `options` are those of `toy_plan` and `run_toy`."""
-    command = [sys.executable, "-m", "support.lab.toysweep", str(root), json.dumps(options)]
+def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
+    """Start a driver of a toy sweep; `options` are those of `toy_plan` and `run_toy`.
+
+    `before` is a command that starts the driver, such as one that gives it a machine of its own.
+    """
+    command = [
+        *before,
+        sys.executable,
+        "-m",
+        "support.lab.toysweep",
+        str(root),
+        json.dumps(options),
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, env=environment, start_new_session=True)
+    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=stderr)
 
 
 def runs(root: Path, word: str) -> Counter:
@@ -90,12 +115,16 @@ def same_as(whole, root: Path, plan: Plan) -> bool:
 def main(root: str, options: str) -> int:
     """Run the driver, and return the exit code that the command would have."""
     given = json.loads(options)
-    how = {name: given.pop(name) for name in ("workers", "keep", "max_disk") if name in given}
+    names = ("workers", "keep", "max_disk", "stale")
+    how = {name: given.pop(name) for name in names if name in given}
     if "address" in given:  # Ray, on a cluster of its own if there is no address
         address = given.pop("address") or None
         how["start"] = lambda folder: RayEngine(folder.root, address=address, threads=1)
     try:
-        outcome = run_toy(Path(root), toy_plan(Path(root), **given), **how)
+        with explain_interrupt(Path(root)):
+            outcome = run_toy(Path(root), toy_plan(Path(root), **given), **how)
+    except typer.Exit as ended:
+        return ended.exit_code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

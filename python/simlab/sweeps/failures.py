@@ -1,0 +1,42 @@
+"""The record of a failure, and an error in one line."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from simlab.errors import UserError
+from simlab.sweeps.plan import Job
+from simlab.sweeps.records import FailureRecord
+
+
+def failure(
+    job: Job, error: object, trace: str, seconds: float, attempts: int = 1
+) -> FailureRecord:
+    """Return the record of a failure."""
+    return {
+        "key": job.key,
+        "kind": job.kind,
+        "title": job.title,
+        "error": last_line(error),
+        "traceback": _encodable(trace),
+        "attempts": attempts,
+        "seconds": round(seconds, 3),
+        "machine": socket.gethostname(),
+        "when": time.time(),
+        "params": dict(job.params),
+        "hints": dict(job.hints),
+    }
+
+
+def last_line(error: object) -> str:
+    """Return an error in one line, which UTF-8 can encode."""
+    text = " ".join(_encodable(str(error)).split())
+    if isinstance(error, UserError) or not isinstance(error, BaseException):
+        return text
+    return f"{type(error).__name__}: {text}"
+
+
+def _encodable(text: str) -> str:
+    """Escape bytes of the name of a file that are no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,93 @@
+"""Locks of network file systems: whether they keep processes of other machines off.
+
+Some mounts grant a lock to each machine on its own. The options of the mount tell of the usual
+ones; of any file system a probe tells: a process holds a lock, and another machine asks for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+# Options by which locks of a file system stay on one machine (mount.lustre(8), nfs(5)).
+_LOCAL = {
+    "lustre": ("localflock",),
+    "nfs": ("nolock", "local_lock=all", "local_lock=flock"),
+    "nfs4": ("nolock", "local_lock=all", "local_lock=flock"),
+}
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mounted file system: where, of which kind, with which options."""
+
+    point: Path
+    kind: str
+    options: tuple[str, ...]
+
+    @property
+    def local_option(self) -> str | None:
+        """Return the option by which locks hold on one machine alone."""
+        return next((name for name in _LOCAL.get(self.kind, ()) if name in self.options), None)
+
+
+def mount_of(path: Path, listing: Path = _MOUNTS) -> Mount | None:
+    """Return the mount that a path is on; None where the system does not list mounts.
+
+    Parameters
+    ----------
+    listing
+        The list of mounts (proc(5)).
+    """
+    try:
+        lines = listing.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    real = Path(os.path.realpath(path))
+    found = [mount for mount in map(_read, lines) if real.is_relative_to(mount.point)]
+    # A later mount on the same folder hides the earlier one.
+    return max(reversed(found), key=lambda mount: len(mount.point.parts), default=None)
+
+
+def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
+    """Return why locks on `path` keep no other machine off, by the options of its mount."""
+    mount = mount_of(path, listing)
+    if mount is None or mount.local_option is None:
+        return None
+    return f"{mount.point} is mounted with the option {mount.local_option} ({mount.kind})"
+
+
+class Probe:
+    """A lock that a process holds, so that others can see whether it keeps them off."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+
+
+def is_kept_off(path: Path) -> bool:
+    """Return whether the lock that a `Probe` holds keeps this process off."""
+    with path.open("r+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _read(line: str) -> Mount:
+    """Read a line: the mount before the hyphen, the file system after it."""
+    before, _, after = line.partition(" - ")
+    fields, (kind, *rest) = before.split(), after.split()
+    point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4])
+    options = {*fields[5].split(","), *(rest[-1].split(",") if rest else ())}
+    return Mount(Path(point), kind, tuple(sorted(options)))

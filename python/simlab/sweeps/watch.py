@@ -1,0 +1,79 @@
+"""Watches: which claims have no owner any more, by the own clock of the process that looks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from simlab.sweeps import processes
+from simlab.sweeps.claims import STALE_SECONDS, Sight, Signature, look
+
+
+class Watch:
+    """What one process has seen of the claims of others.
+
+    A claim is dead when its owner is known to have ended, or when it was the same in all looks of
+    `stale` seconds. If there was no look for half that time, the watch begins anew: an observer
+    that was suspended, perhaps together with the owner, has seen nothing.
+
+    Parameters
+    ----------
+    stale
+        Seconds of this process without a change, after which a claim has no owner.
+    """
+
+    def __init__(self, stale: float = STALE_SECONDS) -> None:
+        self.stale = stale
+        self._seen: dict[Path, _Seen] = {}
+
+    def look(self, path: Path) -> Sight | None:
+        """Return what stands in a claim now; None if there is no claim."""
+        found, now = look(path), processes.clock()
+        seen = self._seen.get(path)
+        if found is None:
+            self._seen.pop(path, None)
+        elif seen and seen.sight.signature == found.signature and now - seen.last <= self.stale / 2:
+            seen.last = now
+        else:
+            self._seen[path] = _Seen(found, now, now)
+        return found
+
+    def seen(self, path: Path) -> Sight | None:
+        """Return what the last look at a claim found."""
+        seen = self._seen.get(path)
+        return None if seen is None else seen.sight
+
+    def is_dead(self, path: Path) -> Signature | None:
+        """Return the signature of a claim whose owner is gone; else None, also without a claim.
+
+        `claims.claim` takes over from the owner of that signature, and from no later one.
+        """
+        found = self.look(path)
+        if found is None:
+            return None
+        if found.is_here():
+            return found.signature if found.is_gone() else None
+        seen = self._seen[path]
+        return found.signature if seen.last - seen.first >= self.stale else None
+
+
+@dataclass
+class _Seen:
+    """A claim, and when an observer saw it first and last."""
+
+    sight: Sight
+    first: float
+    last: float
+
+
+def seems_alive(path: Path) -> bool:
+    """Return whether a claim seems to have an owner, for people to read.
+
+    One look cannot tell more of a process of another machine than when it touched its claim, and
+    two clocks may differ. Nobody takes over on these grounds.
+    """
+    found = look(path)
+    if found is None or found.is_gone():
+        return False
+    return found.is_here() or time.time() - found.touched / 1e9 <= STALE_SECONDS

@@ -1,0 +1,101 @@
+"""Which revision of a data set of the hub a sweep takes: what the cache held when it began."""
+
+import shutil
+
+import pytest
+from datasets import config
+from huggingface_hub import constants
+
+from simlab import Sweep
+from simlab.store import files
+from simlab.sweeps import steps
+from simlab.sweeps.fingerprints import Fingerprints
+from simlab.tasks.hub_data import HubData, load_data
+from support.hubserver import commit_of
+from support.lab.hubs import publish_data
+from support.lab.inline import InlineEngine
+from support.lab.taskrows import HELDOUT, published
+
+GLUE, RTE = "nyu-mll/glue", "hub:nyu-mll/glue:rte"
+HOW = {"engine": InlineEngine(), "durable": False, "figures": False}
+
+
+def move_main(hub):
+    """Let `main` of GLUE have fewer held-out rows of RTE, and the branch ``first`` those before."""
+    folder = hub.folder(GLUE, "datasets")
+    shutil.copytree(folder, hub.folder(GLUE, "datasets", "first"))
+    shutil.rmtree(folder)
+    rows = published("rte")
+    rows["validation"] = rows["validation"].select(range(4))
+    return publish_data(hub, GLUE, "rte", "rte", rows)
+
+
+def forget():
+    """Delete the caches of the clients, and forget the tasks that this process has read."""
+    steps._load_task.cache_clear()
+    shutil.rmtree(constants.HF_HUB_CACHE)
+    shutil.rmtree(config.HF_DATASETS_CACHE)
+
+
+@pytest.fixture
+def rte(hub):
+    """RTE on the hub; its commit."""
+    return publish_data(hub, GLUE, "rte", "rte")
+
+
+def sweep_of(tiny_bert, kind, task="rte"):
+    """A sweep that extracts rows of the held-out examples of a task, and compares them."""
+    return Sweep({"models": [str(tiny_bert.path)], "tasks": [task], "extract": {"kind": kind}})
+
+
+def extracted(sweep, out):
+    """The keys of extractions and the number of rows that all grids have."""
+    keys = {job.key for job in sweep.plan(out).jobs if job.kind == "extract"}
+    return keys, set(sweep.results(out)["n"])
+
+
+@pytest.mark.parametrize("task", ["rte", RTE, f"{RTE}@main"])
+def test_rows_of_two_commits_are_not_mixed(hub, rte, tmp_path, tiny_bert, task):
+    sweep, out = sweep_of(tiny_bert, "mean", task), tmp_path / "out"
+    assert sweep.run(out, **HOW).failed == ()
+    first = extracted(sweep, out)
+    assert first[1] == {HELDOUT}
+    new = move_main(hub)
+    assert new != rte
+    forget()
+    more = sweep_of(tiny_bert, ["mean", "cls"], task)
+    report = more.run(out, **HOW)
+    assert (report.failed, report.done["extract"]) == ((), 1)  # the rows of kind cls alone
+    keys, counts = extracted(more, out)
+    assert (keys > first[0], counts) == (True, {HELDOUT})
+    assert hub.asked("GET", rte)
+    assert not hub.asked("GET", new)
+    other = tmp_path / "other"
+    assert sweep.run(other, **HOW).failed == ()
+    assert extracted(sweep, other)[1] == {4}
+    assert not extracted(sweep, other)[0] & keys
+
+
+def test_the_commit_is_in_the_key(hub, rte, tmp_path):
+    assert Fingerprints().task("rte") == {"hub": RTE}  # only shown: nothing is in the cache
+    load_data(HubData.parse(RTE), "task rte", "data")
+    pinned = {"hub": RTE, "revision": rte}
+    memory = tmp_path / "fingerprints.json"
+    prints = Fingerprints(memory)
+    names = ("rte", RTE, f"{RTE}@{rte}")
+    assert [prints.task(name) for name in names] == [pinned] * 3
+    prints.save()
+    assert files.read_json(memory)["revisions"] == {RTE: rte}
+    new = move_main(hub)
+    load_data(HubData.parse(f"{RTE}@{new}"), "task rte", "data")
+    forget()
+    load_data(HubData.parse(RTE), "task rte", "data")  # another program has asked for main
+    assert Fingerprints(memory).task("rte") == pinned
+    assert Fingerprints().task("rte") == {"hub": RTE, "revision": new}
+    assert Fingerprints().task(f"{RTE}@{rte}") == pinned
+    assert commit_of(hub.folder(GLUE, "datasets", "first")) == rte
+
+
+def test_a_task_of_a_package_is_no_data_set_of_the_hub():
+    assert Fingerprints().task("digits") == {"package": "scikit-learn"}
+    assert "revision" not in Fingerprints().task("rt")

@@ -1,0 +1,87 @@
+"""Locks of mounts: options by which they hold on one machine alone, and a probe for all others."""
+
+import multiprocessing
+
+import pytest
+
+from simlab.sweeps import drivers
+from simlab.sweeps.drivers import driving
+from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.locking import Probe, is_kept_off, local_locks, mount_of
+from simlab.sweeps.node_worker import Desk, check_node
+
+LINES = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:50 / /nfs rw,relatime shared:1 - nfs4 server:/x rw,vers=4.2,local_lock=none
+31 22 0:51 / /nfs/old rw - nfs server:/y rw,vers=3,nolock,local_lock=all
+32 22 0:52 / /scratch rw,flock - lustre mgs:/fs rw,flock
+33 22 0:53 / /with\\040space rw - lustre mgs:/fs rw,localflock
+34 22 0:54 / /twice rw - nfs server:/y rw,local_lock=flock
+35 22 0:55 / /twice rw - ext4 /dev/vdb rw
+"""
+
+
+@pytest.fixture
+def listing(tmp_path):
+    file = tmp_path / "mountinfo"
+    file.write_text(LINES)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/home/a", None),
+        ("/nfs/study", None),
+        ("/nfs/old/study", "/nfs/old is mounted with the option nolock (nfs)"),
+        ("/scratch/study", None),
+        ("/with space/study", "/with space is mounted with the option localflock (lustre)"),
+        ("/twice/study", None),
+        ("/nfs/older", None),
+    ],
+)
+def test_options_of_mounts_tell_whose_locks_are_local(path, words, listing):
+    assert local_locks(path, listing) == words
+
+
+def test_the_mount_of_a_folder_of_this_machine_is_found(tmp_path):
+    found = mount_of(tmp_path / "not made yet")
+    assert tmp_path.is_relative_to(found.point)
+    assert mount_of(tmp_path, tmp_path / "no list") is None
+
+
+def test_a_held_lock_keeps_another_process_off(tmp_path):
+    probe = Probe(tmp_path / "lock")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(is_kept_off, (tmp_path / "lock",))
+        probe.close()
+        assert not pool.apply(is_kept_off, (tmp_path / "lock",))
+
+
+def test_a_node_that_gets_the_lock_of_the_driver_is_named(tmp_path):
+    desk = Desk(str(tmp_path), "0123456789ab", str(tmp_path))
+    probe = desk.open()
+    assert check_node(desk, "node") == ""
+    probe.close()
+    assert "it got a lock that the driver holds" in check_node(desk, "node")
+
+
+def test_files_of_a_driver_that_was_killed_go(tmp_path):
+    ended, alive = (Desk(str(tmp_path), name * 12, str(tmp_path)) for name in "ea")
+    ended.open().close()
+    ended.answer("node")
+    probe = alive.open()
+    alive.answer("node")
+    Desk(str(tmp_path), "n" * 12, str(tmp_path)).open().close()
+    found = sorted(path.name for path in tmp_path.glob(".shared-*"))
+    assert found == [".shared-" + name for name in ("a" * 12, "a" * 12 + "node", "n" * 12)]
+    probe.close()
+
+
+def test_a_driver_says_that_locks_hold_on_one_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(drivers, "local_locks", lambda _: "/x is mounted with the option nolock")
+    folder = SweepFolder(tmp_path)
+    folder.create()
+    with driving(folder, "study"):
+        pass
+    assert "locks hold on this machine alone" in " ".join(capsys.readouterr().err.split())

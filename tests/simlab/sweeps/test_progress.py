@@ -1,0 +1,104 @@
+"""What a running sweep shows: lines in a log, a bar on a terminal."""
+
+import re
+import sys
+
+from simlab import Sweep
+from simlab.sweeps import progress
+from simlab.sweeps.survey import Needed
+from support.lab.inline import InlineEngine
+from support.lab.terminals import on_a_terminal
+from support.lab.toysweep import run_toy, toy_plan
+
+TIME = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d "
+# A driver with two workers, one job of which waits for seconds.
+TOY = """
+import sys
+from pathlib import Path
+from simlab.sweeps.driver import Driver
+from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.local import LocalEngine
+from simlab.sweeps.progress import WatchedEngine
+from support.lab.toysweep import STEPS, toy_plan
+
+root = Path(sys.argv[1])
+plan, folder = toy_plan(root, seeds=3, seconds=0.1), SweepFolder(root, durable=False)
+engine = WatchedEngine(LocalEngine(2, folder.log, 1), plan, folder.finished())
+engine.run(Driver(folder, plan, engine, keep="all", steps=STEPS))
+engine.close()
+"""
+
+
+def lines_of(text):
+    """Return the lines of a log without their times."""
+    assert all(re.match(TIME, line) for line in text.splitlines())
+    return [line[20:] for line in text.splitlines()]
+
+
+def test_a_log_has_the_end_of_every_long_job(tiny_bert, reviews, tmp_path, capfd, monkeypatch):
+    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+    model = {"name": str(tiny_bert.path), "label": "tiny"}
+    sweep = Sweep({"models": [model], "tasks": [task], "grids": {"between": "within"}})
+
+    def lines():
+        sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+        return lines_of(capfd.readouterr().err)
+
+    first = len(sweep.plan())
+    assert lines() == [f"sweep 0/{first}: 0 done before, {first} to do"]
+    monkeypatch.setattr(progress, "LONG_SECONDS", 0.0)
+    sweep = Sweep({**sweep.spec.model_dump(exclude_unset=True), "finetune": {"max_steps": 1}})
+    begin, *ends = lines()
+    count = len(sweep.plan())
+    assert begin == f"sweep {first}/{count}: {first} done before, {count - first} to do"
+    assert len(ends) == count - first
+    assert re.fullmatch(
+        rf"sweep {first + 1}/{count}: finetune tiny-FT\S* reviews took \d+ s", ends[0]
+    )
+    assert re.fullmatch(rf"sweep {count}/{count}: grid .* took 0 s; about 0 s left", ends[-1])
+
+
+def test_a_log_says_at_once_what_failed(tmp_path, capfd):
+    plan = toy_plan(tmp_path, seeds=1, fate={"rows0": "raise"})
+
+    def watched(folder):
+        return progress.WatchedEngine(InlineEngine(), plan, ())
+
+    run_toy(tmp_path, plan, start=watched)
+    (line,) = lines_of(capfd.readouterr().err)
+    assert "extract rows0 failed after 0 s: RuntimeError: this step fails" in line
+
+
+def test_a_bar_counts_what_was_done_before_and_names_what_runs(tmp_path):
+    plan = toy_plan(tmp_path, seeds=3)
+    done = run_toy(tmp_path, toy_plan(tmp_path, seeds=1)).done
+    before = sum(done.values()) - 1  # the joint grid is of other seeds
+    drawn = on_a_terminal([sys.executable, "-c", TOY, str(tmp_path)], 120, errors=True)
+    assert f"sweep {before}/{len(plan)} ━" in drawn
+    assert f"sweep {before - 1}/" not in drawn
+    assert "finetune ft1 for 0 s, finetune ft2 for 0 s" in drawn
+    assert re.search(r"about \d s left", drawn)
+    assert not re.search(TIME, drawn)
+
+
+def test_a_drawing_walks_through_no_plan(tmp_path, monkeypatch):
+    plan = toy_plan(tmp_path, seeds=3)
+    lines = [{"kind": kind, "seconds": s} for kind in plan.counts() for s in (1.0, 3.0)]
+    watched = progress.WatchedEngine(InlineEngine(), plan, lines)
+    count, needed = len(plan), watched.needed
+
+    def refuse(*_):
+        raise AssertionError("the bar walks through the plan")
+
+    monkeypatch.setattr(Needed, "__iter__", refuse)
+    monkeypatch.setattr(plan, "jobs", type("Jobs", (list,), {"__iter__": refuse})(plan.jobs))
+    needed[0] = needed[1] = needed[1] = False
+    assert watched.meter.line() == f"sweep 2/{count}: about {2 * (count - 2)} s left"
+    needed[1] = True
+    assert watched.meter.line() == f"sweep 1/{count}: about {2 * (count - 1)} s left"
+
+
+def test_a_narrow_terminal_cuts_the_names_of_jobs(tmp_path):
+    drawn = on_a_terminal([sys.executable, "-c", TOY, str(tmp_path)], 70, errors=True)
+    assert re.search(r"sweep \d/13 ━+ 0:00:\d\d +\w.*…", drawn)
+    assert not re.search(r"sweep…|swe…", drawn)

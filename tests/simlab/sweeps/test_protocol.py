@@ -1,0 +1,275 @@
+"""The protocol of claims, explored: drivers that stop, continue and die between any operations."""
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import run_state_machine_as_test as explore
+
+from simlab.sweeps import claims
+from support.lab.actors import Actor
+from support.lab.protocol import World
+
+MANY = 400  # more operations than a driver has
+DRIVERS = st.sampled_from((0, 1))
+SKEWS = st.sampled_from((0.0, -40.0, 1e6, -1e6))
+QUICK = settings(
+    max_examples=25,
+    stateful_step_count=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class TwoDrivers(RuleBasedStateMachine):
+    """Two drivers of one study on two machines, whose clocks differ."""
+
+    @initialize(first=SKEWS, second=SKEWS)
+    def begin(self, first, second):
+        self.patch = pytest.MonkeyPatch()
+        self.temporary = tempfile.TemporaryDirectory()
+        self.world = World(Path(self.temporary.name), (first, second), self.patch)
+
+    @rule(who=DRIVERS, count=st.integers(1, 40))
+    def work(self, who, count):
+        self.world.step(who, count)
+
+    @rule(who=DRIVERS)
+    def freeze(self, who):
+        self.world.freeze(who)
+
+    @rule(who=DRIVERS)
+    def thaw(self, who):
+        self.world.thaw(who)
+
+    @rule(who=DRIVERS)
+    def kill(self, who):
+        self.world.kill(who)
+
+    @rule(seconds=st.sampled_from((1.0, 20.0, 1000.0)))
+    def pass_time(self, seconds):
+        self.world.pass_time(seconds)
+
+    @rule(who=DRIVERS)
+    def begin_to_work(self, who):
+        self.world.begin_to_work(who)
+
+    @rule(who=DRIVERS, count=st.integers(0, 60))
+    def rob(self, who, count):
+        self.world.rob(who, count)
+
+    @rule()
+    def damage(self):
+        self.world.damage()
+
+    @invariant()
+    def nothing_forbidden_happens(self):
+        assert getattr(self, "world", None) is None or self.world.violations == []
+
+    def teardown(self):
+        try:
+            if hasattr(self, "world"):
+                self.world.finish()
+                self.world.end()
+                assert self.world.violations == []
+        finally:
+            if hasattr(self, "world"):
+                self.world.end()
+                self.patch.undo()
+                self.temporary.cleanup()
+
+
+@contextmanager
+def world(*skews):
+    """Two drivers on a folder; in the end, nothing forbidden has happened."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as root:
+        found = World(Path(root), skews, patch)
+        try:
+            yield found
+            found.finish()
+            assert found.violations == []
+        finally:
+            found.end()
+
+
+def lengths():
+    """The number of operations of a driver that nobody disturbs."""
+    with world(0.0, 0.0) as whole:
+        count = 0
+        while whole.drivers[0].lives:
+            whole.step(0, 1)
+            count += 1
+    return count
+
+
+def stop_at(point, others, skews=(1e6, -1e6)):
+    """A driver stands still at one point; it continues when the other is at another point."""
+    with world(*skews) as found:
+        found.step(0, point)
+        found.rob(0, others)
+        found.thaw(0)
+        found.step(0, MANY)
+
+
+def kill_at(point, others):
+    """A driver is killed at one point; another one of its machine continues beside the second."""
+    with world(-40.0, 0.0) as found:
+        found.step(0, point)
+        found.kill(0)
+        found.step(1, others)
+        found.step(0, MANY)
+
+
+def suspend_both_at(point):
+    """Both drivers stand still for long, one of them at work; the other one continues first."""
+    with world(0.0, 0.0) as found:
+        found.step(0, point)
+        found.begin_to_work(1)
+        for _ in range(3):
+            found.pass_time(1.0)
+            found.step(1, 20)
+        found.freeze(0)
+        found.freeze(1)
+        found.pass_time(1000.0)
+        found.thaw(1)
+        found.step(1, 100)
+        found.thaw(0)
+
+
+def damage_at(point, others):
+    """An object is damaged when one driver is at a point; both find out."""
+    with world(0.0, 0.0) as found:
+        found.step(0, point)
+        found.damage()
+        found.step(1, others)
+        found.step(0, 10)
+        found.step(1, 25)
+        found.step(0, MANY)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of claims, which no thread touches, and whose locks nobody waits for."""
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 1e6)
+    monkeypatch.setattr(claims, "_BEATING", claims._Beating())
+    monkeypatch.setattr(claims, "_TAKING_SECONDS", -1.0)
+    found = tmp_path / "claims"
+    found.mkdir()
+    return found
+
+
+@contextmanager
+def taking_over(folder, dead):
+    """An actor that takes over a claim; the list of what it got."""
+    got = []
+    actor = Actor(lambda: got.append(claims.claim(folder, "job", dead)), str(folder))
+    try:
+        yield actor, got
+    finally:
+        actor.kill()
+
+
+def test_an_owner_may_stop_before_any_operation_that_gives_its_claim_back(folder):
+    """Another takes over, if it can; the owner continues; a third finds one owner or none."""
+    for point in range(1, MANY):
+        mine = claims.claim(folder, "job")
+        dead = claims.look(mine.path).signature
+        owner = Actor(mine.release, str(folder))
+        owner.step(point)
+        is_past = owner.ended
+        second = claims.claim(folder, "job", dead)
+        owner.step(MANY)
+        assert owner.error is None
+        third = claims.claim(folder, "job")
+        (working,) = filter(None, (second, third))
+        assert working.is_held()
+        working.release()
+        if is_past:
+            break
+    assert point > 3
+
+
+def test_an_owner_that_touches_its_claim_before_it_is_locked_keeps_it(folder):
+    mine = claims.claim(folder, "job")
+    with taking_over(folder, claims.look(mine.path).signature) as (taker, got):
+        taker.stop_before("fcntl.flock")
+        os.utime(mine.path, (1, 1))
+        taker.step(MANY)
+    assert got == [None]
+    assert mine.is_held()
+
+
+def test_a_lock_of_a_file_that_lost_its_name_lets_nobody_take_over(folder):
+    """Two owners die before they write their tokens, and the times of files are coarse."""
+    path = folder / "job"
+
+    def die_before_writing():
+        path.unlink(missing_ok=True)
+        path.touch()
+        os.utime(path, (1, 1))
+
+    die_before_writing()
+    dead = claims.look(path).signature
+    with taking_over(folder, dead) as (first, got):
+        first.stop_before("fcntl.flock")
+        die_before_writing()  # who took over from the first one
+        first.stop_before("os.remove", path)
+        second = claims.claim(folder, "job", dead)
+        first.step(MANY)
+    assert second is None
+    assert got[0].is_held()
+
+
+def test_a_damaged_object_that_another_driver_made_again_stays():
+    """A driver stops between the look at an input and the deletion."""
+    with world(0.0, 0.0) as found:
+        key = found.plan.jobs[0].key
+        path = found.folder.claims / key
+        slow, quick = (process.actor for process in found.drivers)
+        slow.stop_before("os.remove", path)
+        found.damage()
+        slow.step()
+        slow.stop_before("open", path)  # to claim the object that it found damaged
+        quick.step(MANY, lambda: found.published[key] == 2 and not path.exists())
+        assert found.published[key] == 2
+        slow.step(MANY)
+
+
+def test_drivers_that_are_suspended_together_do_not_rob_each_other():
+    for point in range(0, lengths(), 6):
+        suspend_both_at(point)
+
+
+def test_an_object_may_be_damaged_before_any_operation():
+    for point in range(0, lengths(), 3):
+        damage_at(point, others=(7 * point) % 97)
+
+
+def test_a_driver_may_stop_before_any_operation():
+    for point in range(1, lengths(), 2):
+        stop_at(point, others=point % 30)
+
+
+def test_a_driver_may_die_before_any_operation():
+    for point in range(0, lengths(), 3):
+        kill_at(point, others=point % 50)
+
+
+@pytest.mark.slow
+def test_a_driver_may_stop_or_die_before_any_operation_and_continue_before_any():
+    for point in range(0, lengths()):
+        for others in range(0, 60, 2):
+            stop_at(point, others)
+            kill_at(point, others)
+            damage_at(point, others)
+        suspend_both_at(point)
+
+
+def test_no_output_is_published_twice_and_none_deleted_that_is_whole():
+    explore(TwoDrivers, settings=QUICK)

@@ -1,0 +1,89 @@
+"""Processes that stand still at work (SIGSTOP), and drivers of another machine that take over."""
+
+import contextlib
+
+import psutil
+import pytest
+
+from simlab.sweeps import claims
+from simlab.sweeps.folder import SweepFolder
+from support.lab.owner import wait_for
+from support.lab.rayclusters import FAR, can_pretend, namespaces
+from support.lab.toysweep import contents, rows, runs, same_as, start_driver, toy_plan
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not can_pretend(), reason="this system does not let us pretend another machine (unshare)"
+    ),
+]
+STALE = 10.0
+# `exec` keeps the number of the process that `unshare` kills with its parent.
+ELSEWHERE = ["sh", "-c", f'hostname {FAR} && exec "$@"', "sh"]
+
+
+@pytest.fixture
+def start():
+    """Start drivers, which do not outlive the test."""
+    drivers = []
+
+    def begin(root, **options):
+        drivers.append(start_driver(root, seconds=1.0, seeds=1, stale=STALE, **options))
+        return drivers[-1]
+
+    yield begin
+    for driver in drivers:
+        for process in family(driver.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        driver.wait()
+
+
+def family(pid):
+    """Return a process and its children."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        found = psutil.Process(pid)
+        return [found, *found.children(recursive=True)]
+    return []
+
+
+def owner_of(path):
+    """Return the name of the machine that holds a claim."""
+    sight = claims.look(path)
+    return sight.owner["place"][0] if sight is not None and sight.owner else None
+
+
+@pytest.mark.parametrize("name", ["ft0", "rows0", "grid0"])
+@pytest.mark.parametrize("continues", ["at work", "at the end"])
+def test_a_process_that_stood_still_leaves_its_job_to_another(name, continues, tmp_path, start):
+    plan = toy_plan(tmp_path, seeds=1)
+    (job,) = [job for job in plan.jobs if job.params["name"] == name]
+    folder = SweepFolder(tmp_path)
+    first = start(tmp_path)
+    began = tmp_path / "runs.txt"
+    wait_for(lambda: began.exists() and f"begin {name} " in began.read_text())
+    stopped = family(first.pid)
+    for process in stopped:
+        process.suspend()
+    second = start(tmp_path, before=[*namespaces(), *ELSEWHERE])
+    if continues == "at work":
+        wait_for(lambda: owner_of(folder.claims / job.key) == FAR)
+    else:
+        assert second.wait() == 0
+    for process in stopped:
+        process.resume()
+    assert (first.wait(), second.wait()) in [(0, 0), (2, 0)]  # 2: it was taken for gone
+    assert [list((tmp_path / name).iterdir()) for name in ("claims", "failures", "work")] == [
+        []
+    ] * 3
+    keys = [line["key"] for line in folder.finished()]
+    assert sorted(keys) == sorted(job.key for job in plan.jobs)
+    assert runs(tmp_path, "begin")[name] == 2
+    alone = start_driver(tmp_path / "alone", seeds=1)
+    assert alone.wait() == 0
+    assert same_as(contents_of(tmp_path / "alone"), tmp_path, plan)
+
+
+def contents_of(root):
+    """Return the rows and objects of a sweep."""
+    return rows(root, toy_plan(root, seeds=1)), contents(root)
