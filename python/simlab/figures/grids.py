@@ -17,10 +17,9 @@ from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
 from simlab.figures.names import in_order
 from simlab.figures.pairs import Panel, is_dense, line_names, panels_of
-from simlab.figures.panels import add_note, colour_bar, flow, headline, matrix
+from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, colour_range, measure_name
 from simlab.figures.table import complete
-from simlab.representations.kinds import CLS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-_UNDEFINED_NOTE = "Grey: undefined, because the layer does not vary over the examples"
-_CLS_NOTE = " (at the embedding output, “emb”, CLS is always the same vector)"
 _INTERVAL_NOTE = "Below a value: its 95 % interval."
 _MOST_ROOMY = 9  # panels of a matrix that have room for values
 _SMALL_PANEL = 1.6  # inches
@@ -68,7 +65,7 @@ def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> 
     for axis, panel in zip(axes, panels, strict=True):
         image = _draw_panel(axis, panel, _range(panels), side, _has_values(panels))
         repeated = titles.count(panel.title) > 1
-        title = (panel.title_with_models if repeated else panel.title).replace("-", "–")
+        title = panel.heading(with_models=repeated)
         title += f" (n = {panel.n:,})" if len(sizes) > 1 and "n =" not in title else ""
         title = f"{panel.task} · {title}" if len(tasks) > 1 else title
         axis.set_title(textwrap.fill(title, letters), fontweight="bold")
@@ -79,8 +76,8 @@ def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> 
     bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
     bar.set_label(measure_name(panels[0].rows))
     bar.outline.set_visible(False)
-    figure.suptitle(_headline(panels), fontsize=11)
     add_note(figure, _note(panels, _has_values(panels)))
+    centred_title(figure, axes, _headline(panels))
     return figure
 
 
@@ -165,7 +162,7 @@ def _headline(panels: Sequence[Panel]) -> str:
     tasks, kinds, sizes = (
         {getattr(panel, name) for panel in panels} for name in ("task", "kind", "n")
     )
-    parts += [kinds.pop().replace("-", "–")] if len(tasks) > 1 and len(kinds) == 1 else []
+    parts += [kinds.pop()] if len(tasks) > 1 and len(kinds) == 1 else []
     parts += [f"task {first['task']}"] if len(tasks) == 1 else []
     parts += [str(first["kind"])] if isinstance(first["kind"], str) else []
     parts += [f"n = {sizes.pop():,}"] if len(sizes) == 1 else []
@@ -176,8 +173,7 @@ def _note(panels: Sequence[Panel], with_values: bool) -> str:
     """Return what grey cells, dots and small numbers mean, where there are any."""
     notes = []
     if any(np.isnan(panel.values).any() for panel in panels):
-        kind = str(panels[0].rows.iloc[0]["kind"])
-        notes.append(f"{_UNDEFINED_NOTE}{_CLS_NOTE if kind == CLS else ''}.")
+        notes.append(f"{heatmap.undefined_note(str(panels[0].rows.iloc[0]['kind']))}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):
         notes.append(_INTERVAL_NOTE)
     notes.append(heatmap.p_note(panel.pvalue for panel in panels))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.figures.style import heat_colours, layer_names, short
+from simlab.figures.style import heat_colours, layer_names, short, tick_places
+from simlab.representations.kinds import CLS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,6 +75,13 @@ def p_note(pvalues: Iterable[np.ndarray]) -> str:
     return f"All p ≤ {short(LARGEST_P)}, permutation test." if tested else ""
 
 
+def undefined_note(kind: str) -> str:
+    """Return why cells are grey, for a kind of rows."""
+    note = "Grey: undefined, because the layer does not vary over the rows"
+    always = " (at the embedding output, “emb”, CLS is always the same vector)"
+    return note + (always if kind == CLS else "")
+
+
 def _on(image: AxesImage, value: float) -> str:
     """Return the colour in which text is read on a cell."""
     share = cast("Normalize", image.norm)(value)
@@ -86,5 +94,6 @@ def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], points: float) 
     """Label the layers along both axes, or some of many, where a cell is `points` wide."""
     every = max(1, int(np.ceil(_TICK_POINTS / points)))
     size = min(9.0, 0.9 * every * points)
-    axis.set_xticks(range(0, len(x), every), layer_names(x)[::every], fontsize=size)
-    axis.set_yticks(range(0, len(y), every), layer_names(y)[::every], fontsize=size)
+    for label, layers in ((axis.set_xticks, x), (axis.set_yticks, y)):
+        places = tick_places(len(layers), every)
+        label(places, layer_names([layers[place] for place in places]), fontsize=size)

@@ -6,6 +6,7 @@ lines between models), figures 3 and 7 (localization score per layer, before and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.names import in_order
-from simlab.figures.panels import add_note, flow
+from simlab.figures.panels import add_note, centred_title, flow
 from simlab.figures.style import (
     POINTS,
     STYLE,
@@ -25,6 +26,7 @@ from simlab.figures.style import (
     draw_curves,
     layer_names,
     measure_name,
+    tick_places,
 )
 from simlab.figures.table import MEASURE_COLUMNS, complete
 from simlab.similarity.catalogue import MEASURES
@@ -42,7 +44,6 @@ _NAME_SIZE, _LEAST_NAME_SIZE = 9.0, 5.0  # points
 _NAME_ROOM = 150.0  # points that a name should not exceed
 _LAYER_SIZE = 5.0
 _NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
-_UNDEFINED_NOTE = " Grey: undefined, because the layer does not vary over the rows."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
 
 
@@ -155,38 +156,50 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
             _MOST_COLUMNS,
         )
         for axis, grid in zip(axes, grids, strict=False):
-            _draw_grid(axis, grid)
+            _draw_grid(axis, grid, several=len({_rows_of(grid) for grid in grids}) > 1)
         if len(localization):
             _draw_localization(axes[len(grids)], localization)
         first = (grids[0].rows if grids else localization).iloc[0]
-        source = f" · {first['source']}" if first["source"] else ""
-        figure.suptitle(f"All layers of all models · task {first['task']}{source}", fontsize=11)
+        source = [first["source"]] if first["source"] else []
+        rows = {_rows_of(grid) for grid in grids}
+        shared = list(rows) if len(rows) == 1 else []
+        words = ["All layers of all models", f"task {first['task']}", *source, *shared]
         # matplotlib's layout lets turned names reach into the line of this label.
         add_note(figure, f"\n{_note(grids)}")
+        centred_title(figure, axes, " · ".join(words))
     return figure
+
+
+def _rows_of(grid: Grid) -> str:
+    """Return the kind and the number of the rows that a grid compares."""
+    first = grid.rows.iloc[0]
+    what = "sentences" if str(first["kind"]).startswith("attention") else "rows"
+    return f"{first['kind']}, n = {first['n']:,} {what}"
 
 
 def _note(grids: Sequence[Grid]) -> str:
     note = _NOTE if grids else ""
     if any(np.isnan(grid.values).any() for grid in grids):
-        note += _UNDEFINED_NOTE
+        kinds = {str(grid.rows.iloc[0]["kind"]) for grid in grids}
+        note += f" {heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else '')}."
     tested = heatmap.p_note(grid.pvalue for grid in grids)
     return f"{note} {tested}" if tested else note
 
 
-def _draw_grid(axis: Axes, grid: Grid) -> None:
+def _draw_grid(axis: Axes, grid: Grid, several: bool) -> None:
+    """Draw a grid; its title says the rows, if the grids of the figure have `several` kinds."""
     first = grid.rows.iloc[0]
     scale = colour_range("" if first["quantity"] else first["measure"], [grid.values])
     image = heatmap.draw_cells(axis, grid.values, *scale)
     heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
     name = measure_name(grid.rows)
-    axis.set_title(f"{name[0].upper()}{name[1:]}", fontweight="bold")
+    name = f"{name[0].upper()}{name[1:]}"
+    axis.set_title(f"{name}\n{_rows_of(grid)}" if several else name, fontweight="bold")
     _label(axis, grid)
     bar = axis.figure.colorbar(image, ax=axis, shrink=0.75, aspect=24, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=2)
-    rows_of = "sentences" if str(first["kind"]).startswith("attention") else "rows"
-    bar.set_label(f"{first['kind']}, n = {first['n']:,} {rows_of}", fontsize=7.5, color="0.35")
+    bar.set_label(measure_name(grid.rows), fontsize=7.5, color="0.35")
 
 
 def _label(axis: Axes, grid: Grid) -> None:
@@ -201,7 +214,7 @@ def _label(axis: Axes, grid: Grid) -> None:
         (axis.set_xticks, wide * _LAYER_SIZE),
         (axis.set_yticks, 1.2 * _LAYER_SIZE),
     ):
-        places = _labelled(blocks, starts, int(np.ceil(room / grid.points)))
+        places = _labelled(blocks, starts, math.ceil(room / grid.points))
         names = layer_names([grid.layers[place].number for place in places])
         of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
@@ -210,13 +223,16 @@ def _label(axis: Axes, grid: Grid) -> None:
 
 
 def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: int) -> list[int]:
-    """Return the places of layers with labels that keep a distance of `every`, also at borders.
+    """Return the places of layers with labels that keep a distance of `every`.
 
-    A model of several layers has two labels or more, or none.
+    The last layer of a model has a label. So has the first one, but where it would be too near to
+    the last layer of the model before. A model of several layers has two labels or more, or none.
     """
     places = []
     for start, block in zip(starts, blocks, strict=True):
-        mine = range(0, len(block) - every + 1, every)
+        mine = tick_places(len(block), every) if len(block) >= every else []
+        if start and every > 1 and len(block) > 1:
+            mine = mine[1:]
         places += [start + layer for layer in mine if len(mine) > 1 or len(block) == 1]
     return places
 

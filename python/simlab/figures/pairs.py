@@ -57,11 +57,20 @@ class Panel:
         """Names of both models without the task; two directions of a measure have the same."""
         return frozenset(without_task(name, self.task) for name in (self.x, self.y))
 
-    @property
-    def title_with_models(self) -> str:
-        """Return the title with both models, which replace the name of one of figure 1's grids."""
-        pair = f"{self.x}-{self.y}"
-        return pair if self.title in FIGURE_1 else f"{self.title} ({pair})"
+    def heading(self, with_models: bool) -> str:
+        """Return the title of the panel; two models have a sign between them that no name has.
+
+        Parameters
+        ----------
+        with_models
+            Whether it says both models, which replace the name of one of figure 1's grids.
+        """
+        pair = f"{self.x} × {self.y}"
+        if self.title in FIGURE_1:
+            return pair if with_models else self.title
+        if self.title == f"{self.x}-{self.y}":
+            return pair
+        return f"{self.title} ({pair})" if with_models else self.title
 
     @property
     def kind(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -102,6 +102,14 @@ def headline(figure: Figure, title: str, note: str = "") -> None:
 def add_note(figure: Figure, note: str) -> None:
     """Write a note below the panels of `flow`."""
     figure.supxlabel(_wrapped(figure, note), fontsize=_NOTE_SIZE, color="0.35")
+
+
+def centred_title(figure: Figure, axes: Iterable[Axes], title: str) -> None:
+    """Write the title above the middle of the panels, without their labels and colour bars."""
+    text = figure.suptitle(title, fontsize=11)
+    figure.draw_without_rendering()  # matplotlib places the panels when it draws
+    edges = [axis.get_position() for axis in axes]
+    text.set_x((min(edge.x0 for edge in edges) + max(edge.x1 for edge in edges)) / 2)
 
 
 def _wrapped(figure: Figure, note: str) -> str:

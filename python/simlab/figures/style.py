@@ -33,9 +33,10 @@ STYLE: dict[RcKeyType, Any] = {
 }
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_MOST_ABOVE, _MOST_BESIDE = 6, 16  # lines in a legend above the curves, in a column beside them
+_MOST_BELOW, _MOST_BESIDE = 6, 16  # lines in a legend below a panel, in a column beside it
 _LONG_NAME = 24  # letters: a legend of longer names has one column
 _LEGEND_LINE = 15.0  # points
+_XLABEL_POINTS = 32.0  # from a panel to its legend: the numbers and the label of its layers
 POINTS = 72  # of an inch
 _DASHES = ("-", "--", ":", "-.")
 
@@ -108,31 +109,39 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
 def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
     """Label the layers below curves, or some of many, where a layer is `points` wide."""
     layers = range(int(rows["layer_x"].min()), int(rows["layer_x"].max()) + 1)
-    every = max(1, math.ceil(12.0 / points))
-    axis.set_xticks(layers[::every], layer_names(layers[::every]))
+    shown = [layers[place] for place in tick_places(len(layers), math.ceil(12.0 / points))]
+    axis.set_xticks(shown, layer_names(shown))
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
 
 
 def add_legend(axis: Axes) -> None:
-    """Name the lines of a panel: above its curves, or to its right if there are many."""
+    """Name the lines of a panel: below it, or to its right if there are many."""
     names = axis.get_legend_handles_labels()[1]
-    if len(names) > _MOST_ABOVE:
+    place: dict[str, Any]
+    if len(names) > _MOST_BELOW:
         columns = math.ceil(len(names) / _MOST_BESIDE)
-        beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        axis.legend(frameon=False, fontsize=7.5, ncols=columns, **beside)
-        return
-    columns = 1 if max(map(len, names), default=0) > _LONG_NAME else 2
-    lines = math.ceil(len(names) / columns)
-    figure = cast("Figure", axis.figure)
-    height = axis.get_position().height * figure.get_figheight() * POINTS
-    share = (lines * _LEGEND_LINE + 6.0) / height
-    low, high = axis.get_ylim()
-    ticks = [tick for tick in axis.get_yticks() if low <= tick <= high]
-    axis.set_yticks(ticks)
-    axis.set_ylim(low, low + (high - low) / max(0.3, 1 - share))
-    axis.legend(frameon=False, loc="upper left", ncols=columns)
+        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 7.5}
+    else:
+        columns = 1 if max(map(len, names), default=0) > _LONG_NAME else 2
+        figure = cast("Figure", axis.figure)
+        height = axis.get_position().height * figure.get_figheight() * POINTS
+        if len(figure.axes) == 1:  # the panel keeps its height
+            lines = math.ceil(len(names) / columns)
+            figure.set_figheight(figure.get_figheight() + lines * _LEGEND_LINE / POINTS)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -_XLABEL_POINTS / height)}
+    axis.legend(frameon=False, ncols=columns, **place)
+
+
+def tick_places(count: int, every: int) -> list[int]:
+    """Return the places of labels that keep a distance: every so many from the first, and the last.
+
+    The label before the last one is left out where it would be too near, and the last one where the
+    first would be.
+    """
+    places = list(range(0, count, max(1, every)))
+    return places if len(places) < 2 else [*places[:-1], count - 1]
 
 
 def layer_names(layers: Sequence[int]) -> list[str]:

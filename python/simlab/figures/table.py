@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.store.planned import in_plan_order
 from simlab.store.results import (
     STATISTICS,
     TRAINING_CKA,
     is_alignment,
-    read_results,
+    read_file,
     results_files,
 )
 
@@ -40,8 +41,8 @@ def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.
     files: dict[Path, Path] = {}
     for file in results_files(results):
         files.setdefault(file.resolve(), file)
-    parts = [read_results(file).assign(file=str(file)) for file in files.values()]
-    return complete(pd.concat(parts, ignore_index=True))
+    parts = [read_file(file).assign(file=str(file)) for file in files.values()]
+    return complete(in_plan_order(list(files.values()), parts))
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:

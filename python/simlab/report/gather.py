@@ -11,6 +11,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.figures.blocks import clusters_of
+from simlab.figures.heatmap import undefined_note
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
 from simlab.figures.style import colour_range, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
@@ -205,6 +206,7 @@ def _add_setting(
     given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
     made: list[dict[str, Any]] = []
     values: list[np.ndarray] = []
+    depths: list[tuple[np.ndarray, np.ndarray]] = []
     for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
         planes = {}
@@ -224,7 +226,8 @@ def _add_setting(
         made.append(grid)
         # Layers that are alike stand together: distances count from the other end.
         values.append(planes[VALUE] * (-1 if distance else 1))
-    for grid, (down, across) in zip(made, clustered(values), strict=True):
+        depths.append((_depths(x), _depths(y)))
+    for grid, (down, across) in zip(made, clustered(values, depths), strict=True):
         grid["clustered"] = [down] if down == across else [down, across]
     found.grids += made
     none = np.full(start, np.nan)
@@ -241,6 +244,7 @@ def _add_setting(
             "name": measure_name(heads.head(1)),
             "range": list(colour_range("" if first["quantity"] else first["measure"], [finite])),
             "planes": packed.planes,
+            "undefined": undefined_note(_word(first["kind"])),
             "details": describe({name: first[name] for name in ("bandwidth", "options")}),
         }
     )
@@ -253,6 +257,11 @@ def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
     for code in layers.tolist():
         models.setdefault(code // _MOST_LAYERS, []).append(code % _MOST_LAYERS)
     return tuple((model, tuple(numbers)) for model, numbers in models.items()), places
+
+
+def _depths(axis: Axis) -> np.ndarray:
+    """Return the number of every layer along an axis."""
+    return np.concatenate([np.array(layers) for _, layers in axis])
 
 
 def _length(part: tuple[int, tuple[int, ...]]) -> int:

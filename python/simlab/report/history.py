@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, FiniteFloat, RootModel, ValidationError
 
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
+from simlab.store.planned import PLAN
 
 _KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
+_OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title
 _MANIFEST = "manifest.json"  # of a demo: configuration and versions
 # Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
 _STATUS = "status.json"
@@ -26,6 +28,16 @@ _STATUS = "status.json"
 class _Job(BaseModel):
     inputs: dict[str, Any]
     seconds: FiniteFloat
+
+
+class _Object(BaseModel):
+    key: str
+    kind: str
+    title: str
+
+
+class _Plan(BaseModel):
+    jobs: list[tuple[int, str, list[int]]]  # the key is in the middle
 
 
 class _Failure(BaseModel):
@@ -49,21 +61,32 @@ _Record = TypeVar("_Record", bound=BaseModel)
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return every finished and unfinished job below the folders, as JSON values.
 
+    The jobs of a sweep stand in the order of its plan.
+
     Returns
     -------
     list of dict
-        ``path`` (below its folder; keys of objects are cut), ``seconds``, ``done``, and ``inputs``,
-        whose values are text.
+        ``name`` (kind and title of a job of a sweep, or the path), ``path`` (below its folder; keys
+        of objects are cut), ``seconds``, ``done``, and ``inputs``, whose values are text.
     """
     found = []
     for folder in folders:
-        for file in sorted(_records(folder)):
+        plan = _read(folder / PLAN, _Plan)
+        keys = [] if plan is None else [key for _, key, _ in plan.jobs]
+        numbers = {key: number for number, key in enumerate(keys)}
+        files = sorted(_records(folder))
+        for file in sorted(files, key=lambda file: numbers.get(file.parent.name, len(numbers))):
             record = _read(file, _Job)
             if record is None:
                 continue
             place = file.parent
-            inputs = {name: _words(value) for name, value in sorted(record.inputs.items())}
-            job = {"path": _short(place.relative_to(folder.parent)), "inputs": inputs}
+            path = _short(place.relative_to(folder.parent))
+            made = _read(place / _OBJECT, _Object)
+            job: dict[str, Any] = {
+                "name": path if made is None else f"{made.kind} {made.title}",
+                "path": path,
+                "inputs": {name: _words(value) for name, value in sorted(record.inputs.items())},
+            }
             done = not place.name.endswith(PARTIAL_SUFFIX)
             found.append({**job, "seconds": round(record.seconds, 1), "done": done})
     return found

@@ -16,12 +16,19 @@ _FAR = 2.0  # the distance of layers of two grids in one tree; within a grid, 1 
 Orders = tuple[list[int], list[int]]
 
 
-def clustered(grids: Sequence[np.ndarray]) -> list[Orders]:
+def clustered(
+    grids: Sequence[np.ndarray], depths: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> list[Orders]:
     """Return the orders of the rows and of the columns of each grid by hierarchical clustering.
 
     Average linkage. The distance of two layers of a symmetric grid is what their similarity is
     below the largest one; of other grids, the Euclidean distance of their rows (columns). An
-    undefined entry counts as the lowest one. An order begins at the end whose layer comes first.
+    undefined entry counts as the lowest one. An order begins with the half of the lower layers.
+
+    Parameters
+    ----------
+    depths
+        For every grid the numbers of the layers of its rows and of its columns.
     """
     filled = [_filled(grid) for grid in grids]
     symmetric = [grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled]
@@ -31,10 +38,23 @@ def clustered(grids: Sequence[np.ndarray]) -> list[Orders]:
         for table in ([_below_largest(grid)] if square else [_between(grid), _between(grid.T)])
     )
     found: list[Orders] = []
-    for square in symmetric:
-        down = next(leaves)
-        found.append((down, down if square else next(leaves)))
+    for square, (rows, columns) in zip(symmetric, depths, strict=True):
+        down = _upwards(next(leaves), rows)
+        found.append((down, down if square else _upwards(next(leaves), columns)))
     return found
+
+
+def _upwards(order: list[int], depth: np.ndarray) -> list[int]:
+    """Return an order of layers, or its reverse: the lower layers are in the first half.
+
+    Of two halves of one depth, the first layer of the grid is in the first.
+    """
+    half = len(order) // 2
+    if not half:
+        return order
+    first, last = (float(depth[part].mean()) for part in (order[:half], order[-half:]))
+    turned = first > last or (first == last and order[0] > order[-1])
+    return order[::-1] if turned else order
 
 
 def _filled(grid: np.ndarray) -> np.ndarray:
@@ -79,8 +99,7 @@ def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
         distances[start:end, start:end] = table / (table.max(initial=0.0) or 1.0)
     leaves = np.array(_tree_order(distances), dtype=np.int64)
     for start, end in pairwise(ends):
-        own = (leaves[(leaves >= start) & (leaves < end)] - start).tolist()
-        yield own[::-1] if own and own[0] > own[-1] else own
+        yield (leaves[(leaves >= start) & (leaves < end)] - start).tolist()
 
 
 def _tree_order(distances: np.ndarray) -> list[int]:

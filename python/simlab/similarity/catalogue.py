@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf, log, pi, sqrt
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, did_you_mean
 from simlab.similarity.options import BOTH, OPTIONS
 
 
@@ -85,7 +85,7 @@ _MATCHING = {
     ),
     "match-transport": Measure(
         "matching_grid",
-        "correlation of neurons under the optimal transport plan (needs simcore[transport])",
+        "correlation of neurons under the optimal transport plan (needs the package POT)",
         "soft matching",
         fixed={"matching": "transport"},
         lowest=-1.0,
@@ -328,7 +328,8 @@ MEASURES = {
 def find_measure(name: str) -> Measure:
     """Return measure `name`; raise UserError with all names if there is no such measure."""
     if name not in MEASURES:
-        raise UserError(f"--measure {name}: wanted one of {', '.join(MEASURES)}")
+        meant = did_you_mean(name, MEASURES)
+        raise UserError(f"--measure {name}: wanted one of {', '.join(MEASURES)}{meant}")
     return MEASURES[name]
 
 

@@ -70,6 +70,21 @@ def test_no_label_lies_over_another_and_lines_leave_the_cells_visible(models, la
     assert all(line.get_linewidth() <= 0.3 * cell for line in axis.lines)
 
 
+def test_the_title_is_above_the_panels_and_the_last_layer_has_a_label():
+    (one,) = grids(joint_grid([f"FT[{seed}]" for seed in range(6)], layers=7))
+    figure = draw_joint([one], to_frame([]))
+    figure.draw_without_rendering()
+    axis, bar = figure.axes
+    panel, title = axis.get_window_extent(), figure._suptitle.get_window_extent()
+    assert (title.x0 + title.x1) / 2 == pytest.approx((panel.x0 + panel.x1) / 2, abs=2)
+    assert figure.get_suptitle().endswith(" · task rt · word-last, n = 9 rows")
+    assert bar.get_ylabel() == "SVCCA"
+    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
+        assert [label.get_text() for label in labels].count("6") == 6
+    for left, right in pairwise(boxes(axis.get_xticklabels())):
+        assert left.x1 <= right.x0
+
+
 def test_large_grids_have_a_file_each_and_small_ones_share_a_file(names_of_files):
     measures = ("cka", "svcca", "rsa")
     small = [row for name in measures for row in joint_grid(["A", "B"], measure=name)]

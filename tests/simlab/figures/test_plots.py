@@ -139,12 +139,10 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
     rows = frame[frame["estimator"] == "biased"]
     figure = plot_grids(rows)
     panels = [axis for axis in figure.axes if axis.images]
-    assert sorted(axis.get_title() for axis in panels) == sorted(
-        name.replace("-", "–") for name in MODELS
-    )
+    assert sorted(axis.get_title() for axis in panels) == sorted(MODELS)
     assert len({axis.images[0].get_clim() for axis in panels}) == 1
     for axis in panels:
-        name = axis.get_title().replace("–", "-")
+        name = axis.get_title()
         x, y = MODELS[name]
         assert axis.get_ylabel() == f"layer of {x}"
         assert axis.get_xlabel() == f"layer of {y}"
@@ -219,7 +217,10 @@ def test_joint_figure_has_a_panel_per_measure_and_the_scores():
     rows = to_frame([*joint_rows("attention-js", "attention", 1), *joint_rows("neuronsim")])
     figure = plot_models(rows, to_frame(score_rows()))
     panels = [axis for axis in figure.axes if axis.images]
-    assert [axis.get_title() for axis in panels] == ["Neuronsim", "Attention, Jensen–Shannon"]
+    assert [axis.get_title() for axis in panels] == [
+        "Neuronsim\nword-last, n = 9 rows",
+        "Attention, Jensen–Shannon\nattention, n = 9 sentences",
+    ]
     for axis, measure in zip(panels, ("neuronsim", "attention-js"), strict=True):
         _, values = joint_table(rows[rows["measure"] == measure])
         np.testing.assert_array_equal(axis.images[0].get_array(), values)

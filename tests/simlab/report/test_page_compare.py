@@ -14,7 +14,7 @@ COMPARE = "Compare with a second grid"
 def copied(view, panel):
     """Return the rows of the grid that a panel shows, through its button."""
     view.panel(panel).get_by_role("button", name="Copy as CSV").click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     text = view.page.evaluate("navigator.clipboard.readText()")
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -37,7 +37,7 @@ def test_a_difference_is_of_the_same_layers_in_every_order(opened, written, orde
         assert (line["model_y"], line["minus_model_y"]) == ("B", "C")
         assert float(line["value"]) == pytest.approx(a[at] - b[at], abs=1e-4)
     view.canvas().focus()
-    view.press("ArrowDown", "ArrowRight")
+    view.press("ArrowUp", "ArrowRight")
     first, second = (view.readout(name).split(": ")[0] for name in ("Grid A", "Grid B"))
     assert second == first.replace("B, ", "C, ")
     assert view.readout("Difference").startswith(f"{first} − {second}: ")
@@ -57,7 +57,7 @@ def test_grids_that_differ_in_their_rows_alone_are_both_shown(opened, written):
     view.page.get_by_label(COMPARE).check()
     view.settle()
     view.canvas().focus()
-    view.press("ArrowDown")
+    view.press("ArrowUp")
     assert view.readout("Difference").endswith("; n = 9; n = 1,200")
 
 

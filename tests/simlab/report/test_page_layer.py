@@ -19,7 +19,7 @@ def region(view, name):
 def rows_of(view, layer):
     """Return the rows behind the curves of a layer, through its button."""
     layer.get_by_role("button", name="Copy as CSV").click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     text = view.page.evaluate("navigator.clipboard.readText()")
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -31,7 +31,7 @@ def test_the_profile_is_that_of_the_grid_that_was_clicked(opened, written):
         view.choice("Grid").select_option(name)
         view.settle()
         view.canvas().focus()
-        view.press("ArrowDown", "Enter")
+        view.press("ArrowUp", "Enter")
         row = int(view.readout().split("layer ")[1].split(" ")[0])
         found = [float(line["mean"]) for line in rows_of(view, region(view, f"A, layer {row}"))]
         wanted = [cell.value * share for cell in few if cell.layer_x == row]
@@ -79,12 +79,12 @@ def test_a_layer_is_not_that_of_a_model_of_another_task(opened, written):
 def test_the_focus_comes_back_from_a_layer(opened, written, way):
     view = opened(written(grid("A-B", "A", "B")))
     view.canvas().focus()
-    view.press("ArrowDown", "Enter")
+    view.press("ArrowUp", "Enter")
     assert view.page.locator("#done").inner_text() == "A, layer 1 is open beside or below its grid."
     layer = region(view, "A, layer 1")
     layer.get_by_role("button", name="Close").focus()
     view.press("Enter" if way == "Close" else "Escape")
     assert not layer.is_visible()
     assert view.page.evaluate("document.activeElement.tagName") == "CANVAS"
-    view.press("ArrowDown")
+    view.press("ArrowUp")
     assert view.readout().startswith("A, layer 2 × B, embeddings")

@@ -34,18 +34,19 @@ def test_a_picture_is_dark_on_white_and_has_all_cells(opened, written, models):
     rows = joint_grid([f"M{number}" for number in range(models)])
     view = opened(written(rows), dark=True)
     view.canvas().focus()
-    view.press("ArrowDown", "+", "+")
+    view.press("ArrowUp", "+", "+")
     _, content = saved(view, "PNG")
     pixels = np.round(imread(io.BytesIO(content), format="png")[..., :3] * 255)
     assert (pixels[[0, -1]] == 255).all()
-    left = pixels[200:-100, 10:300].min(axis=2)  # names of models and layers
+    left = pixels[100:-200, 10:300].min(axis=2)  # names of models and layers
     assert left.min() < 60
     assert (left > 200).mean() > 0.8
     side = models * 4
     cell = 2 * min(24, 2000 // side)
     at = np.arange(side) * cell + cell // 2
     # Beside the letters.
-    colours = pixels[np.ix_(76 * 2 + at - cell // 2 + 4, 170 * 2 + at)].reshape(-1, 3)
+    rows_at = 34 * 2 + at[::-1] - cell // 2 + 4  # row 0 is at the bottom
+    colours = pixels[np.ix_(rows_at, 170 * 2 + at)].reshape(-1, 3)
     value = np.array([row.value for row in rows])
     wanted = np.round(np.array(colormaps["viridis"](value))[:, :3] * 255)
     assert np.abs(colours - wanted).max() < 16  # as if a value were off by .02

@@ -41,14 +41,14 @@ def test_keys_move_the_cursor_zoom_and_open(opened, large):
     view = opened(large)
     view.canvas().focus()
     steps = {
-        "ArrowDown": "M0, layer 1 × M0, embeddings",
+        "ArrowUp": "M0, layer 1 × M0, embeddings",
         "ArrowRight": "M0, layer 1 × M0, layer 1",
-        "Shift+ArrowDown": "M2, layer 1 × M0, layer 1",
-        "ArrowUp": "M2, embeddings × M0, layer 1",
+        "Shift+ArrowUp": "M2, layer 1 × M0, layer 1",
+        "ArrowDown": "M2, embeddings × M0, layer 1",
         "End": "M2, embeddings × M11, layer 4",
-        "PageDown": "M11, layer 4 × M11, layer 4",
+        "PageUp": "M11, layer 4 × M11, layer 4",
         "ArrowLeft": "M11, layer 4 × M11, layer 3",
-        "PageUp": "M0, embeddings × M11, layer 3",
+        "PageDown": "M0, embeddings × M11, layer 3",
         "Home": "M0, embeddings × M0, embeddings",
     }
     for key, words in steps.items():
@@ -59,14 +59,14 @@ def test_keys_move_the_cursor_zoom_and_open(opened, large):
     assert view.canvas().screenshot() != whole
     view.press("0")
     assert view.canvas().screenshot() == whole
-    view.press("ArrowDown", "Enter")
+    view.press("ArrowUp", "Enter")
     assert view.page.get_by_role("heading", name="M0, layer 1", exact=True).is_visible()
 
 
 def test_a_zoomed_grid_is_dragged(opened, large):
     view = opened(large)
     view.canvas().focus()
-    view.press("ArrowDown", "+", "+", "+")
+    view.press("ArrowUp", "+", "+", "+")
     box = view.canvas().bounding_box()
     middle = box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6
 
@@ -112,7 +112,7 @@ def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened,
     assert "accuracy, skipping (rt, n = 9): .800" in words
     assert SKIPPING in words
     layer.get_by_role("button", name="Copy as CSV").click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     values = {(r.seed_x, r.layer_x): r.value for r in rows if r.layer_y == 1 and r.measure == "cka"}
     for line in table:
@@ -123,8 +123,8 @@ def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened,
 
 
 def shown_layers(view):
-    """Return the rows of a small grid as the table for screen readers names them."""
-    return view.panel().locator("tbody th").all_inner_texts()
+    """Return the rows of a small grid, from the lowest, as screen readers name them."""
+    return view.panel().locator("tbody th").all_inner_texts()[::-1]
 
 
 def test_orders_of_rows(opened, written):
@@ -152,7 +152,7 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
         "A-C",
     ]
     view.canvas().focus()
-    view.press("ArrowDown", "ArrowRight", "ArrowRight")
+    view.press("ArrowUp", "ArrowRight", "ArrowRight")
     cells = [view.readout(panel) for panel in ("Grid A", "Grid B", "Difference")]
     place = 1 * 4 + 2
     wanted = [one[place].value, other[place].value, one[place].value - other[place].value]
@@ -166,7 +166,7 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
     assert [float(text) for text in words] == pytest.approx(differences, abs=0.0051)
     assert all(re.fullmatch(r"-?1?\.\d\d", text) for text in words)
     view.canvas("Difference").focus()
-    view.press("ArrowDown")
+    view.press("ArrowUp")
     assert view.readout("Grid B").startswith("A, layer 2 × C, layer 2")
 
 
@@ -194,9 +194,9 @@ def test_the_wheel_with_control_and_two_fingers_zoom(opened, large):
     view.page.mouse.wheel(0, -400)
     view.page.keyboard.up("Control")
     view.settle()
-    assert len(view.edges()[0]) < len(columns) / 2
     view.hover(at[0] + 1, at[1])
     assert view.readout().split(":")[0] == cell
+    assert len(view.edges()[0]) < len(columns) / 2
     view.panel().get_by_role("button", name="Whole grid").click()
     view.settle()
     view.canvas().evaluate("""(canvas) => {
@@ -235,7 +235,7 @@ def test_what_a_button_could_not_do_is_said(opened, written):
     view = opened(written(grid("A-B", "A", "B")))
     view.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('no room'); }; }")
     view.panel().get_by_role("button", name="Save as SVG").click()
-    view.page.get_by_text("Save as SVG: Error: no room").wait_for()
+    view.said("Save as SVG: Error: no room")
 
 
 def test_hidden_models_leave_the_grid(opened, large):
@@ -249,7 +249,7 @@ def test_hidden_models_leave_the_grid(opened, large):
     view.page.get_by_role("button", name="All").click()
     view.settle()
     view.canvas().focus()
-    view.press("PageDown")
+    view.press("PageUp")
     assert view.readout().startswith("M11, layer 4")
 
 
@@ -260,7 +260,7 @@ def test_intervals_and_p_values_of_the_command_are_read_out(opened, tmp_path, ti
     compare(tmp_path / "reps", file, estimator="biased", bootstrap=20, permutations=20)
     view = opened(write_report(file, tmp_path / "page.html"))
     view.canvas().focus()
-    view.press("ArrowRight", "ArrowDown", "ArrowRight")
+    view.press("ArrowRight", "ArrowUp", "ArrowRight")
     frame = read_results(file)
     row = frame[(frame["layer_x"] == 1) & (frame["layer_y"] == 2)].iloc[0]
     words = view.readout()
@@ -283,7 +283,7 @@ def test_csv_is_saved_where_the_browser_does_not_let_a_page_copy(opened, written
     table = list(csv.DictReader(io.StringIO(Path(started.value.path()).read_text())))
     assert [np.float32(line["value"]) for line in table] == [np.float32(r.value) for r in rows]
     assert started.value.suggested_filename.endswith(".csv")
-    view.page.get_by_text("saved as a file").wait_for()
+    view.said("saved as a file")
 
 
 @pytest.mark.parametrize(("name", "start"), [("PNG", b"\x89PNG"), ("SVG", b"<svg ")])
@@ -325,7 +325,7 @@ def test_curves_come_with_their_rows(opened, studies):
     loaded = "(image) => image.decode().then(() => image.naturalWidth)"
     assert figure.locator("img").evaluate(loaded) > 100
     figure.get_by_role("button", name="Copy as CSV").click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     frame = read_results(CURVES)
     wanted = frame[frame["comparison"].str.startswith("truncation")]["value"]
@@ -352,10 +352,15 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     for part in ("State of run", "grid\t1\t1\t3", "The last failure: grid X: <b>", "no room"):
         assert part in words
     assert "run/reps" in words
+    (job,) = view.page.get_by_role("region", name="Jobs").locator("tbody tr").all()
+    shown = job.locator("td[title]").first
+    assert re.search("[0-9a-f]{12}…", shown.inner_text())
+    assert re.search("[0-9a-f]{64}", shown.get_attribute("title"))
+    assert not re.search("[0-9a-f]{64}", words)
     assert "label: O" in words
     assert "torch" in words
     view.page.get_by_role("button", name="Copy as CSV: Grids", exact=True).click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     assert [(line["measure"], line["cells"]) for line in table] == [("linear CKA (biased)", "16")]
 

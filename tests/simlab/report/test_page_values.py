@@ -20,7 +20,7 @@ def copied(view, panel="Grid A"):
     """Return the rows of the grid that a panel shows, through its button."""
     region = view.panel(panel)
     region.get_by_role("button", name="Copy as CSV").click()
-    view.page.get_by_text("Copied.", exact=True).wait_for()
+    view.said("Copied.")
     return list(csv.DictReader(io.StringIO(view.page.evaluate(COPY))))
 
 
@@ -89,7 +89,7 @@ def test_every_cell_has_the_colour_of_its_value(opened, written, measure, order)
     table = np.round(np.array([colormaps["viridis"](step / 255)[:3] for step in range(256)]) * 255)
     seen = []
     for (row, column), colour in view.colours("Grid A", places).items():
-        at = (columns[column] + columns[column + 1]) / 2, (downs[row] + downs[row + 1]) / 2
+        at = (columns[column] + columns[column + 1]) / 2, downs[row] + 4
         view.hover(*at)
         layers = tuple(
             0 if part.endswith("embeddings") else int(part.rsplit(" ", 1)[1])
@@ -126,7 +126,7 @@ def test_hostile_names_are_shown_as_they_are(opened, written):
     assert view.page.get_by_role("heading", level=1).inner_text() == "".join(HOSTILE).strip()
     view.canvas().focus()
     for name in HOSTILE:
-        view.press("ArrowDown", "Enter")
+        view.press("ArrowUp", "Enter")
         assert view.readout().startswith(f"{name}, layer 1 × {HOSTILE[0]}, embeddings: ")
         title = f"{name}, layer 1"
         assert view.page.get_by_role("heading", name=title, exact=True).is_visible()
@@ -134,7 +134,7 @@ def test_hostile_names_are_shown_as_they_are(opened, written):
         assert view.page.get_by_role("heading", name=title, exact=True).is_visible()
         assert view.readout().startswith(f"{name}, layer 1 × ")
         view.canvas().focus()
-        view.press("ArrowDown")
+        view.press("ArrowUp")
     view.page.get_by_text("Models and seeds").click()
     for name in HOSTILE[1:]:
         view.page.get_by_role("checkbox", name=name, exact=True).uncheck()

@@ -23,7 +23,7 @@ from support.lab.browsers import NO_TOOLS, tool
 from support.lab.pages import HOSTILE, Parts, unpack_text
 from support.lab.result_rows import curve, grid, joint_grid
 
-MOST_BYTES = 60_000  # of the program
+MOST_BYTES = 90_000  # of the program
 FOLDER = resources.files("simlab.report") / "page"
 
 

@@ -113,7 +113,7 @@ def test_transport_between_widths(tmp_path, monkeypatch):
     folders = [tmp_path / "4", tmp_path / "6"]
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "ot", None)
-        with pytest.raises(UserError, match=r"wanted the package POT.*simcore\[transport\]"):
+        with pytest.raises(UserError, match=r"wanted the package POT, .* `pip install POT`"):
             grid(folders, tmp_path / "grid.parquet", measure="match-transport")
     assert not (tmp_path / "grid.parquet").exists()
     grid(folders, tmp_path / "grid.parquet", measure="match-transport")

@@ -164,7 +164,7 @@ def test_causal_attention_counts_the_lower_triangle(tmp_path, reps):
     [
         (("a-words", "b-words"), "attention-js", {}, "a-words: measure attention-js wanted .*kind"),
         (("a-attention", "b-attention"), "rsa", {}, "measure rsa wanted representations"),
-        (("a-words", "b-cls"), "cka", {}, "wanted the same rows, found .* different ids"),
+        (("a-words", "b-cls"), "cka", {}, "wanted the same rows, found .*different ids"),
         (("a-words",), "cka", {"causal": True}, "--causal: wanted kind attention"),
         (("a-words", "b-words", "a-cls"), "cka", {}, "one or two folders, or --joint; found 3"),
     ],

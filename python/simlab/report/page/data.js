@@ -4,14 +4,15 @@
  * @typedef {{name: string, seed: number | null, stem: string}} Model
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
- *   planes: Record<string, Plane>}} Setting
+ *   planes: Record<string, Plane>, undefined: string}} Setting `undefined`: why cells are grey
  * @typedef {[number, number[]]} Block model, and those of its layers that are a block
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
  *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],
  *   resampling?: Record<string, number>}} Grid
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number}} View
- * @typedef {{path: string, seconds: number, done: boolean, inputs: Record<string, string>}} Job
+ * @typedef {{name: string, path: string, seconds: number, done: boolean,
+ *   inputs: Record<string, string>}} Job
  * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,
  *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
  * @typedef {[string, number, number, string, number | null, number | null, number | null, number]}

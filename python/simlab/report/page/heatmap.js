@@ -1,4 +1,7 @@
-/** A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. */
+/**
+ * A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. Row 0, the lowest
+ * layer, is at the bottom.
+ */
 import { groupsOf, modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { short } from "./csv.js";
@@ -51,7 +54,7 @@ export class Heatmap {
     this.cell = 1;
     this.left = 0; // what is scrolled away, in pixels
     this.top = 0;
-    this.margin = { left: 0, top: 0 };
+    this.margin = { left: 0, top: 0, bottom: 0 };
     this.size = { width: 0, height: 0 }; // of the cells that can be seen
     this.pending = false;
     this.written = -1; // the row of the table
@@ -93,6 +96,14 @@ export class Heatmap {
   }
 
   /**
+   * Where a row begins, in cells below the upper edge of the grid.
+   * @param {number} row
+   */
+  above(row) {
+    return /** @type {Shown} */ (this.shown).down.length - 1 - row;
+  }
+
+  /**
    * Make the picture that has one pixel for each cell.
    * @param {Shown} shown
    */
@@ -102,7 +113,7 @@ export class Heatmap {
     const context = /** @type {CanvasRenderingContext2D} */ (this.cells.getContext("2d"));
     const image = context.createImageData(across.length, down.length);
     let at = 0;
-    for (const { at: row } of down) {
+    for (const { at: row } of [...down].reverse()) {
       for (const { at: column } of across) {
         const value = values[row * stride + column];
         if (!Number.isNaN(value)) {
@@ -129,7 +140,7 @@ export class Heatmap {
     const names = named.map((name) => context.measureText(name).width);
     const longest = names.reduce((most, width) => Math.max(most, width), 34);
     const room = Math.min(longest + 30, MOST_MARGIN, this.place.clientWidth / 3);
-    this.margin = { left: Math.ceil(room), top: groups.across.length ? 38 : 22 };
+    this.margin = { left: Math.ceil(room), top: 6, bottom: groups.across.length ? 38 : 22 };
     const width = this.place.clientWidth - this.margin.left - 4;
     const most = Math.max(240, Math.min(innerHeight * 0.75, 760));
     this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
@@ -139,7 +150,8 @@ export class Heatmap {
       height: Math.min(most, this.fit * down.length),
     };
     const ratio = devicePixelRatio || 1;
-    const whole = [this.margin.left + this.size.width + 4, this.margin.top + this.size.height + 4];
+    const whole = [this.margin.left + this.size.width + 4,
+      this.margin.top + this.size.height + this.margin.bottom];
     this.canvas.width = Math.round(whole[0] * ratio);
     this.canvas.height = Math.round(whole[1] * ratio);
     this.canvas.style.width = `${whole[0]}px`;
@@ -190,7 +202,7 @@ export class Heatmap {
     const see = (/** @type {number} */ place, /** @type {number} */ at,
       /** @type {number} */ room) =>
       Math.min(Math.max(at, (place + 1) * this.cell - room), place * this.cell);
-    this.top = see(this.cursor[0], this.top, this.size.height);
+    this.top = see(this.above(this.cursor[0]), this.top, this.size.height);
     this.left = see(this.cursor[1], this.left, this.size.width);
     this.keepInside();
     this.draw();
@@ -252,7 +264,7 @@ export class Heatmap {
     const { down, across, title } = /** @type {Shown} */ (this.shown);
     const whole = this.isWhole();
     this.written = this.cursor?.[0] ?? 0;
-    const rows = whole ? down.map((_, row) => row) : [this.written];
+    const rows = whole ? down.map((_, row) => row).reverse() : [this.written];
     const table = document.createElement("table");
     table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
     const head = table.createTHead().insertRow();

@@ -28,7 +28,6 @@ export async function showLayer(place, model, layer, grid, close) {
         (at > 1 && at < 5 ? short(Number(value)) : value))), "Values of the curves"));
     }
   });
-  place.onkeydown = ({ key }) => { if (key === "Escape") close(); };
   place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
     make("div", { class: "head" }, make("h2", {}, title), button("Close", close)),
     make("div", { class: "parts" },

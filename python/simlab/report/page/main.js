@@ -5,7 +5,7 @@ import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
 import { showModels } from "./filter.js";
 import { modelNamed, showLayer } from "./layer.js";
-import { choice, make } from "./make.js";
+import { choice, make, unsay } from "./make.js";
 import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
 import { addressOf, change, keep, onChange, split, state } from "./state.js";
@@ -110,23 +110,39 @@ function showDifference({ a, b, difference }) {
   }));
   difference.grid = a.grid;
   difference.planes = { value: values };
+  difference.undefined = "Grey: undefined in A or in B";
   difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
     `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`,
     `A: ${captionOf(a.grid)}; B: ${captionOf(b.grid)}`);
 }
 
-async function showOpenLayer() {
-  const [name, model, layer] = split(state.layer);
-  const number = modelNamed(model);
-  layerBox.hidden = !panels || number < 0;
-  layerBox.classList.toggle("wide", state.b !== "");
-  if (!panels || number < 0) return;
-  const { grid, map } = name === "b" && state.b ? panels.b : panels.a;
-  await showLayer(layerBox, number, Number(layer), grid, () => {
-    change({ layer: "" });
-    map.canvas.focus();
-  });
+/** The panel whose layer is open. */
+function openPanel() {
+  return panels && (state.layer.startsWith("b") && state.b ? panels.b : panels.a);
 }
+
+async function showOpenLayer() {
+  const [, model, layer] = split(state.layer);
+  const number = modelNamed(model), panel = openPanel();
+  layerBox.hidden = !panel || number < 0;
+  layerBox.classList.toggle("wide", state.b !== "");
+  if (panel && number >= 0) {
+    await showLayer(layerBox, number, Number(layer), panel.grid, closeLayer);
+  }
+}
+
+/** Close the layer; the focus goes back to its grid, unless it is elsewhere. */
+function closeLayer() {
+  const inside = layerBox.contains(document.activeElement);
+  const panel = openPanel();
+  change({ layer: "" });
+  if (inside) panel?.map.canvas.focus();
+}
+
+addEventListener("keydown", ({ key, target }) => {
+  const search = target instanceof HTMLInputElement && target.value !== "" && target.type === "search";
+  if (key === "Escape" && state.view === "grids" && !layerBox.hidden && !search) closeLayer();
+});
 
 async function showGrids() {
   const place = element("view-grids");
@@ -138,9 +154,10 @@ async function showGrids() {
   if (!place.childElementCount) {
     const line = make("div", { class: "panels" }, a.box, b.box, difference.box, layerBox);
     place.append(tools, modelBox, line, make("p", { class: "hint" },
-      "Click a cell, or press Enter on it, to open the layer of its row. Arrow keys move the " +
-      "cursor, with Shift by ten; + and − zoom, as do two fingers and the wheel with Ctrl; a " +
-      "grid that is zoomed in is dragged."));
+      "Layer 0 is at the bottom left. Click a cell, or press Enter on it, to open the layer of its " +
+      "row; Escape closes it. Click the grid or press Tab until it has the focus: then arrow keys " +
+      "move the cursor, with Shift by ten, and + and − zoom, as do two fingers and the wheel with " +
+      "Ctrl. A grid that is zoomed in is dragged."));
   }
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
@@ -158,8 +175,12 @@ async function showGrids() {
   await showOpenLayer();
 }
 
+let shownView = "";
+
 async function show() {
   const view = VIEWS.includes(state.view) ? state.view : "grids";
+  if (view !== shownView) unsay();
+  shownView = view;
   for (const name of VIEWS) {
     element(`view-${name}`).hidden = name !== view;
     const link = /** @type {HTMLAnchorElement} */ (element(`to-${name}`));

@@ -3,6 +3,7 @@ import { element } from "./data.js";
 import { headCell } from "./heatmap.js";
 
 export const FIRST_ROWS = 200; // of a table that is shown
+const HASH = /\b[0-9a-f]{40,64}\b/g;
 
 /**
  * @template {keyof HTMLElementTagNameMap} K
@@ -19,15 +20,24 @@ export function make(name, attributes = {}, ...content) {
 }
 
 let told = 0;
+const said = make("span", { class: "said", "aria-hidden": "true" });
 
 /**
- * Say for a moment what was done.
+ * Say for a moment what was done: at the end of a line of buttons, and to screen readers.
  * @param {string} text
+ * @param {Element} line
  */
-export function tell(text) {
+export function tell(text, line) {
+  unsay();
+  element("done").textContent = said.textContent = text;
+  line.append(said);
+  told = setTimeout(unsay, 4000);
+}
+
+export function unsay() {
   clearTimeout(told);
-  element("done").textContent = text;
-  told = setTimeout(() => { element("done").textContent = ""; }, 4000);
+  element("done").textContent = "";
+  said.remove();
 }
 
 /**
@@ -37,13 +47,14 @@ export function tell(text) {
  */
 export function button(label, act, name = label) {
   const made = make("button", { type: "button", "aria-label": name }, label);
+  const say = (/** @type {string} */ text) => tell(text, made.parentElement ?? made);
   made.addEventListener("click", async () => {
-    element("done").textContent = "";
+    unsay();
     try {
       const done = await act();
-      if (done) tell(done);
+      if (done) say(done);
     } catch (error) {
-      tell(`${name}: ${error}`);
+      say(`${name}: ${error}`);
     }
   });
   return made;
@@ -79,8 +90,9 @@ export function tableOf(columns, rows, label) {
   for (const row of rows) {
     const line = body.insertRow();
     for (const value of row) {
-      const cell = line.insertCell();
-      cell.textContent = value === null || value === undefined ? "" : String(value);
+      const cell = line.insertCell(), whole = value === null || value === undefined ? "" : String(value);
+      cell.textContent = whole.replace(HASH, (hash) => `${hash.slice(0, 12)}…`);
+      if (cell.textContent !== whole) cell.title = whole;
       if (typeof value === "number") cell.className = "number";
       else if (String(value).length > 40) cell.className = "long";
     }

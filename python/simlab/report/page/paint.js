@@ -22,7 +22,7 @@ export function paint(map, shown) {
   const ratio = devicePixelRatio || 1;
   const style = getComputedStyle(map.place);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, margin.left + size.width + 4, margin.top + size.height + 4);
+  context.clearRect(0, 0, margin.left + size.width + 4, margin.top + size.height + margin.bottom);
   context.save();
   context.translate(margin.left, margin.top);
   context.beginPath();
@@ -51,7 +51,7 @@ export function contextOf(canvas) {
 }
 
 /**
- * The rows and columns that can be seen.
+ * The rows and columns that can be seen; rows count from the upper edge.
  * @param {Heatmap} map
  * @param {Shown} shown
  */
@@ -75,7 +75,7 @@ function paintValues(context, map, shown) {
   context.textBaseline = "middle";
   for (let row = rows[0]; row < rows[1]; row++) {
     for (let column = columns[0]; column < columns[1]; column++) {
-      const value = map.valueAt(row, column);
+      const value = map.valueAt(map.above(row), column);
       if (Number.isNaN(value)) continue;
       const text = brief(value);
       if (text.length > 4 && context.measureText(text).width > map.cell - 2) continue;
@@ -92,6 +92,7 @@ function paintValues(context, map, shown) {
  */
 function paintGroups(context, map) {
   const { cell, left, top, size, groups } = map;
+  const count = map.above(-1);
   context.fillStyle = "#fff";
   const line = (/** @type {number} */ room) => (room < 5 ? 0 : room < 40 ? 1 : 2);
   for (const { start, end } of groups.across.slice(1)) {
@@ -100,7 +101,7 @@ function paintGroups(context, map) {
   }
   for (const { start, end } of groups.down.slice(1)) {
     const width = line((end - start) * cell);
-    context.fillRect(0, start * cell - top - width / 2, size.width, width);
+    context.fillRect(0, (count - start) * cell - top - width / 2, size.width, width);
   }
 }
 
@@ -124,11 +125,12 @@ export function framesOf({ down, across, outlines, order }) {
  * @param {CanvasRenderingContext2D} context
  * @param {Heatmap} map
  */
-function paintFrames(context, { cell, left, top, frames }) {
+function paintFrames(context, map) {
+  const { cell, left, top, frames } = map;
   context.strokeStyle = "#d55e00";
   context.lineWidth = 2.5;
   for (const { rows, columns } of frames) {
-    context.strokeRect(columns[0] * cell - left, rows[0] * cell - top,
+    context.strokeRect(columns[0] * cell - left, map.above(rows[1] - 1) * cell - top,
       (columns[1] - columns[0]) * cell, (rows[1] - rows[0]) * cell);
   }
 }
@@ -137,11 +139,12 @@ function paintFrames(context, { cell, left, top, frames }) {
  * @param {CanvasRenderingContext2D} context
  * @param {Heatmap} map
  */
-function paintCursor(context, { cursor, cell, left, top }) {
+function paintCursor(context, map) {
+  const { cursor, cell, left, top } = map;
   if (!cursor) return;
   const side = Math.max(cell, 5);
   const x = (cursor[1] + 0.5) * cell - left - side / 2;
-  const y = (cursor[0] + 0.5) * cell - top - side / 2;
+  const y = (map.above(cursor[0]) + 0.5) * cell - top - side / 2;
   for (const [colour, width] of /** @type {[string, number][]} */ ([["#000", 4], ["#fff", 2]])) {
     context.strokeStyle = colour;
     context.lineWidth = width;
@@ -158,13 +161,14 @@ function paintCursor(context, { cursor, cell, left, top }) {
  */
 function paintLabels(context, map, shown, side) {
   const { cell, margin } = map;
-  const layers = side === 0 ? shown.down : shown.across;
+  const layers = side === 0 ? [...shown.down].reverse() : shown.across;
   const away = side === 0 ? map.top : map.left;
   const room = side === 0 ? map.size.height : map.size.width;
   const start = side === 0 ? margin.top : margin.left;
   context.textBaseline = "middle";
   const numbers = cell >= LETTER + 1 && shown.order !== "layer";
-  const groups = side === 0 ? map.groups.down : map.groups.across;
+  const groups = side === 0 ? fromAbove(map.groups.down, layers.length) : map.groups.across;
+  const below = margin.top + map.size.height;
   if (numbers) {
     context.textAlign = side === 0 ? "right" : "center";
     const last = Math.min(layers.length, Math.ceil((away + room) / cell));
@@ -176,7 +180,7 @@ function paintLabels(context, map, shown, side) {
         if (groups.length) continue;
         const name = cut(context, modelName(layers[place].model), margin.left - 34);
         context.fillText(name, margin.left - 32, start + at);
-      } else if (text !== "emb" || cell > 24) context.fillText(text, start + at, margin.top - 8);
+      } else if (text !== "emb" || cell > 24) context.fillText(text, start + at, below + 9);
     }
   }
   let free = -Infinity;
@@ -196,9 +200,20 @@ function paintLabels(context, map, shown, side) {
       if (at - half < free) continue;
       free = at + half + 8;
       context.textAlign = "center";
-      context.fillText(text, start + at, margin.top - (numbers ? 26 : 10));
+      context.fillText(text, start + at, below + (numbers ? 27 : 11));
     }
   }
+}
+
+/**
+ * Groups of rows in the order in which they stand below each other.
+ * @param {import("./axes.js").Group[]} groups
+ * @param {number} count of all rows
+ * @returns {import("./axes.js").Group[]}
+ */
+export function fromAbove(groups, count) {
+  return groups.map(({ start, end, name }) =>
+    ({ start: count - end, end: count - start, name })).reverse();
 }
 
 /**

@@ -40,6 +40,7 @@ export class Panel {
     this.grid = page.grids[0];
     /** @type {Panel | null} the panel whose values are taken away */
     this.minus = null;
+    this.undefined = ""; // why cells are grey
     const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
     this.buttons = make("div", { class: "bar" },
       button("+", () => this.map.zoom(1.5), "Zoom in"),
@@ -66,6 +67,7 @@ export class Panel {
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
+    this.undefined = setting.undefined;
     const range = state.range === "fitted" ? fitted(value, setting.range) : setting.range;
     this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid),
       captionOf(this.grid));
@@ -87,7 +89,7 @@ export class Panel {
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
       title: `${title}, ${caption}` });
-    this.drawScale(range, table, values.some(Number.isNaN) ? "grey: undefined" : "");
+    this.drawScale(range, table, values.some(Number.isNaN) ? this.undefined : "");
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
     else this.readout.textContent = "";
@@ -199,7 +201,7 @@ export class Panel {
     const { model, layer } = down[row];
     change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
       cell: joined([nameOf(down[row]), nameOf(across[column])]) });
-    tell(`${nameOf(down[row])} is open beside or below its grid.`);
+    tell(`${nameOf(down[row])} is open beside or below its grid.`, this.buttons);
   }
 }
 

@@ -21,7 +21,8 @@ export function listen(map) {
   const point = (/** @type {MouseEvent} */ event) => {
     const { x, y } = at(event);
     if (!map.shown || x < 0 || y < 0 || x >= map.size.width || y >= map.size.height) return false;
-    map.moveTo(Math.floor((y + map.top) / map.cell), Math.floor((x + map.left) / map.cell));
+    map.moveTo(map.above(Math.floor((y + map.top) / map.cell)),
+      Math.floor((x + map.left) / map.cell));
     return true;
   };
   canvas.addEventListener("pointerdown", (event) => {
@@ -71,14 +72,14 @@ function onKey(map, event) {
   const far = event.shiftKey ? 10 : 1;
   /** @type {Record<string, () => void>} */
   const keys = {
-    ArrowUp: () => map.moveTo(row - far, column),
-    ArrowDown: () => map.moveTo(row + far, column),
+    ArrowUp: () => map.moveTo(row + far, column),
+    ArrowDown: () => map.moveTo(row - far, column),
     ArrowLeft: () => map.moveTo(row, column - far),
     ArrowRight: () => map.moveTo(row, column + far),
     Home: () => map.moveTo(row, 0),
     End: () => map.moveTo(row, across.length - 1),
-    PageUp: () => map.moveTo(0, column),
-    PageDown: () => map.moveTo(down.length - 1, column),
+    PageUp: () => map.moveTo(down.length - 1, column),
+    PageDown: () => map.moveTo(0, column),
     Enter: () => map.onOpen(row, column),
     "+": () => map.zoom(1.5),
     "-": () => map.zoom(1 / 1.5),

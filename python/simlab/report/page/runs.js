@@ -51,8 +51,8 @@ async function addJobs(add) {
   /** @type {import("./data.js").Job[]} */
   const jobs = JSON.parse(await textOf("jobs"));
   const undone = jobs.filter(({ done }) => !done);
-  add("Unfinished", ["job", "seconds"], undone.map(({ path, seconds }) => [path, seconds]));
-  add("Jobs", ["job", "state", "seconds", "inputs"], jobs.map(({ path, seconds, done, inputs }) =>
-    [path, done ? "done" : "unfinished", seconds,
-      Object.entries(inputs).map(([name, value]) => `${name}: ${value}`).join("; ")]));
+  add("Unfinished", ["job", "seconds"], undone.map(({ name, seconds }) => [name, seconds]));
+  add("Jobs", ["job", "state", "seconds", "inputs", "folder"], jobs.map((job) =>
+    [job.name, job.done ? "done" : "unfinished", job.seconds,
+      Object.entries(job.inputs).map(([name, value]) => `${name}: ${value}`).join("; "), job.path]));
 }

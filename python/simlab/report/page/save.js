@@ -2,6 +2,7 @@
 import { layerName, modelName, nameOf } from "./axes.js";
 import { inkOn, stepOf } from "./colours.js";
 import { brief, csv, short } from "./csv.js";
+import { fromAbove } from "./paint.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
@@ -79,8 +80,8 @@ export function gridSvg(map) {
   const { down, across, range, table, order, title } = /** @type {Shown} */ (map.shown);
   const side = Math.max(down.length, across.length);
   const cell = Math.min(Math.max(Math.floor(MOST_SIDE / side), 2), CELL);
-  const width = across.length * cell, height = down.length * cell, left = 170, top = 76;
-  const whole = [Math.max(left + 300, left + width + 10, title.length * 7), top + height + 40];
+  const width = across.length * cell, height = down.length * cell, left = 170, top = 34;
+  const whole = [Math.max(left + 300, left + width + 10, title.length * 7), top + height + 80];
   const rgb = (/** @type {number} */ step) => `rgb(${table.slice(step * 3, step * 3 + 3)})`;
   /** @type {string[]} */
   const out = [];
@@ -98,7 +99,7 @@ export function gridSvg(map) {
   } else {
     down.forEach((row, r) => across.forEach((column, c) => {
       const value = map.valueAt(r, c), step = stepOf(value, range), text = brief(value);
-      const missing = Number.isNaN(value), x = left + c * cell, y = top + r * cell;
+      const missing = Number.isNaN(value), x = left + c * cell, y = top + map.above(r) * cell;
       box([x, y, cell, cell], `fill="${missing ? "#ccc" : rgb(step)}"`,
         `<title>${escaped(`${nameOf(row)} × ${nameOf(column)}: ${short(value)}`)}</title>`);
       if (missing || text.length > 5) return;
@@ -107,20 +108,21 @@ export function gridSvg(map) {
     }));
   }
   for (const { rows, columns } of frames) {
-    box([left + columns[0] * cell, top + rows[0] * cell, (columns[1] - columns[0]) * cell,
-      (rows[1] - rows[0]) * cell], 'fill="none" stroke="#d55e00" stroke-width="2.5"');
+    box([left + columns[0] * cell, top + map.above(rows[1] - 1) * cell,
+      (columns[1] - columns[0]) * cell, (rows[1] - rows[0]) * cell],
+    'fill="none" stroke="#d55e00" stroke-width="2.5"');
   }
   if (order !== "layer" && cell > 11) {
-    down.forEach(({ layer, model }, r) => write(left - 5, top + (r + 0.5) * cell + 4,
+    down.forEach(({ layer, model }, r) => write(left - 5, top + (map.above(r) + 0.5) * cell + 4,
       `${groups.down.length ? "" : `${modelName(model)} `}${layerName(layer)}`, "end"));
     across.forEach(({ layer }, c) =>
-      write(left + (c + 0.5) * cell, top - 6, layerName(layer), "middle"));
+      write(left + (c + 0.5) * cell, top + height + 14, layerName(layer), "middle"));
   }
-  for (const { start, end, name } of groups.down) {
+  for (const { start, end, name } of fromAbove(groups.down, down.length)) {
     write(2, top + ((start + end) / 2) * cell + 4, name);
   }
   for (const { start, end, name } of groups.across) {
-    write(left + ((start + end) / 2) * cell, top - 26, name, "middle");
+    write(left + ((start + end) / 2) * cell, top + height + 32, name, "middle");
   }
   for (let step = 0; step < 256; step += 5) box([left + step, whole[1] - 24, 5, 12], `fill="${rgb(step)}"`);
   write(left - 5, whole[1] - 14, short(range[0], 2), "end");
