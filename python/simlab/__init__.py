@@ -40,7 +40,8 @@ The rooms; a room imports only from rooms listed before it:
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.
 * `report`: one page that shows a results table.
-* `commands`: every command of `simcore`; `cli` joins them.
+* `commands`: every command of `simcore`; `cli` joins them, and `__main__` starts it, or says which
+  packages are missing.
 
 Importing `simlab` imports no other module: `__getattr__` imports the module of a name when the name
 is first used, and each module loads heavy libraries inside the functions that use them.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
 from simlab.commands import (
@@ -63,6 +65,24 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"simcore {importlib.metadata.version('simcore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0, 2 for a user's mistake, 130 for Ctrl-C."""
     # OpenMP threads that spin while they wait make a two-core machine up to ten times slower as
@@ -93,6 +113,9 @@ def _message(error: TyperException) -> str:
     """Return typer's message; of a value that is no number, or out of range, one of our own."""
     reasons: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     parameter = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and isinstance(parameter, TyperArgument):
+        wanted = (parameter.help or "a value").rstrip(".")
+        return f"{(parameter.name or '').upper()}: wanted {wanted}; found nothing"
     if parameter is None or not reasons or reasons[0]["type"] not in _WANTED:
         return error.format_message()
     wanted = _WANTED[reasons[0]["type"]].format(**reasons[0].get("ctx", {}))

@@ -27,6 +27,16 @@ WIDER = f"""() => [...document.querySelectorAll("body *")]
   .slice(0, 5).map((tag) => tag.outerHTML.slice(0, 120))"""
 
 
+# Tables that are wider than their box without a sign of it. The sign is a shadow behind the table,
+# which an opaque cell would hide.
+HIDDEN = """() => [...document.querySelectorAll(".pst-scrollable-table-container")]
+  .filter((box) => box.scrollWidth > box.clientWidth)
+  .filter((box) => !getComputedStyle(box).backgroundAttachment.includes("local")
+    || [...box.querySelectorAll("table, tr, td, th")].some(
+      (tag) => /^rgb\\(|^color\\([^/]*$/.test(getComputedStyle(tag).backgroundColor)))
+  .map((box) => box.outerHTML.slice(0, 120))"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The folder of the site."""
@@ -82,7 +92,7 @@ def test_what_is_broken_is_found(tmp_path):
 def test_pages_hold_on_a_phone_and_ask_nobody_else(site, folder):
     if not find_browser():
         pytest.skip(f"the documentation site is not tested in a browser: {NO_BROWSER}")
-    asked, said, wide = [], [], {}
+    asked, said, wide, hidden = [], [], {}, {}
     with served(folder) as address, started() as browser:
         view = browser.new_page(viewport={"width": WIDTH, "height": 700})
         view.on("request", lambda request: asked.append(request.url))
@@ -92,6 +102,9 @@ def test_pages_hold_on_a_phone_and_ask_nobody_else(site, folder):
             view.goto(f"{address}/{page}")
             if view.evaluate("document.documentElement.scrollWidth") > WIDTH:
                 wide[page] = view.evaluate(WIDER)
+            if tables := view.evaluate(HIDDEN):
+                hidden[page] = tables
     assert wide == {}
+    assert hidden == {}
     assert said == []
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []

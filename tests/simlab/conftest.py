@@ -28,6 +28,12 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def _no_line_of_another_test(monkeypatch):
+    """Begin the minute after which a log gets a line anew in each test."""
+    monkeypatch.setattr("simlab.store.console._last_line", None)
+
+
 @pytest.fixture(scope="session")
 def reviews(tmp_path_factory) -> Path:
     """A csv file of 160 reviews with columns ``body`` and ``verdict``."""
@@ -70,3 +76,29 @@ def simcore(capfd):
         return code, captured.out, captured.err.splitlines()
 
     return run
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """No hub for the clients of this process, as HF_HUB_OFFLINE has it, and an empty cache."""
+    import datasets
+    from huggingface_hub import constants
+
+    for module in (constants, datasets.config):
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "no hub"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "no data")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub on the loopback interface, which the clients of this process ask, and an empty cache.
+
+    The clients read their settings when they are imported, so that this changes them in place.
+    """
+    from support.hubserver import Hub
+    from support.lab.hubs import point_clients_to
+
+    with Hub(tmp_path / "hub").running() as running:
+        point_clients_to(running, tmp_path / "home", monkeypatch)
+        yield running

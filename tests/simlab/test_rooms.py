@@ -22,6 +22,7 @@ FLOORS = (
     ("sweeps", "report"),
     ("commands",),
     ("cli", "simlab"),
+    ("__main__",),
 )
 MOST_LINES = 400
 PACKAGE = Path(simlab.__file__).parent

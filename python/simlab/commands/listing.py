@@ -112,6 +112,7 @@ def _architectures() -> Rows:
 
 
 def _found_models(names: Sequence[str]) -> Rows:
+    from simlab.models.architectures import text_config
     from simlab.models.load import load_config
     from simlab.models.recognise import classifier_token
     from simlab.models.sources import expand_names, resolve
@@ -120,12 +121,13 @@ def _found_models(names: Sequence[str]) -> Rows:
     for name in expand_names(names):
         source = resolve(name)
         config = load_config(source)
+        text = text_config(config)
         rows.append(
             (
                 name,
                 config.model_type,
-                str(config.num_hidden_layers),
-                str(config.hidden_size),
+                str(text.num_hidden_layers),
+                str(text.hidden_size),
                 classifier_token(config),
                 ", ".join(config.architectures or ()),
             )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
 
 ModelArgument = Annotated[
     str, typer.Argument(help="Model: `minilm` (offline), a local folder, or a model of the hub.")
@@ -132,10 +134,18 @@ Paper = Annotated[
 
 @contextmanager
 def explain_interrupt(*places: Path | None) -> Iterator[None]:
-    """On Ctrl-C, print which `places` are kept and the command that continues; exit with 130."""
+    """Print which `places` are kept and the command that continues, and exit.
+
+    The code is 130 after Ctrl-C, and 143 after SIGTERM, which queues of clusters send before they
+    end a job.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    here = threading.current_thread() is threading.main_thread()  # no other may set a handler
     try:
+        if here:
+            signal.signal(signal.SIGTERM, _terminate)
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         command = " ".join(["simcore", *map(shlex.quote, sys.argv[1:])])
         kept = ", ".join(str(place) for place in places if place and _holds_work(place))
         end = (
@@ -144,7 +154,18 @@ def explain_interrupt(*places: Path | None) -> Iterator[None]:
             else f"nothing was finished; start again with `{command}`"
         )
         print(f"\ninterrupted: {end}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(TERMINATED if isinstance(stopped, _Terminated) else INTERRUPTED) from None
+    finally:
+        if here and handler is not None:
+            signal.signal(signal.SIGTERM, handler)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
 
 
 def _holds_work(place: Path) -> bool:

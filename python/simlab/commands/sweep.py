@@ -126,15 +126,21 @@ def sweep(
 
 def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
-    from simlab.sweeps.missing import hub_tasks, missing_models, with_similar
+    from simlab.sweeps.missing import (
+        missing_data,
+        missing_models,
+        with_similar,
+        with_similar_tasks,
+    )
     from simlab.sweeps.show import plan_lines, plan_table
 
     plan, done, taken = found.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
     lines = plan_lines(taken, found.spec.keep, max(workers, 1))
-    if missing := missing_models(plan, [not there for there in done]):
+    wanted = [not there for there in done]
+    if missing := missing_models(plan, wanted):
         lines.append(f"to download from the hub: {with_similar(missing)}")
-    if tasks := hub_tasks([task.name for task in found.spec.tasks]):
-        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
+    if tasks := missing_data(plan, wanted):
+        lines.append(f"tasks to load from the hub: {with_similar_tasks(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)

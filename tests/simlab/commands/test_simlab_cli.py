@@ -225,14 +225,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
     ],
 )
 @pytest.mark.assets
-def test_unknown_names_fail_in_seconds_without_a_hub(
-    tmp_path, simcore, monkeypatch, arguments, words
-):
-    from simlab.models import sources
-    from simlab.tasks import hub
-
-    for module in (hub, sources):
-        monkeypatch.setattr(module, "hub_reachable", lambda: False)
+def test_unknown_names_fail_in_seconds_without_a_hub(tmp_path, simcore, offline, arguments, words):
     started = time.monotonic()
     check_refused(simcore("finetune", *arguments, "--out", tmp_path / "ft"), *words)
     assert time.monotonic() - started < 10

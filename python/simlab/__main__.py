@@ -1,0 +1,41 @@
+"""The start of the command ``simcore``: where a package is missing, one line says what to install.
+
+Nothing that simcore does not require is imported before `main` runs.
+"""
+
+import sys
+
+USAGE_ERROR = 2
+
+
+def main() -> None:
+    """Run the command line and exit with its code: 2, with one line, where a package is missing."""
+    try:
+        from simlab.cli import main as run
+
+        run()
+    except ImportError as error:
+        print(f"error: {_missing(error)}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+
+
+def _missing(error: ImportError) -> str:
+    """Return what to install; raise an error that no installation would put right."""
+    if error.name == "simcore._C":  # torch is missing, or does not fit the extension
+        return str(error)
+    try:
+        from simcore._optional import belongs_to, distribution_of, install_command
+    except ImportError as refused:
+        if refused.name != "simcore._C":
+            raise
+        return str(refused)
+    if not isinstance(error, ModuleNotFoundError) or not belongs_to(error.name or "", "lab"):
+        raise error
+    return (
+        f"the command simcore wanted the package {distribution_of(error.name or '')}, found none; "
+        f"`{install_command('lab')}` installs all that it needs"
+    )
+
+
+if __name__ == "__main__":
+    main()
