@@ -3,7 +3,9 @@ A loss between inner layers
 ===========================
 
 CKA has gradients, and compares layers of different widths: it pulls a layer of a student towards
-one of a teacher four times as wide, where no distance between the two exists.
+one of a teacher four times as wide, where no distance between the two exists. So do
+`simcore.procrustes_grid`, `simcore.rsa_grid` and `simcore.distance_correlation_grid`; a grid
+without gradients, such as `simcore.svcca_grid`, warns that the loss would not reach the student.
 """
 
 # %%

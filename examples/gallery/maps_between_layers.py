@@ -36,7 +36,7 @@ a, b = record(model, modules, pool="mean"), record(disturbed, modules, pool="mea
 with a, b, torch.inference_mode():
     for _, batch in batches(tokenizer, encoded, 100, "cpu"):
         model(**batch), disturbed(**batch)
-xs, ys = list(a.layers().values()), list(b.layers().values())
+xs, ys = a.layers(), b.layers()
 
 # %%
 # A linear map and an invertible network of each layer. The relative error is 0 for a perfect map,

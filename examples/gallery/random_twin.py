@@ -37,7 +37,7 @@ print(random)
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", sharey=True)
 for axes, grid, other in zip(panels, (itself, random), ("MiniLM", "random twin"), strict=True):
-    picture = axes.imshow(grid.values, vmin=0, vmax=1)
+    picture = axes.imshow(grid.values, vmin=0, vmax=1, origin="lower")
     axes.set(xlabel=f"layer of {other}", ylabel="layer of MiniLM")
 figure.colorbar(picture, ax=panels, label="CKA, unbiased")
 plt.show()

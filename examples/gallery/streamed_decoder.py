@@ -61,7 +61,7 @@ print(result)
 # random blocks add little to the states that pass them.
 
 figure, axes = plt.subplots(figsize=(4.5, 3.6), layout="constrained")
-picture = axes.imshow(result.values, vmin=0, vmax=1)
+picture = axes.imshow(result.values, vmin=0, vmax=1, origin="lower")
 axes.set(xlabel="module of the second decoder", ylabel="module of the first decoder")
 figure.colorbar(picture, label="minibatch CKA")
 plt.show()

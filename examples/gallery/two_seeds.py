@@ -103,7 +103,7 @@ for name, values in zip(result.rows, result.values, strict=True):
     print(f"{name} of seed 1 is most like {result.columns[int(values.argmax())]} of seed 2")
 
 figure, axes = plt.subplots(figsize=(4, 3.4), layout="constrained")
-picture = axes.imshow(result.values, vmin=0, vmax=1)
+picture = axes.imshow(result.values, vmin=0, vmax=1, origin="lower")
 axes.set_xticks(range(len(result.columns)), result.columns)
 axes.set_yticks(range(len(result.rows)), result.rows)
 axes.set(xlabel="seed 2", ylabel="seed 1", title="CKA of blocks")
