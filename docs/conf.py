@@ -34,6 +34,7 @@ release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["projec
 
 extensions = [
     "command_line",
+    "family_table",
     "mathml",
     "measured",
     "measure_pages",

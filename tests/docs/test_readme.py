@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from bench.speed_table import speed_table
 from support.pages import ROOT, pages
-from tools.speed_table import speed_table
 
 README = ROOT / "README.md"
 MOST_WORDS = 900
@@ -32,7 +32,19 @@ def test_it_is_short():
 
 
 def test_it_has_the_table_of_speed():
-    assert speed_table() in README.read_text(), "python -m tools.speed_table"
+    assert speed_table() in README.read_text(), "python -m bench.speed_table"
+
+
+def test_the_site_begins_with_it():
+    """The first page includes README down to a heading: its picture, its code, how to install."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    include = re.search(r"{include} (\S+)\n(?::.*\n)*?:end-before: \"(.+)\"", index)
+    included, end = include.groups()
+    assert (ROOT / "docs" / included).resolve() == README
+    beginning, heading, _ = README.read_text().partition(f"{end}\n")
+    assert heading
+    for shown in ("![", "```python", "from simcore import cka_grid", "pip install"):
+        assert shown in beginning
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
