@@ -9,7 +9,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.architectures import FIRST, LAST, NONE
-from simlab.models.vocabulary import require_known
+from simlab.models.vocabulary import require_embedded, require_known
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ def encode(
     Raises
     ------
     UserError
-        `max_length` and a text are longer than the model allows.
+        `max_length` and a text are longer than the model allows, or a token has no embedding.
     """
     examples.require_texts()
     flat = examples.each_choice()
@@ -41,6 +41,7 @@ def encode(
     rows = per_example(tokenizer(list(flat.texts), second, truncation=True, max_length=limit))
     require_short(tokenizer, rows, flat.ids, max_length)
     require_known(tokenizer, rows, flat)
+    require_embedded(tokenizer, rows, flat.ids)
     if examples.choices is None:
         return rows
     several = iter(rows)

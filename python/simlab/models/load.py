@@ -14,6 +14,7 @@ from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.hub import in_hub_cache
 from simlab.models.recognise import padding_side, position_limit
 from simlab.models.sources import ModelSource, find_elmo
+from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
@@ -99,13 +100,15 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 def _require_embeddings(
     tokenizer: PreTrainedTokenizerBase, source: ModelSource, config: PreTrainedConfig
 ) -> None:
-    """Raise UserError if a token that texts have is beyond the embeddings of the model.
+    """Raise UserError if a special token or one of the vocabulary has no embedding in the model.
 
-    Tokens that were added to the vocabulary and have no part in texts may be beyond them.
+    Tokens that were added to the vocabulary may have none: `require_embedded` looks for them in the
+    texts.
     """
     rows = getattr(text_config(config), "vocab_size", None)
     if rows is None or len(tokenizer) <= rows:
         return
+    keep_embeddings(tokenizer, rows)
     used = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens}
     numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
     beyond = [number for number in numbers | used if number >= rows]

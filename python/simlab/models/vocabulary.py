@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from simlab.errors import UserError
 
@@ -21,6 +23,40 @@ if TYPE_CHECKING:
 _FIRST_EXAMPLES = 100  # whose tokens are looked at
 _MOST_LETTERS = 10
 _BLANKS = ("▁", "Ġ", " ")  # tokens of white space alone, as vocabularies write it
+# The number of embeddings of the model that a tokenizer was loaded with.
+_EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
+
+
+def keep_embeddings(tokenizer: PreTrainedTokenizerBase, count: int) -> None:
+    """Keep the number of embeddings of the model that `tokenizer` belongs to."""
+    _EMBEDDINGS[tokenizer] = count
+
+
+def require_embedded(
+    tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], ids: Sequence[str]
+) -> None:
+    """Check that the model has an embedding of every token of the examples.
+
+    Tokens may have been added to a tokenizer, and not to the embeddings of its model. Where there
+    are no more tokens than embeddings, or the model is not known here, nothing is looked at.
+
+    Raises
+    ------
+    UserError
+        A token of an example has no embedding.
+    """
+    count = _EMBEDDINGS.get(tokenizer)
+    if count is None or len(tokenizer) <= count:
+        return
+    for example, row in zip(ids, encoded, strict=True):
+        highest = max(row["input_ids"], default=0)
+        if highest >= count:
+            token = tokenizer.convert_ids_to_tokens(highest)
+            raise UserError(
+                f"tokenizer {tokenizer.name_or_path}: wanted a token with one of the model's "
+                f"{count:,} embeddings, found {token!r} ({highest}) in example {example}; "
+                "`model.resize_token_embeddings(len(tokenizer))` gives added tokens theirs"
+            )
 
 
 def require_known(

@@ -18,7 +18,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.models.batches import per_example, require_short, token_limit
-from simlab.models.vocabulary import require_known
+from simlab.models.vocabulary import require_embedded, require_known
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -73,7 +73,7 @@ def encode_words(
     ------
     UserError
         The tokenizer is a slow one, which does not know the places of its tokens in the text, or a
-        text is longer than the model allows.
+        text is longer than the model allows, or a token has no embedding.
     """
     examples.require_texts()
     if not tokenizer.is_fast:
@@ -92,6 +92,7 @@ def encode_words(
     encoded = per_example(kept)
     require_short(tokenizer, encoded, examples.ids, max_length)
     require_known(tokenizer, encoded, examples)
+    require_embedded(tokenizer, encoded, examples.ids)
     whole = tokenizer(*arguments, truncation=False, **how)
     tokens = [
         _text_tokens(kept, whole, row, [side[row] for side in sides])

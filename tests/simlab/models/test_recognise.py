@@ -14,6 +14,7 @@ from simlab.models.sources import ModelSource
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.training.finetune import finetune
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS, byte_level_tokenizer, tiny_tokenizer
 from support.model_families import ENCODER_DECODERS, TEXT
 from support.tolerance import assert_same_forward
@@ -79,6 +80,21 @@ def test_a_tokenizer_of_more_tokens_than_embeddings_is_one_line(tmp_path):
     tokenizer.pad_token = "<extra_79>"
     with pytest.raises(UserError, match="found one with token 106, '<extra_79>'"):
         load_tokenizer(saved(tmp_path / "padded", "bert", tokenizer))
+
+
+@pytest.mark.parametrize("kind", ["cls", "word-last"])
+def test_an_added_token_without_an_embedding_is_one_line(tmp_path, simcore, kind):
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([f"<extra_{number}>" for number in range(80)])
+    folder = saved(tmp_path / "added", "bert", tokenizer).path
+    text, out = tmp_path / "t.txt", tmp_path / "reps"
+    command = ("extract", folder, text, "--split", "all", "--kind", kind, "--out", out)
+    text.write_text("the film is bright\nthe plot <extra_79> is dull\n")
+    words = "a token with one of the model's 99 embeddings, found '<extra_79>' (106) in example"
+    check_refused(simcore(*command), f"tokenizer {folder}: wanted ", words)
+    assert not out.exists()
+    text.write_text("the film is bright\nthe plot is dull\n")
+    assert simcore(*command)[0] == 0
 
 
 def test_a_model_of_texts_and_pictures_is_its_language_model(tmp_path, review_task, simcore):
