@@ -34,8 +34,16 @@ MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
     "magnitude": ("descriptor", {"descriptor": "magnitude"}),
     "concentricity": ("descriptor", {"descriptor": "concentricity"}),
     "procrustes": ("procrustes", {"form": "distance"}),
+    "procrustes_angular": ("procrustes", {"form": "angular"}),
+    "size_and_shape": ("procrustes", {"form": "size-and-shape"}),
     "cosine": ("cosine", {}),
+    "angular": ("cosine", {"form": "angular"}),
+    "disagreement": ("disagreement", {}),
+    "output_divergence": ("output_divergence", {}),
+    "imd": ("imd", {}),
 }
+ROTATED = ("procrustes", "procrustes_angular", "size_and_shape")
+ROWWISE = ("cosine", "angular", "disagreement", "output_divergence")
 RANKED = ("gulp", "eigenspace_overlap", "descriptor")  # twins that have a rule of rank
 
 
@@ -54,16 +62,18 @@ class Job(harness.LayersJob):
     timed: bool = True
 
     def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
-        """Return ours, CKA, and one pair of the published formulation."""
+        """Return ours, CKA, and one pair of the published formulation where it is written here."""
         import simcore
 
         name, options = MEASURES[self.measure]
-        pair = getattr(published, self.measure)
-        return {
+        found = {
             "ours": Contestant(functools.partial(getattr(simcore, f"{name}_grid"), **options)),
             "cka grid": Contestant(simcore.cka_grid),
-            PAIR: Contestant(lambda x: np.array([[pair(x[0].numpy(), x[-1].numpy())]])),
         }
+        pair = getattr(published, self.measure, None)
+        if pair is not None:
+            found[PAIR] = Contestant(lambda x: np.array([[pair(x[0].numpy(), x[-1].numpy())]]))
+        return found
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Return the error against the twin for the first and the last layer; of CKA, nan."""
@@ -94,8 +104,9 @@ class Job(harness.LayersJob):
             "gulp": whitened + grams + contraction,
             "eigenspace_overlap": whitened + grams + contraction,
             "uniformity": grams,
-            "procrustes": pairs * (2 * n * p**2 + 8 / 3 * p**3),
-            "cosine": 2 * pairs * n * p,
+            **dict.fromkeys(ROTATED, pairs * (2 * n * p**2 + 8 / 3 * p**3)),
+            **dict.fromkeys(ROWWISE, 2 * pairs * n * p),
+            "imd": 2 * grams,
         }.get(self.measure, 2 * count * n * p)
 
     def floor_bytes(self) -> float:
@@ -117,7 +128,13 @@ JOBS = {
     "magnitude13": _job("magnitude"),
     "concentricity13": _job("concentricity"),
     "procrustes_distance13": _job("procrustes"),
+    "procrustes_angular13": _job("procrustes_angular"),
+    "size_and_shape13": _job("size_and_shape"),
     "cosine13": _job("cosine"),
+    "angular13": _job("angular"),
+    "disagreement13": _job("disagreement"),
+    "output_divergence13": _job("output_divergence"),
+    "imd13": _job("imd"),
     "distance_correlation325": _job("distance_correlation", 325),
 }
 

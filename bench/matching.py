@@ -27,9 +27,25 @@ MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
     "hard": ("matching_grid", {}),
     "soft": ("matching_grid", {"matching": "best"}),
     "permutation": ("matching_grid", {"score": "distance"}),
+    "angular": ("matching_grid", {"score": "angular"}),
+    "transport": ("matching_grid", {"matching": "transport"}),
+    "transport_distance": ("matching_grid", {"matching": "transport", "score": "distance"}),
     "aligned_cosine": ("aligned_cosine_grid", {}),
 }
-ASSIGNING = ("hard", "permutation")
+# Between layers of one width, the optimal transport of neurons is an assignment.
+ASSIGNING = ("hard", "permutation", "angular", "transport", "transport_distance")
+DISTANCES = ("permutation", "transport_distance")
+# Formulas of a pair; those of the published code are contestants.
+OF_PAIR = {
+    "hard": formulas.hard,
+    "soft": formulas.soft,
+    "permutation": formulas.permutation,
+    "angular": formulas.permutation_angle,
+    "transport": formulas.hard,
+    "transport_distance": formulas.soft_distance,
+    "aligned_cosine": formulas.aligned_cosine,
+}
+AS_PUBLISHED = ("hard", "soft", "permutation", "aligned_cosine")
 NO_MEASURE = (measure_formulas.bare_unordered, formulas.bare_assignments)
 
 
@@ -40,8 +56,9 @@ def _contestants(measure: str) -> dict[str, Contestant]:
     found = {
         "ours": Contestant(functools.partial(getattr(simcore, function), **options)),
         BARE: Contestant(measure_formulas.bare_unordered),
-        PUBLISHED: Contestant(one_row(getattr(formulas, measure))),
     }
+    if measure in AS_PUBLISHED:
+        found[PUBLISHED] = Contestant(one_row(OF_PAIR[measure]))
     if measure in ASSIGNING:
         found[ASSIGNED] = Contestant(formulas.bare_assignments)
     return found
@@ -57,6 +74,18 @@ def _soft() -> dict[str, Contestant]:
 
 def _permutation() -> dict[str, Contestant]:
     return _contestants("permutation")
+
+
+def _angular() -> dict[str, Contestant]:
+    return _contestants("angular")
+
+
+def _transport() -> dict[str, Contestant]:
+    return _contestants("transport")
+
+
+def _transport_distance() -> dict[str, Contestant]:
+    return _contestants("transport_distance")
 
 
 def _aligned_cosine() -> dict[str, Contestant]:
@@ -85,12 +114,12 @@ class Job(harness.LayersJob):
         function, options = MEASURES[self.measure]
         # Assignments of the twin are loops in Python, which would take minutes.
         if self.measure in ASSIGNING:
-            of_pair = getattr(formulas, self.measure)
+            of_pair = OF_PAIR[self.measure]
             pairs = [[x[i].double(), x[j].double()] for i in pick for j in pick]
             want = np.array([of_pair(*pair) for pair in pairs]).reshape(2, 2)
         else:
             want = getattr(reference, function)(layers, **options)
-        unit = float(x[0].norm()) if self.measure == "permutation" else 1.0
+        unit = float(x[0].norm()) if self.measure in DISTANCES else 1.0
         return float(np.nanmax(np.abs(grid[np.ix_(pick, pick)] - want))) / unit
 
     def floor_flops(self) -> float:
@@ -107,6 +136,9 @@ JOBS = {
     "hard_match13": Job(13, 1600, 768, "hard", _hard),
     "soft_match13": Job(13, 1600, 768, "soft", _soft),
     "permutation_procrustes13": Job(13, 1600, 768, "permutation", _permutation),
+    "permutation_angular13": Job(13, 1600, 768, "angular", _angular),
+    "soft_matching13": Job(13, 1600, 768, "transport", _transport),
+    "soft_matching_distance13": Job(13, 1600, 768, "transport_distance", _transport_distance),
     "aligned_cosine13": Job(13, 1600, 768, "aligned_cosine", _aligned_cosine),
 }
 

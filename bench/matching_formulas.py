@@ -37,6 +37,18 @@ def permutation(x: Tensor, y: Tensor) -> float:
     return float(np.linalg.norm(a[:, rows] - b[:, columns]))
 
 
+def permutation_angle(x: Tensor, y: Tensor) -> float:
+    """Return the least angle between a layer and the other with its neurons permuted."""
+    a, b = (z.numpy() / np.linalg.norm(z.numpy()) for z in (x, y))
+    rows, columns = linear_sum_assignment(a.T @ b, maximize=True)
+    return 2 * float(np.arcsin(min(np.linalg.norm(a[:, rows] - b[:, columns]) / 2, 1)))
+
+
+def soft_distance(x: Tensor, y: Tensor) -> float:
+    """Return the soft-matching distance of layers of one width: each neuron weighs 1 / p."""
+    return permutation(x, y) / float(np.sqrt(x.shape[1]))
+
+
 def aligned_cosine(x: Tensor, y: Tensor) -> float:
     a, b = x.numpy(), y.numpy()
     rotation, _ = orthogonal_procrustes(a, b)

@@ -61,12 +61,13 @@ class Variant:
         """What is known of the measure: symmetry, range, whether it is a distance."""
         return MEASURES[self.measure] if self.measure else self.traits  # type: ignore[return-value]
 
-    def __call__(self, layers: Sequence[Any]) -> np.ndarray:
-        """Return the grid of these layers with each other, ``[L, L]``."""
+    def __call__(self, x: Sequence[Any], y: Sequence[Any] | None = None) -> np.ndarray:
+        """Return the grid of layers ``x`` with ``y``, or with each other."""
+        sides = (x,) if y is None else (x, y)
         if self.grid is not None:
-            return np.asarray(self.grid(layers))
+            return np.asarray(self.grid(*sides))
         known = self.known
-        return np.asarray(getattr(simcore, known.function)(layers, **known.fixed, **self.options))
+        return np.asarray(getattr(simcore, known.function)(*sides, **known.fixed, **self.options))
 
 
 def minibatch_cka(layers: Sequence[np.ndarray]) -> np.ndarray:
@@ -113,8 +114,8 @@ VARIANTS = (
     Variant(
         "Procrustes distance", "procrustes", "procrustes-distance", job="procrustes_distance13"
     ),
-    Variant("Procrustes angle", "procrustes", "procrustes-angular"),
-    Variant("size-and-shape distance", "procrustes", "size-and-shape"),
+    Variant("Procrustes angle", "procrustes", "procrustes-angular", job="procrustes_angular13"),
+    Variant("size-and-shape distance", "procrustes", "size-and-shape", job="size_and_shape13"),
     Variant("RSA (Pearson)", "rsa", "rsa", {"correlation": "pearson"}, job="rsa13"),
     Variant("RSA (Spearman)", "rsa", "rsa", {"correlation": "spearman"}, job="rsa_spearman13"),
     Variant(
@@ -147,18 +148,20 @@ VARIANTS = (
     Variant("CKNNA", "cknna", "cknna", job="cknna13"),
     Variant("soft correlation match", "matching", "match-soft", job="soft_match13"),
     Variant("hard correlation match", "matching", "match-hard", job="hard_match13"),
-    Variant("soft matching", "matching", "match-transport"),
-    Variant("soft-matching distance", "matching", "transport-distance"),
+    Variant("soft matching", "matching", "match-transport", job="soft_matching13"),
+    Variant(
+        "soft-matching distance", "matching", "transport-distance", job="soft_matching_distance13"
+    ),
     Variant(
         "permutation Procrustes",
         "matching",
         "permutation-procrustes",
         job="permutation_procrustes13",
     ),
-    Variant("permutation angle", "matching", "permutation-angular"),
+    Variant("permutation angle", "matching", "permutation-angular", job="permutation_angular13"),
     Variant("aligned cosine", "aligned-cosine", "aligned-cosine", job="aligned_cosine13"),
     Variant("cosine of rows", "cosine", "cosine", job="cosine13"),
-    Variant("angle of rows", "cosine", "angular"),
+    Variant("angle of rows", "cosine", "angular", job="angular13"),
     Variant("GULP (ridge 0)", "gulp", "gulp", {"ridge": 0.0}),
     Variant("GULP (ridge 0.01)", "gulp", "gulp", {"ridge": 0.01}, job="gulp13"),
     Variant(
@@ -167,7 +170,7 @@ VARIANTS = (
     Variant("magnitude difference", "descriptors", "magnitude", job="magnitude13"),
     Variant("concentricity difference", "descriptors", "concentricity", job="concentricity13"),
     Variant("uniformity difference", "descriptors", "uniformity", job="uniformity13"),
-    Variant("IMD", "imd", "imd"),
+    Variant("IMD", "imd", "imd", job="imd13"),
     Variant("neuronsim", "neurons", "neuronsim", job="neuronsim13"),
     Variant("mixedsim", "neurons", "mixedsim", job="mixedsim13"),
     Variant("attention, Jensen–Shannon", "attention", "attention-js", kind="attention", job="js12"),
@@ -185,6 +188,7 @@ VARIANTS = (
         "disagreement",
         "predictions",
         grid=simcore.disagreement_grid,
+        job="disagreement13",
         traits=_other("share of different labels", distance=True),
         kind="predictions",
     ),
@@ -192,6 +196,7 @@ VARIANTS = (
         "output divergence",
         "predictions",
         grid=simcore.output_divergence_grid,
+        job="output_divergence13",
         traits=_other("mean Jensen-Shannon divergence", distance=True),
         kind="predictions",
     ),

@@ -194,6 +194,9 @@ def assert_recomputed(result, other, dtype: torch.dtype) -> None:
     _assert_relative(result, other, RECOMPUTED[dtype])
 
 
+# Heat traces that 100 probes estimate at n = 200: five standard deviations over seeds.
+HEAT_ESTIMATE = 5 * 2.5e-5
+
 # Distances are compared in units of what they are differences of (`Other.units`).
 OTHER_UNITS = {torch.float32: 1e-6, torch.float64: 1e-12}
 SMALL_ANGLE = 1e-8  # the arccosine of a float64 near 1
