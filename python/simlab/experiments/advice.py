@@ -68,7 +68,7 @@ def advice_rows(
     label: str,
     seed: int | None,
 ) -> list[ResultRow]:
-    """Choose the fewest layers on a random half of the held-out rows.
+    """Choose the fewest layers on a random half of the held-out rows, or of their questions.
 
     Parameters
     ----------
@@ -86,8 +86,7 @@ def advice_rows(
         if any number of layers is within the tolerance.
     """
     metric = metric or task.metric
-    order = np.random.default_rng(HALVING_SEED).permutation(len(task.heldout))
-    chooses, reports = np.array_split(order, 2)
+    chooses, reports = _halves(task)
     *values, of_whole = (heldout_metrics(of, task, chooses)[metric] for of in (*logits, whole))
     fewest = fewest_layers(values, of_whole - tolerance)
     layers = len(logits) - 1
@@ -109,6 +108,15 @@ def advice_rows(
         for comparison, layer, found in answers
         for name, value in heldout_metrics(found, task, reports).items()
     ]
+
+
+def _halves(task: Task) -> list[np.ndarray]:
+    """Return the held-out rows in two random halves; the answers of a question stay together."""
+    rng, questions = np.random.default_rng(HALVING_SEED), task.heldout.questions
+    if questions is None:
+        return np.array_split(rng.permutation(len(task.heldout)), 2)
+    halves = np.array_split(rng.permutation(np.unique(questions)), 2)
+    return [np.flatnonzero(np.isin(questions, half)) for half in halves]
 
 
 def describe_advice(frame: pd.DataFrame) -> list[str]:

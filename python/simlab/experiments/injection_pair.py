@@ -28,7 +28,7 @@ from simlab.store.results import (
     RANDOM_LABELS,
     ResultRow,
 )
-from simlab.tasks.metrics import METRICS
+from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,6 @@ class InjectionPair:
         """Return the rows of the results table, with every metric of every method."""
         task, layer = self.task, self.states.layer
         aligners, spread = self._fit()
-        labels = task.heldout.labels
         predicted = self._predictions(aligners, spread)
         return [
             ResultRow(
@@ -89,7 +88,7 @@ class InjectionPair:
                 **columns,
             )
             for method in self.methods
-            for columns in _columns(predicted.get(method), labels, task)
+            for columns in _columns(predicted.get(method), task)
         ]
 
     @cached_property
@@ -200,13 +199,12 @@ class InjectionPair:
         return predict_logits(model, tokenizer, self.task.heldout, length, RANDOM_CLASSIFIER)
 
 
-def _columns(
-    predictions: np.ndarray | None, labels: np.ndarray, task: Task
-) -> Iterator[dict[str, Any]]:
+def _columns(predictions: np.ndarray | None, task: Task) -> Iterator[dict[str, Any]]:
     """Yield the columns of each metric; without predictions, the metric is undefined."""
+    labels, questions = task.heldout.labels, task.heldout.questions
     for metric in task.all_metrics:
         if predictions is None:
             yield {"measure": metric, "value": float("nan")}
         else:
-            value = METRICS[metric](labels, predictions)
-            yield metric_columns(metric, value, predictions, labels)
+            value = score(metric, labels, predictions, questions)
+            yield metric_columns(metric, value, predictions, labels, questions)

@@ -23,7 +23,7 @@ from simlab.models.load import read_config
 from simlab.store.console import progress
 from simlab.store.files import read_json
 from simlab.store.runtime import best_device
-from simlab.tasks.metrics import CORRELATIONS, METRICS
+from simlab.tasks.metrics import CORRELATIONS, score
 from simlab.tasks.trained_splits import EVALUATION
 
 if TYPE_CHECKING:
@@ -171,27 +171,38 @@ def heldout_metrics(
     """
     rows = np.arange(len(task.heldout)) if rows is None else rows
     predictions, labels = predictions_of(logits[rows], task), task.heldout.labels[rows]
+    questions = None if task.heldout.questions is None else task.heldout.questions[rows]
     same = np.ptp(predictions) <= _SAME * np.abs(predictions).max()
     return {
-        name: math.nan if same and name in CORRELATIONS else METRICS[name](labels, predictions)
+        name: math.nan
+        if same and name in CORRELATIONS
+        else score(name, labels, predictions, questions)
         for name in task.all_metrics
     }
 
 
 def heldout_columns(logits: np.ndarray, task: Task) -> list[dict[str, Any]]:
     """Return `metric_columns` of every metric of held-out logits ``[n, labels]``."""
-    predictions, labels = predictions_of(logits, task), task.heldout.labels
+    predictions, heldout = predictions_of(logits, task), task.heldout
     found = heldout_metrics(logits, task)
-    return [metric_columns(name, value, predictions, labels) for name, value in found.items()]
+    return [
+        metric_columns(name, value, predictions, heldout.labels, heldout.questions)
+        for name, value in found.items()
+    ]
 
 
 def metric_columns(
-    metric: str, value: float, predictions: np.ndarray, labels: np.ndarray
+    metric: str,
+    value: float,
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    questions: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return columns of the results table: a metric, and its 95 % interval over the examples.
 
     The interval is ``value -+ 1.96 s``, at most 1, where s is the standard deviation of the metric
-    in `EXAMPLE_DRAWS` draws of as many examples, with replacement.
+    in `EXAMPLE_DRAWS` draws of as many examples, with replacement. Where rows answer `questions`,
+    whole questions are drawn, because the answers of one question are alike.
     """
     rng = np.random.default_rng(0)
     found = []
@@ -199,9 +210,10 @@ def metric_columns(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of draws in which a metric is undefined
             for _ in range(EXAMPLE_DRAWS):
-                rows = rng.integers(len(labels), size=len(labels))
-                found.append(METRICS[metric](labels[rows], predictions[rows]))
+                rows, asked = _draw(rng, len(labels), questions)
+                found.append(score(metric, labels[rows], predictions[rows], asked))
     known = [one for one in found if math.isfinite(one)]
+    drawn = "examples" if questions is None else "questions"
     half = (
         NormalDist().inv_cdf(0.975) * float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
     )
@@ -210,5 +222,16 @@ def metric_columns(
         "value": value,
         "low": value - half,
         "high": min(value + half, 1.0),
-        "resampling": json.dumps({"examples": EXAMPLE_DRAWS, "seed": 0}),
+        "resampling": json.dumps({drawn: EXAMPLE_DRAWS, "seed": 0}),
     }
+
+
+def _draw(
+    rng: np.random.Generator, count: int, questions: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Draw rows with replacement, or whole questions, each with a number of its own."""
+    if questions is None:
+        return rng.integers(count, size=count), None
+    rows_of = [np.flatnonzero(questions == number) for number in np.unique(questions)]
+    drawn = [rows_of[number] for number in rng.integers(len(rows_of), size=len(rows_of))]
+    return np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_MARK, SECOND_MARK = "*", "#"
+QUESTION = "question_number"  # the column of the number of the question that a row answers
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 
@@ -29,9 +30,15 @@ def _copa(rows: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def _multirc(rows: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Add ``answered``: the question and one of its answers."""
+    """Add ``answered``, the question and one of its answers; and `QUESTION`.
+
+    Column ``idx`` has the numbers of the paragraph, of its question, and of the answer.
+    """
     questions, answers = (_column(rows, name, where) for name in ("question", "answer"))
-    return rows.assign(answered=[f"{q} {a}" for q, a in zip(questions, answers, strict=True)])
+    places = [(idx["paragraph"], idx["question"]) for idx in _column(rows, "idx", where)]
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    answered = [f"{q} {a}" for q, a in zip(questions, answers, strict=True)]
+    return rows.assign(answered=answered, **{QUESTION: [numbers[place] for place in places]})
 
 
 def _wic(rows: pd.DataFrame, where: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.tasks.encodings import ENCODINGS
+from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
 from simlab.tasks.metrics import CORRELATIONS
 from simlab.tasks.task import Examples, Task, TaskOptions
@@ -76,12 +76,16 @@ def sized_examples(
 ) -> tuple[Examples, Examples]:
     """Return the first training and held-out rows, as many as the sizes want.
 
+    Where rows answer questions, no held-out question lacks some of its answers: the last one is
+    left out if the size would part it.
+
     Raises
     ------
     UserError
         The data have fewer rows than a size wants.
     """
-    heldout = _take(heldout, options.heldout_size, "--heldout-size", name)
+    kept = _take(heldout, options.heldout_size, "--heldout-size", name)
+    heldout = _whole_questions(kept, heldout, name) if QUESTION in heldout.columns else kept
     train = _take(train, options.train_size, "--train-size", name)
     return examples_of(train), examples_of(heldout)
 
@@ -126,8 +130,16 @@ def split_frame(
 
 
 def shuffled(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return the rows of `frame` in a random order, drawn with `seed`."""
-    return frame.iloc[np.random.default_rng(seed).permutation(len(frame))]
+    """Return the rows of `frame` in a random order, drawn with `seed`.
+
+    Rows that answer the same question stay together, in their order.
+    """
+    rng = np.random.default_rng(seed)
+    if QUESTION not in frame.columns:
+        return frame.iloc[rng.permutation(len(frame))]
+    numbers, questions = np.unique(frame[QUESTION].to_numpy(), return_inverse=True)
+    ranks = rng.permutation(len(numbers))[questions]
+    return frame.iloc[np.argsort(ranks, kind="stable")]
 
 
 def standard_frame(
@@ -181,8 +193,7 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
     if spec.choices:
         columns["choices"] = _choices(found, spec, where)
     columns["label"] = _spec_labels(found[spec.label], spec, where)
-    if GROUP in frame.columns:
-        columns[GROUP] = frame[GROUP]
+    columns |= {name: frame[name] for name in (GROUP, QUESTION) if name in frame.columns}
     return pd.DataFrame(columns)
 
 
@@ -329,6 +340,19 @@ def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.
     return frame.iloc[:size]
 
 
+def _whole_questions(kept: pd.DataFrame, every: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return the first rows `kept` of `every`, without a question whose answers they part."""
+    parted = every[QUESTION].iloc[len(kept) :]
+    whole = kept[~kept[QUESTION].isin(parted)]
+    if whole.empty:
+        answers = int((every[QUESTION] == every[QUESTION].iloc[0]).sum())
+        raise UserError(
+            f"task {where}: --heldout-size wanted at least {answers} rows, all answers of the "
+            f"first question, found {len(kept)}"
+        )
+    return whole
+
+
 def examples_of(frame: pd.DataFrame) -> Examples:
     """Return the rows of a frame as examples."""
     pairs = tuple(frame["pair"]) if "pair" in frame.columns else None
@@ -336,5 +360,6 @@ def examples_of(frame: pd.DataFrame) -> Examples:
     labels = frame["label"].to_numpy().copy()
     in_words = IN_WORDS in frame.columns and bool(frame[IN_WORDS].all())
     images = tuple(frame[IMAGE]) if IMAGE in frame.columns else None
-    texts = tuple(frame["text"])
-    return Examples(tuple(frame["id"]), texts, pairs, labels, choices, in_words, images)
+    questions = frame[QUESTION].to_numpy(np.int64) if QUESTION in frame.columns else None
+    ids, texts = tuple(frame["id"]), tuple(frame["text"])
+    return Examples(ids, texts, pairs, labels, choices, in_words, images, questions)

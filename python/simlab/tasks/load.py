@@ -14,7 +14,7 @@ from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.hub_data import HubData
 from simlab.tasks.offline import READERS
-from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -65,12 +65,23 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
         )
     if name.lower().endswith(FILE_SUFFIXES):
         return _load_file(name, options)
+    _refuse_record(name)
     spec = hub.known_task(name, options)
     if spec is not None and not Path(name).expanduser().is_dir():
         splits = hub.download(name)
         where = f"task {name}"
         return _combine(spec, lambda split: hub.table(splits, split, where), where, options)
     return hub.load_hub_task(name, options)
+
+
+def _refuse_record(name: str) -> None:
+    """Raise UserError for ReCoRD, whose answers are names out of each text: no head gives them."""
+    data = replace(HubData.parse(name), revision=None)
+    if data.path == RECORD or data == HubData.parse(RECORD_DATA):
+        raise UserError(
+            f"task {name}: wanted answers that are classes, numbers or choices, found ReCoRD, "
+            "whose answers are names out of each text"
+        )
 
 
 def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:

@@ -34,6 +34,12 @@ def _f1_macro(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(f1_score(labels, predictions, average="macro", zero_division=0.0))
 
 
+def _exact_match(labels: np.ndarray, predictions: np.ndarray, questions: np.ndarray) -> float:
+    """Return the share of questions all of whose answers are judged right (MultiRC)."""
+    _, rows = np.unique(questions, return_inverse=True)
+    return float(np.mean(np.bincount(rows, labels != predictions) == 0))
+
+
 def _matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
@@ -52,11 +58,13 @@ def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(spearmanr(predictions, labels).statistic)
 
 
-Metric = Callable[[np.ndarray, np.ndarray], float]
-# Each metric takes labels and predictions, shape [n].
+Metric = Callable[..., float]
+# Each metric takes labels and predictions, shape [n]; one in `OF_QUESTIONS` also takes the numbers
+# of the questions that the rows answer.
 METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     {
         "accuracy": _accuracy,
+        "exact_match": _exact_match,
         "f1": _f1,
         "f1_macro": _f1_macro,
         "matthews": _matthews,
@@ -65,6 +73,15 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     }
 )
 CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
+OF_QUESTIONS = ("exact_match",)
+
+
+def score(
+    metric: str, labels: np.ndarray, predictions: np.ndarray, questions: np.ndarray | None = None
+) -> float:
+    """Return metric `metric` of predictions, [n], by its name in `METRICS`."""
+    of_rows = (labels, predictions)
+    return METRICS[metric](*of_rows, *([questions] if metric in OF_QUESTIONS else []))
 
 
 def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:

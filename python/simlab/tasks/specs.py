@@ -203,7 +203,7 @@ _SUPER_GLUE = (
         text="paragraph",
         pair="answered",
         labels=_YES_NO,
-        metrics=_PARAPHRASE,
+        metrics=("f1", "exact_match", "accuracy"),
         hub=f"{_SUPERGLUE}:multirc@{_COPIES}",
         encoding="multirc",
     ),
@@ -300,4 +300,5 @@ _OTHERS = (
         offline="quartz",
     ),
 )
+RECORD, RECORD_DATA = "record", f"{_SUPERGLUE}:record"  # SuperGLUE's ReCoRD, which is no task here
 TASKS = {spec.name: spec for spec in (*_GLUE, *_SUPER_GLUE, *_OTHERS)}

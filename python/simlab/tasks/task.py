@@ -10,7 +10,7 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
-from simlab.tasks.metrics import METRICS
+from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
     from simlab.tasks.images import Picture
@@ -72,6 +72,9 @@ class Examples:
         Whether the texts were given as lists of words; they are joined by spaces here.
     images
         The pictures of a task of images; None for other tasks.
+    questions
+        Shape [n]: the number of the question that an example answers, in a task where a metric is
+        about all answers of a question; None for other tasks.
     """
 
     ids: tuple[str, ...]
@@ -81,14 +84,16 @@ class Examples:
     choices: tuple[tuple[str, ...], ...] | None = None
     in_words: bool = False
     images: tuple[Picture, ...] | None = None
+    questions: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the SHA-256 of ids, texts and labels."""
-        return hash_json([*self._texts, self.labels.tolist()])
+        """Return the SHA-256 of ids, texts, labels and questions."""
+        asked = [] if self.questions is None else [self.questions.tolist()]
+        return hash_json([*self._texts, self.labels.tolist(), *asked])
 
     @cached_property
     def text_fingerprint(self) -> str:
@@ -118,6 +123,7 @@ class Examples:
             labels=self.labels[:count],
             choices=None if self.choices is None else self.choices[:count],
             images=None if self.images is None else self.images[:count],
+            questions=None if self.questions is None else self.questions[:count],
         )
 
     def require_texts(self) -> None:
@@ -213,12 +219,13 @@ class Task:
         return {"metrics": list(self.all_metrics)} if several else {}
 
     def score(self, predictions: np.ndarray, labels: np.ndarray) -> float:
-        """Return the main metric of `predictions` (class indices or numbers, shape [n])."""
-        return METRICS[self.metric](labels, predictions)
+        """Return the main metric of held-out `predictions` (class indices or numbers, [n])."""
+        return self.scores(predictions, labels)[self.metric]
 
     def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """Return every metric of `predictions` (class indices or numbers, shape [n])."""
-        return {name: METRICS[name](labels, predictions) for name in self.all_metrics}
+        """Return every metric of held-out `predictions` (class indices or numbers, shape [n])."""
+        questions = self.heldout.questions
+        return {name: score(name, labels, predictions, questions) for name in self.all_metrics}
 
     def split(self, name: str) -> Examples:
         """Return split ``heldout`` or ``train``."""

@@ -304,7 +304,9 @@ def _intervals(
     """Return the bounds of every metric over the held-out examples; none where undefined."""
     found = {}
     for metric, value in scores.items():
-        columns = metric_columns(metric, value, predictions, task.heldout.labels)
+        columns = metric_columns(
+            metric, value, predictions, task.heldout.labels, task.heldout.questions
+        )
         if math.isfinite(columns["low"]):
             found[metric] = [columns["low"], columns["high"]]
     return found

@@ -31,6 +31,7 @@ LIBRARY = {
     "f1": sklearn.metrics.f1_score,
     "matthews": sklearn.metrics.matthews_corrcoef,
     "pearson": lambda labels, predictions: stats.pearsonr(predictions, labels).statistic,
+    "exact_match": None,  # test_questions.py computes it by hand
     "spearman": lambda labels, predictions: stats.spearmanr(predictions, labels).statistic,
 }
 
@@ -92,6 +93,8 @@ def test_a_training_step_and_the_metric(tmp_path, folders, tiny_bert, name):
     assert evaluation["metric"] == TASKS[name].metrics[0]
     assert evaluation["value"] == found[evaluation["metric"]]
     for metric, value in found.items():
+        if LIBRARY[metric] is None:
+            continue
         library = LIBRARY[metric](task.heldout.labels, predictions_of(logits, task))
         assert value == pytest.approx(library, nan_ok=True)
 
