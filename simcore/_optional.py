@@ -58,6 +58,16 @@ def install_command(extra: str) -> str:
     return shlex.join(["pip", "install", torch_that_is_here, *_extras()[extra].values()])
 
 
+def missing_from_lab(error: ImportError, wanted_by: str) -> str | None:
+    """Return the line that says what to install; None if no package of the extra lab is missing."""
+    if not isinstance(error, ModuleNotFoundError) or not belongs_to(error.name or "", "lab"):
+        return None
+    return (
+        f"{wanted_by} wanted the package {distribution_of(error.name or '')}, found none; "
+        f"`{install_command('lab')}` installs all that it needs"
+    )
+
+
 def belongs_to(module: str, extra: str) -> bool:
     """Say whether an extra lists the package of a module."""
     return distribution_of(module) in _extras()[extra]

@@ -114,7 +114,17 @@ if not TYPE_CHECKING:  # with `__getattr__`, type checkers would take any name
     def __getattr__(name: str) -> Any:
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        try:
+            return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        except ModuleNotFoundError as error:
+            raise _with_its_cure(error, name) from None
+
+    def _with_its_cure(error: ModuleNotFoundError, name: str) -> ModuleNotFoundError:
+        """Return the error of a missing package with the command that installs it; others as is."""
+        from simcore._optional import missing_from_lab
+
+        cure = missing_from_lab(error, f"simlab.{name}")
+        return ModuleNotFoundError(cure, name=error.name) if cure else error
 
 
 def __dir__() -> list[str]:

@@ -24,17 +24,15 @@ def _missing(error: ImportError) -> str:
     if error.name == "simcore._C":  # torch is missing, or does not fit the extension
         return str(error)
     try:
-        from simcore._optional import belongs_to, distribution_of, install_command
+        from simcore._optional import missing_from_lab
     except ImportError as refused:
         if refused.name != "simcore._C":
             raise
         return str(refused)
-    if not isinstance(error, ModuleNotFoundError) or not belongs_to(error.name or "", "lab"):
+    cure = missing_from_lab(error, "the command simcore")
+    if cure is None:
         raise error
-    return (
-        f"the command simcore wanted the package {distribution_of(error.name or '')}, found none; "
-        f"`{install_command('lab')}` installs all that it needs"
-    )
+    return cure
 
 
 if __name__ == "__main__":

@@ -54,6 +54,19 @@ def test_a_line_installs_the_packages_of_the_command(tmp_path, hidden, first, ar
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_line_installs_the_packages_of_a_name_of_simlab():
+    with_hidden = PROGRAM.format(hidden=["pydantic"], arguments=(), script=SCRIPT)
+    program = with_hidden.partition("EntryPoint(\"")[0] + "from simlab import Sweep"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: simlab.Sweep wanted the package pydantic, found none; "
+        f"`{install_command('lab')}` installs all that it needs"
+    )
+
+
 def test_without_torch_the_one_that_fits_is_named():
     done = run("typer torch")
     assert done.returncode == 2
