@@ -88,7 +88,7 @@ def test_a_pass_that_fails_leaves_nothing():
         with pytest.raises(KeyError):
             model(X + 1, fail=True)
         model(X + 2)
-    assert torch.equal(tape.layers()["inner.2"], model(torch.cat([X, X + 2])).detach())
+    assert torch.equal(tape.layers()["inner.2"], torch.cat([model(X), model(X + 2)]).detach())
     tape = record(model, "inner.*")
     with pytest.raises(KeyError):
         taped_in(tape, model, (X, False), (X, True))
@@ -104,7 +104,8 @@ def test_nested_tapes():
             model(X + 1)
         model(X + 2)
     assert_recorded(inner, model, X + 1)
-    assert torch.equal(outer.layers()["0"], model[0](torch.cat([X, X + 1, X + 2])).detach())
+    wanted = torch.cat([model[0](batch) for batch in (X, X + 1, X + 2)])
+    assert torch.equal(outer.layers()["0"], wanted.detach())
 
 
 def test_a_tape_that_pauses():
@@ -155,10 +156,12 @@ def test_compiled_models(compiled):
         whole(X)
         whole(X[:3] + 1)
     whole(X)
-    wanted = values(inner, torch.cat([X, X[:3] + 1]))
+    # Products of other numbers of rows may be rounded otherwise: a pass for each batch.
+    passes = [values(inner, batch) for batch in (X, X[:3] + 1)]
     assert tape.names == ("inner.0", "inner.1", "inner.2")
     for name, layer in tape.layers().items():
-        assert torch.equal(layer, wanted[name[-1]].detach())
+        wanted = torch.cat([batch[name[-1]] for batch in passes])
+        assert torch.equal(layer, wanted.detach())
 
 
 def test_compiled_code_runs_compiled_again():

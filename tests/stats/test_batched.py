@@ -94,5 +94,6 @@ def test_mean_rows(dtype, with_cosines):
 @pytest.mark.parametrize("scale", [1e-3, 0.3, 1e3])
 def test_uniformity(scale, dtype):
     x = [scale * layer for layer in layers(Case(N, offset=3.0, widths=(4, 20)), dtype)]
-    got, want = COMPOSED["uniformity"](x, 0), hsic.uniformity(x, 0)
+    # Mean potentials have the rounding of the dtype; logarithms of means near 1 have it absolutely.
+    got, want = COMPOSED["uniformity"](x, 0).exp(), hsic.uniformity(x, 0).exp()
     tolerance.assert_same(got, want, dtype)

@@ -80,7 +80,9 @@ def test_the_default_of_several_configurations_is_read_from_the_cache(hub):
     assert of_clients(hub.log) == []
 
 
+@pytest.mark.slow
 def test_a_revision_is_that_revision_or_an_error(glue):
+    """The client waits between its tries, for more than a minute in all."""
     old = publish_data(glue, "a/set", task="imdb")
     data = HubData.parse("hub:a/set")
     load_data(data, "task", "data")
