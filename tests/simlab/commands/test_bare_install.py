@@ -56,7 +56,7 @@ def test_a_line_installs_the_packages_of_the_command(tmp_path, hidden, first, ar
 
 def test_a_line_installs_the_packages_of_a_name_of_simlab():
     with_hidden = PROGRAM.format(hidden=["pydantic"], arguments=(), script=SCRIPT)
-    program = with_hidden.partition("EntryPoint(\"")[0] + "from simlab import Sweep"
+    program = with_hidden.partition('EntryPoint("')[0] + "from simlab import Sweep"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
