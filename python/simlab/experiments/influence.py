@@ -26,6 +26,7 @@ from simlab.errors import UserError
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
 from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states
 from simlab.store.console import progress
@@ -173,7 +174,8 @@ def cosine_sums(
         torch.inference_mode(),
         progress(f"influence in {label}", len(encoded)) as advance,
     ):
-        for rows, batch in batches(tokenizer, encoded, batch_size, device):
+        alike = reads_padding(model)
+        for rows, batch in batches(tokenizer, encoded, batch_size, device, alike=alike):
             states = layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()

@@ -31,7 +31,7 @@ from simlab.models.load import (
     load_tokenizer,
     require_head,
 )
-from simlab.models.recognise import architecture_of
+from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.representations.kinds import NO_ROW, membership, pool_states
@@ -193,8 +193,9 @@ class PairStates:
             self._require_same_tokens(examples, encoded_a, encoded_b)
         tokenizer_a, tokenizer_b = self.tokenizers
         with progress(description, len(examples)) as advance:
+            alike = reads_padding(self.a) or reads_padding(self.b)
             for rows, batch_b in batches(
-                tokenizer_b, encoded_b, EVALUATION_BATCH, self.device, length=lengths[1]
+                tokenizer_b, encoded_b, EVALUATION_BATCH, self.device, lengths[1], alike=alike
             ):
                 some = [encoded_a[row] for row in rows]
                 yield rows, pad(tokenizer_a, some, self.device, length=lengths[0]), batch_b

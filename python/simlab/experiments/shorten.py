@@ -21,7 +21,7 @@ from simlab.models.evaluate import (
     require_classifier,
 )
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.recognise import architecture_of
+from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
@@ -206,7 +206,8 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     device = best_device()
     model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode(tokenizer, task.heldout, max_length)
-    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device))
+    alike = reads_padding(model)
+    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike))
     batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
     started = time.perf_counter()
     logits = batch_logits(model, fed, len(encoded))

@@ -35,7 +35,7 @@ from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns, require_classifier
 from simlab.models.load import load_classifier, load_tokenizer, require_head
-from simlab.models.recognise import architecture_of
+from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
@@ -188,7 +188,8 @@ def all_skip_logits(
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     limit = free_memory(device) // 4 if max_memory is None else max_memory
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
-        for rows, batch in batches(tokenizer, encoded, batch_size, device):
+        alike = reads_padding(model)
+        for rows, batch in batches(tokenizer, encoded, batch_size, device, alike=alike):
             plan = plan_skip(model, layers, batch, limit)
             for part in _parts(range(len(rows)), plan.examples):
                 cut = slice(part[0], part[-1] + 1)

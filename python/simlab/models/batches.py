@@ -91,6 +91,8 @@ def batches(
     batch_size: int,
     device: str | torch.device,
     length: int | None = None,
+    *,
+    alike: bool = False,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
 
@@ -98,17 +100,43 @@ def batches(
     row numbers of each batch, the caller can write results in the order of the examples. Examples
     are padded to `length` tokens; None pads to the longest of each batch.
 
+    Parameters
+    ----------
+    alike
+        Put only examples of equally many tokens into a batch, so that nothing is padded: for a
+        model that reads padding as text (`recognise.reads_padding`).
+
     Yields
     ------
     rows, batch
         Row numbers, shape [b], and the model's keyword arguments: tensors of shape [b, t], or
         [b, c, t] for multiple choice.
+
+    Raises
+    ------
+    UserError
+        Nothing may be padded, and the choices of an example differ in their number of tokens.
     """
     lengths = np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
     order = np.argsort(-lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
+    parts = [order]
+    if alike and length is None:
+        _require_even_choices(encoded)
+        parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
+    for part in parts:
+        for start in range(0, len(part), batch_size):
+            rows = part[start : start + batch_size]
+            yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
+
+
+def _require_even_choices(encoded: list[dict[str, Any]]) -> None:
+    for row, example in enumerate(encoded, 1):
+        counts = sorted({len(choice) for choice in _choices(example["input_ids"])})
+        if len(counts) > 1:
+            raise UserError(
+                "model: wanted choices of equally many tokens for a model that reads padding as "
+                f"text, found {counts[0]} and {counts[-1]} in example {row}"
+            )
 
 
 def pad(

@@ -20,6 +20,7 @@ from simlab.errors import UserError
 from simlab.models.batches import batches, encode
 from simlab.models.files import CONFIG
 from simlab.models.load import read_config
+from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
 from simlab.store.files import read_json
 from simlab.store.runtime import best_device
@@ -83,7 +84,8 @@ def predict_logits(
     model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode(tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
-        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device)
+        alike = reads_padding(model)
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike)
         return batch_logits(model, fed, len(examples), advance)
 
 
@@ -130,9 +132,11 @@ def gather_layers(
     import torch
 
     encoded = encode(tokenizer, examples, max_length)
+    alike = reads_padding(model)
+    fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
     gathered: torch.Tensor | None = None
     with torch.no_grad(), progress(description, len(encoded)) as advance:
-        for rows, batch in batches(tokenizer, encoded, EVALUATION_BATCH, model.device):
+        for rows, batch in fed:
             found = function(batch).float().cpu()
             if gathered is None:
                 shape = (found.shape[0], len(encoded), *found.shape[2:])

@@ -18,6 +18,8 @@ from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
+_MASK = "attention_mask"
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -89,6 +91,9 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
             f"found none in {found}"
         )
     tokenizer.padding_side = padding_side(config)
+    names = tokenizer.model_input_names
+    if _MASK not in names:  # FNet, whose model takes none: pools need it
+        tokenizer.model_input_names = [*names, _MASK]
     give_padding(tokenizer)
     _require_embeddings(tokenizer, source, config)
     limit = position_limit(config)

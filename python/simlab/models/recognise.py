@@ -33,6 +33,9 @@ _BY_TYPE = {
     for architecture in KNOWN_ARCHITECTURES
     for model_type in architecture.model_types
 }
+# Types whose rows depend on padding, whatever the mask: FNet's Fourier transform has no mask,
+# convolutions of ConvBERT reach into padding, and so do the landmarks of Nyströmformer.
+_READS_PADDING = {"fnet", "convbert", "nystromformer"}
 # Usual names of head modules, for an unknown architecture.
 _USUAL_HEAD = (POOLER, "pooler", "pre_classifier", "dropout", "head", "classifier", "score")
 
@@ -74,6 +77,11 @@ def classifier_token(config: PreTrainedConfig) -> str:
     types = {config.model_type, text_config(config).model_type}
     causal = types & MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
     return LAST if causal and not types & MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys() else FIRST
+
+
+def reads_padding(model: nn.Module) -> bool:
+    """Return whether the rows of a text depend on the padding behind it, mask or no mask."""
+    return getattr(getattr(model, "config", None), "model_type", None) in _READS_PADDING
 
 
 def padding_side(config: PreTrainedConfig) -> str:

@@ -19,7 +19,7 @@ from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.recognise import blocks_of, classifier_token
+from simlab.models.recognise import blocks_of, classifier_token, reads_padding
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.collapse import SameRows, require_other_tokens
 from simlab.representations.folder import DTYPES, LayerWriter
@@ -280,7 +280,15 @@ def forward_layers(
     states_of = HiddenStates(model)
     pool = pool_attention if attention else pool_states
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
-        for examples, batch in batches(tokenizer, rows.encoded, options.batch_size, device, length):
+        fed = batches(
+            tokenizer,
+            rows.encoded,
+            options.batch_size,
+            device,
+            length,
+            alike=reads_padding(model),
+        )
+        for examples, batch in fed:
             mask = batch["attention_mask"]
             layers = _attentions(model, batch) if attention else states_of(batch)
             member = membership([rows.groups[example] for example in examples], mask)

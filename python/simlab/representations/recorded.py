@@ -19,6 +19,7 @@ from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
 from simlab.models.load import give_padding, load_encoder, load_tokenizer
 from simlab.models.pictures import image_batches, processor_of
+from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.representations.folder import LayerWriter
 from simlab.store.console import progress
@@ -220,7 +221,8 @@ def _texts(
     tokens = [
         cast("list[str]", tokenizer.convert_ids_to_tokens(one["input_ids"])) for one in encoded
     ]
-    fed = batches(tokenizer, encoded, recording.batch_size, device, length)
+    alike = reads_padding(model)
+    fed = batches(tokenizer, encoded, recording.batch_size, device, length, alike=alike)
     return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
 
 

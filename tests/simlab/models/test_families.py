@@ -14,7 +14,7 @@ from simlab.models.architectures import LAST
 from simlab.models.batches import pad
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
-from simlab.models.recognise import classifier_token
+from simlab.models.recognise import classifier_token, padding_side, reads_padding
 from simlab.representations.extract import ExtractOptions, forward_layers
 from simlab.representations.kinds import ATTENTION, KINDS, find_rows
 from simlab.tasks import Examples
@@ -171,19 +171,54 @@ def test_every_kind_of_states(family, padded):
     for kind in OF_STATES:
         options = ExtractOptions(kind=kind, max_length=24, batch_size=3, words="tokenizer")
         rows = find_rows(kind, tokenizer, examples, 24, "tokenizer", family.name, token)
-        ((order, layers),) = forward_layers(model, tokenizer, rows, options, "")
-        pads = KINDS[kind].pads
-        batch = pad(tokenizer, [rows.encoded[row] for row in order], length=24 if pads else None)
-        with torch.inference_mode():
-            states = HiddenStates(model)(batch)
-        for place, row in enumerate(order):
-            kept = torch.ones(24).bool() if pads else batch["attention_mask"][place].bool()
-            groups = torch.as_tensor(rows.groups[row])
-            groups = torch.zeros(24) if pads else groups
-            for layer, hidden in zip(layers, states, strict=True):
-                for number in range(int(groups.max()) + 1):
-                    wanted = hidden[place][kept][groups == number].mean(0)
-                    assert_same_forward(layer[place, number], wanted)
+        pads, seen = KINDS[kind].pads, 0
+        for order, layers in forward_layers(model, tokenizer, rows, options, ""):
+            encoded = [rows.encoded[row] for row in order]
+            batch = pad(tokenizer, encoded, length=24 if pads else None)
+            with torch.inference_mode():
+                states = HiddenStates(model)(batch)
+            for place, row in enumerate(order):
+                kept = torch.ones(24).bool() if pads else batch["attention_mask"][place].bool()
+                groups = torch.zeros(24) if pads else torch.as_tensor(rows.groups[row])
+                for layer, hidden in zip(layers, states, strict=True):
+                    for number in range(int(groups.max()) + 1):
+                        wanted = hidden[place][kept][groups == number].mean(0)
+                        assert_same_forward(layer[place, number], wanted)
+            seen += len(order)
+        assert seen == len(TEXTS)
+
+
+QUICK = ("bert", "xlnet", "fnet", "convbert", "nystromformer")
+SLOW = [f for f in TEXT if STATES not in f.without and f.model_type not in QUICK]
+
+
+@each(
+    [f for f in TEXT if f.model_type in QUICK]
+    + [pytest.param(f, marks=pytest.mark.slow) for f in SLOW]
+)
+def test_rows_do_not_depend_on_the_batch(family, tokenizer):
+    model = built(family)
+    tokenizer.padding_side = padding_side(model.config)
+    examples = Examples(("a", "b", "c"), TEXTS, None, torch.zeros(3).numpy())
+    rows = find_rows("mean", tokenizer, examples, 24, "tokenizer", family.name)
+    found = []
+    for size in (1, 3):
+        options = ExtractOptions(kind="mean", max_length=24, batch_size=size, words="tokenizer")
+        layers = {}
+        for numbers, states in forward_layers(model, tokenizer, rows, options, ""):
+            layers |= {int(n): torch.stack(states)[:, i] for i, n in enumerate(numbers)}
+        found.append(torch.stack([layers[number] for number in range(3)]))
+    assert_same_forward(*found)
+    assert len(rows.encoded[1]["input_ids"]) == 4
+    names, short = ("input_ids", "attention_mask"), rows.encoded[1]
+    with torch.inference_mode():
+        alone, padded = (
+            model(**{name: batch[name] for name in names}).last_hidden_state
+            for batch in (pad(tokenizer, [short]), pad(tokenizer, [short], length=14))
+        )
+    tokens = slice(None, alone.shape[1]) if tokenizer.padding_side == "right" else slice(-4, None)
+    apart = (padded[:, tokens] - alone).abs().max()
+    assert reads_padding(model) == bool(apart > 1e-4)
 
 
 @each(TEXT)
@@ -197,12 +232,15 @@ def test_attention_of_every_block_or_none(family, padded):
         with pytest.raises(UserError, match=r"wanted weights .* of every block, found"):
             next(forward_layers(model, tokenizer, rows, options, ""))
         return
-    ((order, layers),) = forward_layers(model, tokenizer, rows, options, "")
-    assert len(layers) == LAYERS
-    for row in range(len(order)):
-        words = int(rows.groups[order[row]].max()) + 1
-        sums = layers[0][row, :, :words].sum(-1)
-        assert_same_forward(sums, torch.ones_like(sums))
+    seen = 0
+    for order, layers in forward_layers(model, tokenizer, rows, options, ""):
+        assert len(layers) == LAYERS
+        for row in range(len(order)):
+            words = int(rows.groups[order[row]].max()) + 1
+            sums = layers[0][row, :, :words].sum(-1)
+            assert_same_forward(sums, torch.ones_like(sums))
+        seen += len(order)
+    assert seen == len(TEXTS)
 
 
 @each([f for f in (*TEXT, *ENCODER_DECODERS) if RECORD not in f.without])

@@ -8,6 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 from simlab.errors import UserError
+from simlab.models.batches import batches
+from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of, blocks_of, position_limit
 from simlab.models.sources import ModelSource
@@ -134,6 +136,32 @@ def test_the_classifier_token_of_an_unlisted_decoder_is_its_last(tmp_path, revie
         with torch.no_grad():
             states = model(**{k: batch[k] for k in ("input_ids", "attention_mask")})
         assert_same_forward(torch.as_tensor(np.array(row)), states.last_hidden_state[0, -1])
+
+
+def test_a_model_that_reads_padding_gets_none(tmp_path, review_task):
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as FNet's own
+    source = saved(tmp_path / "fnet", "fnet", tokenizer)
+    layers = []
+    for number, size in enumerate((1, 16)):
+        how = {"limit": 16, "batch_size": size}
+        for more in ({"kind": "mean"}, {"modules": "encoder.layer.*", "pool": "mean"}):
+            outcome = extract(source, review_task, tmp_path / f"{number}{len(more)}", **how, **more)
+            layers.append(np.stack(load_representations(outcome.path).layers))
+    lengths = {len(ids) for ids in tokenizer(list(review_task.heldout.texts[:16]))["input_ids"]}
+    assert len(lengths) > 1
+    for one, many in zip(layers[:2], layers[2:], strict=True):
+        assert_same_forward(torch.from_numpy(one), torch.from_numpy(many))
+    model = load_classifier(source, review_task)
+    logits = predict_logits(model, tokenizer, review_task.heldout, 64)
+    (alone,) = predict_logits(model, tokenizer, review_task.heldout.head(1), 64)
+    assert_same_forward(torch.from_numpy(alone), torch.from_numpy(logits[0]))
+
+
+def test_choices_of_other_lengths_are_refused_where_padding_is_read():
+    encoded = [{"input_ids": [[1, 2], [1, 2, 3]], "attention_mask": [[1, 1], [1, 1, 1]]}]
+    with pytest.raises(UserError, match=r"choices of equally many tokens .* found 2 and 3 in exam"):
+        next(batches(tiny_tokenizer(), encoded, 2, "cpu", alike=True))
 
 
 def test_an_encoder_without_a_cls_token_names_the_kinds_that_need_none(tmp_path, review_task):
