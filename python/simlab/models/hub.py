@@ -67,7 +67,7 @@ def fetch_model(name: str) -> Path:
     """
     folder = _cached_folder(name)
     if folder is not None and _is_whole(name, folder):
-        if (folder / ADAPTER).is_file():
+        if (folder / ADAPTER).is_file() or ADAPTER in (_listed(name, folder) or ()):
             refuse_adapter(name, folder / ADAPTER, whole=True)
         return folder
     try:
@@ -242,10 +242,13 @@ def refuse_adapter(name: str, file: Path, *, whole: bool) -> NoReturn:
 
     Parameters
     ----------
+    file
+        Its configuration, which may be missing from a cache.
     whole
         Whether whole weights stand beside the adapter: they may have the adapter in them or not.
     """
-    base = read_json(file).get("base_model_name_or_path") or "its base model"
+    found = read_json(file) if file.is_file() else {}
+    base = found.get("base_model_name_or_path") or "its base model"
     beside = " beside whole weights" if whole else ""
     alone = f"; a folder without {ADAPTER} is read as the weights alone" if whole else ""
     raise UserError(

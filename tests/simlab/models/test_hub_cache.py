@@ -136,6 +136,30 @@ def test_a_tokenizer_of_bytes_has_settings_alone(hub, off, tmp_path):
     assert resolve("a/canine").path.is_dir()
 
 
+@pytest.mark.parametrize(
+    ("which", "base"),
+    [({"allow_patterns": ["*"]}, "a/base"), ({"ignore_patterns": ["adapter*"]}, "its base model")],
+    ids=["with", "without"],
+)
+def test_an_adapter_in_a_whole_cache(hub, off, tiny_bert, tmp_path, which, base):
+    """Weights beside an adapter, which another program has fetched with or without it."""
+    from huggingface_hub import snapshot_download
+
+    folder = tmp_path / "both"
+    shutil.copytree(tiny_bert.path, folder)
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "a/base"}')
+    publish(hub, "a/both", folder)
+    snapshot_download("a/both", **which)
+    hub.log.clear()
+    words = f"model a/both: .* found an adapter of {base} beside whole weights; merge them"
+    with pytest.raises(UserError, match=words):
+        resolve("a/both")
+    assert hub.log == []
+    off()
+    with pytest.raises(UserError, match=words):
+        resolve("a/both")
+
+
 def test_a_commit_that_the_hub_has_no_more(published, tiny_bert, tmp_path):
     old = resolve(NAME).path
     (old / "tokenizer.json").unlink()
