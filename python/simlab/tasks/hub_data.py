@@ -103,11 +103,15 @@ def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
         The library does not read the data set, or wants a configuration to be named.
     """
     quiet_datasets(sys.stderr.isatty())
-    data = replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
+    named, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
     commit = _noted_commit(data)
     if commit is not None and (folder := _prepared(data, commit)) is not None:
         return _read(data, folder)
-    return ask_hub(lambda: _download(data), subject, wanted)
+    if data.revision not in (None, named.revision):
+        subject += f" at commit {data.revision}"
+    # A commit of the copy in parquet does not tell that it is one.
+    download = _download_copy if named.revision == COPIES else _download
+    return ask_hub(lambda: download(data), subject, wanted)
 
 
 def _noted_commit(data: HubData) -> str | None:
@@ -129,8 +133,6 @@ def _download(data: HubData) -> dict[str, Any]:
     from huggingface_hub import HfApi
 
     found = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
-    if data.revision == COPIES:
-        return _download_copy(data, found.resolved)
     loaded = datasets.load_dataset(data.path, data.config, revision=found.resolved)
     files = [Path(file["filename"]) for split in loaded.values() for file in split.cache_files]
     if any(found.resolved not in file.parts for file in files):
@@ -138,11 +140,13 @@ def _download(data: HubData) -> dict[str, Any]:
     return dict(loaded)
 
 
-def _download_copy(data: HubData, commit: str) -> dict[str, Any]:
+def _download_copy(data: HubData) -> dict[str, Any]:
     """Download the hub's copy in parquet: files CONFIG/SPLIT/NUMBER.parquet, and no card."""
     from datasets.packaged_modules.parquet.parquet import Parquet
     from huggingface_hub import HfApi
 
+    found = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
+    commit = found.resolved
     config, repo = data.config or _DEFAULT, {"repo_type": _DATASET, "revision": commit}
     places = [file.split("/") for file in HfApi().list_repo_files(data.path, **repo)]
     splits = sorted({place[1] for place in places if len(place) == _DEPTH and place[0] == config})

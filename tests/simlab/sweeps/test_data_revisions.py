@@ -7,15 +7,17 @@ from datasets import config
 from huggingface_hub import constants
 
 from simlab import Sweep
+from simlab.errors import UserError
 from simlab.store import files
 from simlab.sweeps import steps
 from simlab.sweeps.fingerprints import Fingerprints
-from simlab.tasks.hub_data import HubData, load_data
+from simlab.tasks.hub_data import COPIES, HubData, load_data
 from support.hubserver import commit_of
-from support.lab.hubs import publish_data
+from support.lab.hubs import publish_copy, publish_data
 from support.lab.inline import InlineEngine
 from support.lab.taskrows import HELDOUT, published
 
+SUPER_GLUE = "aps/super_glue"
 GLUE, RTE = "nyu-mll/glue", "hub:nyu-mll/glue:rte"
 HOW = {"engine": InlineEngine(), "durable": False, "figures": False}
 
@@ -74,6 +76,33 @@ def test_rows_of_two_commits_are_not_mixed(hub, rte, tmp_path, tiny_bert, task):
     assert sweep.run(other, **HOW).failed == ()
     assert extracted(sweep, other)[1] == {4}
     assert not extracted(sweep, other)[0] & keys
+
+
+def test_a_copy_in_parquet_stays_at_its_commit(hub, tmp_path, tiny_bert):
+    """SuperGLUE is read from the hub's copy, whose branch moves with every change of the data."""
+    old = publish_copy(hub, SUPER_GLUE, "cb", "cb")
+    sweep, out = sweep_of(tiny_bert, "mean", "cb"), tmp_path / "out"
+    assert sweep.run(out, **HOW).failed == ()
+    first = extracted(sweep, out)
+    assert first[1] == {HELDOUT}
+    place = hub.folder(SUPER_GLUE, "datasets", COPIES)
+    shutil.copytree(place, hub.folder(SUPER_GLUE, "datasets", "before"))
+    rows = published("cb")["validation"].select(range(4))
+    rows.to_parquet(place / "cb" / "validation" / "0000.parquet")
+    forget()
+    hub.log.clear()
+    more = sweep_of(tiny_bert, ["mean", "cls"], "cb")
+    report = more.run(out, **HOW)
+    assert (report.failed, report.done["extract"]) == ((), 1)
+    keys, counts = extracted(more, out)
+    assert (keys > first[0], counts) == (True, {HELDOUT})
+    assert hub.asked("GET", old)
+    assert not hub.asked("GET", commit_of(place))
+    shutil.rmtree(hub.folder(SUPER_GLUE, "datasets", "before"))
+    forget()
+    last = sweep_of(tiny_bert, ["mean", "cls", "word-last"], "cb")
+    with pytest.raises(UserError, match=rf"task cb at commit {old}: .* no such revision on the"):
+        last.run(out, **HOW)
 
 
 def test_the_commit_is_in_the_key(hub, rte, tmp_path):

@@ -9,6 +9,7 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
+from simlab.sweeps import steps
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
@@ -86,15 +87,31 @@ def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, t
     assert model_key(NAME, memory) == ({"hub": NAME, "revision": NEW}, f"{NAME}@{NEW}")
 
 
+class Observed(InlineEngine):
+    """An engine that notes the requests before its first job, and keeps no task between jobs."""
+
+    def __init__(self, hub):
+        super().__init__()
+        self.hub, self.before = hub, None
+
+    def submit(self, order):
+        if self.before is None:
+            self.before = [*self.hub.log]
+        steps._load_task.cache_clear()
+        super().submit(order)
+
+
 def test_a_sweep_downloads_everything_once_and_keeps_its_commit(hub, tmp_path, tiny_bert):
     for number in (0, 1):
         publish(hub, f"a/bert-seed_{number}", tiny_bert.path)
     publish_data(hub, "nyu-mll/glue", "rte", "rte")
     out, content = tmp_path / "out", {"models": ["a/bert-seed_{0..1}"], "tasks": ["rte"]}
-    how = {"engine": InlineEngine(), "durable": False, "figures": False}
+    engine = Observed(hub)
+    how = {"engine": engine, "durable": False, "figures": False}
     sweep = Sweep({**content, "finetune": {"max_steps": 1}, "extract": {"kind": "mean"}})
     report = sweep.run(out, **how)
     assert (report.failed, report.waiting) == ((), 0)
+    assert engine.before == hub.log  # the jobs asked nothing
     for number in (0, 1):
         assert len(hub.asked(f"/api/models/a/bert-seed_{number}")) == 2
     assert len(hub.asked("GET", "train-00000")) == 1
