@@ -18,6 +18,8 @@ import numpy as np
 from measure_variants import Variant
 from sklearn.datasets import load_digits
 
+from simcore._measures.record import CONTAINS
+
 ROWS, WIDTH = 200, 24
 SENTENCES, HEADS, WORDS = 40, 4, 7
 CLASSES = 5
@@ -78,16 +80,6 @@ CHANGES: dict[str, Mapping[str, Change]] = {
     "layers": LAYERS,
     "attention": ATTENTION,
     "predictions": PREDICTIONS,
-}
-# What a change contains: a measure that ignores the first ignores the others too.
-CONTAINS = {
-    "scaling of neurons": {"isotropic scaling"},
-    "orthogonal map": {"signs of neurons", "permutation of neurons"},
-    "invertible linear map": {
-        *("isotropic scaling", "scaling of neurons", "signs of neurons"),
-        *("permutation of neurons", "orthogonal map"),
-    },
-    "scaling of rows": {"isotropic scaling"},
 }
 
 
@@ -151,11 +143,6 @@ def samples(kind: str) -> tuple[Any, ...]:
         change(x, np.random.default_rng([6, i])) for i, change in enumerate(CHANGES[kind].values())
     ]
     return (x, y, independent, *changed)
-
-
-def closure(changes: set[str] | frozenset[str]) -> frozenset[str]:
-    """Return the changes with all that they contain."""
-    return frozenset(changes).union(*(CONTAINS.get(change, ()) for change in changes))
 
 
 def largest(changes: frozenset[str]) -> list[str]:

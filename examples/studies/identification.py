@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,18 +41,6 @@ ACCURACY, DISAGREEMENT, DIVERGENCE = "accuracy", "disagreement", "divergence"
 # Chance is the mean of permuted grids of the first model with the next ones.
 CHANCE_MODELS, PERMUTATIONS = 2, 5
 REPEATS = 3  # of a timing
-# Options besides the defaults of the catalogue.
-VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "cka": [
-        {"kernel": kernel, "estimator": estimator}
-        for kernel, estimator in product(("linear", "rbf"), ("biased", "unbiased"))
-    ],
-    "cca": [{"reduction": "mean"}, {"reduction": "r2"}],
-    "rsa": [{"correlation": "pearson"}, {"correlation": "spearman"}],
-    "knn-mutual": [{"metric": "cosine"}, {"metric": "euclidean"}],
-    "rsm-difference": [{"norm": "frobenius"}, {"norm": "spectral"}],
-    "gulp": [{"ridge": 0.0}, {"ridge": 0.01}],
-}
 # Functions of another measure, which put all pairs in the same order.
 REPEATED = ("procrustes-distance", "procrustes-angular")
 
@@ -108,7 +95,7 @@ def variants() -> list[Variant]:
     from simlab.similarity.catalogue import MEASURES
 
     names = [name for name in MEASURES if name not in REPEATED]
-    return [Variant(name, options) for name in names for options in VARIANTS.get(name, [{}])]
+    return [Variant(name, dict(shown.options)) for name in names for shown in MEASURES[name].shown]
 
 
 @dataclass(frozen=True)

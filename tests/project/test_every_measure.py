@@ -1,25 +1,25 @@
 """Every measure agrees with a float64 twin, and bench has a job for it."""
 
-import importlib
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+import simcore
 from bench import rows as bench_rows
 from simcore import reference
+from simcore._measures import MEASURES
 from support import tolerance
-from support.documentation import DOCS
 
-sys.path.append(str(DOCS / "_ext"))
-variants = importlib.import_module("measure_variants")
 ROWS, WIDTH, SENTENCES, HEADS, WORDS = 200, 6, 4, 3, 7
 CLUSTERS = 29  # of a layer: graphs of neighbours that differ more than estimates of them
-# Shown beside the measures: parts of CKA, which have tests and jobs of their own.
-PARTS = ("minibatch CKA", "HSIC")
-MEASURES = [variant for variant in variants.VARIANTS if variant.label not in PARTS]
-EVERY = pytest.mark.parametrize("variant", MEASURES, ids=lambda variant: variant.label)
+EVERY = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+SHOWN = [
+    pytest.param(measure, shown, id=shown.label)
+    for measure in MEASURES.values()
+    for shown in measure.shown
+]
 
 
 def drawn(kind, offset):
@@ -36,28 +36,23 @@ def drawn(kind, offset):
     return layers[:3], layers[3:]
 
 
-def twin(variant):
-    """Return the twin's grid of two sides, as the measure and its options define it."""
-    function = variant.known.function or variant.grid.__name__
-    options = {**variant.known.fixed, **variant.options}
-    return lambda x, y: getattr(reference, function)(x, y, **options)
-
-
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
-@EVERY
-def test_it_agrees_with_its_twin(variant, offset):
-    x, y = drawn(variant.kind, offset)
+@pytest.mark.parametrize(("measure", "shown"), SHOWN)
+def test_it_agrees_with_its_twin(measure, shown, offset):
+    options = {**measure.fixed, **shown.options}
+    grid, twin = (
+        partial(getattr(room, measure.function), **options) for room in (simcore, reference)
+    )
+    x, y = drawn(measure.takes[0], offset)
     for sides in ((x, y), (x, None)):
-        got, want = variant(*sides), twin(variant)(*sides)
-        if variant.label == "IMD":  # an estimate
+        got, want = grid(*sides), twin(*sides)
+        if measure.name == "imd":  # an estimate
             assert tolerance.max_error(got, want) < tolerance.HEAT_ESTIMATE
         else:
             tolerance.assert_measure(got, want, torch.float64, condition=tolerance.CONDITION)
 
 
 @EVERY
-def test_bench_times_it(variant):
-    of_measure = [other for other in MEASURES if other.measure == variant.measure]
-    jobs = {other.job for other in of_measure if other.grid is variant.grid} - {""}
-    assert jobs
+def test_bench_times_it(measure):
+    jobs = {measure.job} | {shown.job for shown in measure.variants} - {""}
     assert jobs <= set(bench_rows.jobs())

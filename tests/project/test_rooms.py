@@ -12,7 +12,7 @@ PACKAGE = ROOT / "simcore"
 # From the ground up: a room imports from lower floors only. `simcore` is the package's face, and
 # `reference` shares no code with the rest.
 FLOORS = (
-    ("_extension", "_grid", "_optional", "reference"),
+    ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_ops",),
     ("basis", "cka", "rsa", "attention", "nn", "rowwise", "layer_descriptors", "_spectral_norms"),
     (

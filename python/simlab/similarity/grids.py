@@ -16,7 +16,7 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
-from simlab.similarity.catalogue import Measure, find_measure, settings, stored
+from simlab.similarity.catalogue import find_measure, settings, stored
 from simlab.similarity.options import BOTH, ESTIMATORS
 from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
 from simlab.store.console import note
@@ -26,6 +26,8 @@ from simlab.store.results import ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from simcore._measures.record import Measure
 
 _MOST_WANTED = 4  # rows that unbiased CKA wants; no measure wants more
 # Options that have a column of their own in the results table.
@@ -56,7 +58,7 @@ def grid(
         The results file (.parquet) to write.
     measure, **options
         A name in `catalogue.MEASURES`, and options of the measure, such as ``truncation=0.95``;
-        `simcore grid --help` lists both.
+        `simcore grid --help` lists both. `_` may stand for `-` in the name.
     comparison
         The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
     joint
@@ -94,6 +96,7 @@ def grid(
     49
     """
     folders, path = as_paths(folders), Path(out)
+    measure = find_measure(measure).name
     chosen = settings(measure, options)
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()

@@ -41,7 +41,7 @@ from simlab.store.console import err, note
 if TYPE_CHECKING:
     import torch
 
-    from simlab.similarity.catalogue import Measure
+    from simcore._measures.record import Measure
 
 Grids = Mapping[str, np.ndarray]
 _NOTED = 0.05  # share of the rows from which on a note says that they keep their places

@@ -33,7 +33,7 @@ from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
-from simlab.similarity.catalogue import MEASURES, settings
+from simlab.similarity.catalogue import MEASURES, settings, spelled
 from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
 from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
@@ -125,6 +125,10 @@ _OPTION_TYPES: dict[str, Any] = dict.fromkeys(OPTIONS, str) | {
 }
 
 
+def _spelled(measure: Any) -> Any:
+    return spelled(measure) if isinstance(measure, str) else measure
+
+
 class GridSection(Section):
     """Grids of one measure or several: of what with what, and the options of the measures.
 
@@ -140,7 +144,7 @@ class GridSection(Section):
         The kinds of rows; None is every extracted kind that the measure takes.
     """
 
-    measure: Several[Annotated[str, one_of(*MEASURES)]] = ("cka",)
+    measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
     stages: Stages = STAGES
     kind: Several[AnyKind] | None = None

@@ -1,0 +1,131 @@
+"""The records of `simcore/cca.py`."""
+
+from math import inf, pi, sqrt
+from typing import Any
+
+from .record import ATTENTION, BASES, BASES_OF_Y, LAYERS, Measure, Variant
+
+_LINEAR = ("translation", "invertible linear map")
+_ROTATION = ("translation", "isotropic scaling", "orthogonal map")
+_PROCRUSTES: dict[str, Any] = {
+    "function": "procrustes_grid",
+    "page": "procrustes",
+    "precomputed": BASES,
+    "operators": ("nuclear_norms",),
+    "undefined": "variance",
+}
+
+RECORDS = (
+    Measure(
+        name="cca",
+        function="cca_grid",
+        label="mean CCA",
+        summary="mean canonical correlation",
+        page="cca",
+        job="cca13",
+        options={"reduction": "mean", "truncation": None, "top_k": None},
+        precomputed=BASES,
+        operators=("principal_components", "nuclear_norms"),
+        invariant=_LINEAR,
+        undefined="variance",
+        variants=(
+            Variant("CCA (mean)", {"reduction": "mean"}, "cca13"),
+            Variant(
+                "CCA (R²)",
+                {"reduction": "r2"},
+                "cca_r2_13",
+                ("principal_components", "hsic_terms", "gram_terms"),
+            ),
+        ),
+    ),
+    Measure(
+        name="svcca",
+        function="svcca_grid",
+        label="SVCCA",
+        summary="mean CCA of the leading principal components",
+        page="cca",
+        job="svcca13",
+        options={"truncation": 0.99, "standardize": False, "top_k": None},
+        takes=(LAYERS, ATTENTION),
+        precomputed=BASES,
+        operators=("principal_components", "nuclear_norms"),
+        invariant=_ROTATION,
+        undefined="variance",
+    ),
+    Measure(
+        name="pwcca",
+        function="pwcca_grid",
+        label="PWCCA",
+        summary="CCA weighted by the share of X that each variate explains",
+        page="pwcca",
+        job="pwcca13",
+        options={"truncation": None, "standardize": False, "top_k": None},
+        takes=(LAYERS, ATTENTION),
+        symmetric=False,
+        precomputed=BASES,
+        operators=("principal_components", "pwcca", "small_svd"),
+        invariant=(
+            *("translation", "isotropic scaling", "signs of neurons"),
+            "permutation of neurons",
+        ),
+        invariant_y=_LINEAR,
+        undefined="variance",
+    ),
+    Measure(
+        name="linreg",
+        function="linreg_grid",
+        label="linear regression R²",
+        summary="share of the variance of X that a linear map of Y explains",
+        page="linreg",
+        job="linreg13",
+        symmetric=False,
+        precomputed=BASES_OF_Y,
+        operators=("principal_components", "hsic_terms", "gram_terms"),
+        invariant=_ROTATION,
+        invariant_y=_LINEAR,
+        undefined="variance",
+    ),
+    Measure(
+        name="procrustes",
+        label="Procrustes",
+        summary="orthogonal Procrustes similarity",
+        job="procrustes13",
+        fixed={"form": "similarity"},
+        invariant=_ROTATION,
+        **_PROCRUSTES,
+    ),
+    Measure(
+        name="procrustes-distance",
+        label="Procrustes distance",
+        summary="orthogonal Procrustes distance of layers of unit norm",
+        job="procrustes_distance13",
+        fixed={"form": "distance"},
+        highest=sqrt(2),
+        distance=True,
+        invariant=_ROTATION,
+        **_PROCRUSTES,
+    ),
+    Measure(
+        name="procrustes-angular",
+        label="Procrustes angle",
+        summary="the same as an angle",
+        job="procrustes_angular13",
+        fixed={"form": "angular"},
+        highest=pi / 2,
+        distance=True,
+        invariant=_ROTATION,
+        **_PROCRUSTES,
+    ),
+    Measure(
+        name="size-and-shape",
+        label="size-and-shape distance",
+        summary="the same without scaling the layers",
+        job="size_and_shape13",
+        fixed={"form": "size-and-shape"},
+        highest=inf,
+        distance=True,
+        invariant=("translation", "orthogonal map"),
+        degree=1,
+        **{**_PROCRUSTES, "undefined": "none"},
+    ),
+)
