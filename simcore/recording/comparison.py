@@ -63,8 +63,7 @@ def compare(
     modules, modules_b : str, list of str, or function
         As in `simcore.record`; `modules_b` is `modules` by default. So are `pool_b` and `select_b`.
     measure : str or function
-        A grid of simcore without the ending ``_grid``, or a function ``(X, Y, **options)`` of two
-        lists of layers ``[n, p]``.
+        As in `simcore.compare_layers`.
     streaming : bool
         Add each batch to a `simcore.MinibatchCKA` and forget its rows. Batches of fewer than 4 rows
         are joined with the next.

@@ -17,6 +17,7 @@ from torch import Tensor
 from simcore._grid.inputs import Array, NoLayersError
 from simcore._grid.measure_options import check_function_options, check_measure_options
 from simcore._grid.options import check_count, check_flag, check_max_memory, did_you_mean
+from simcore._measures import spelled
 from simcore._optional import import_optional
 from simcore.cka import hsic_grid
 from simcore.stats.bootstrap import bootstrap_ci
@@ -171,8 +172,8 @@ def compare_layers(
     X, Y : dict of str to array ``[n, p_i]``
         Layers by name. ``Y=None`` compares X with itself.
     measure : str or function
-        A grid of simcore without the ending ``_grid``, or a function ``(X, Y, **options)`` of two
-        lists of layers ``[n, p]``.
+        The name of a measure or of a grid function, as in `simcore.stats.permutation_test`, also
+        "hsic"; or a function ``(X, Y, **options)`` of two lists of layers ``[n, p]``.
     bootstrap : int, optional
         Number of halves of the rows that the intervals ``low`` and ``high`` come from.
     permutations : int, optional
@@ -301,6 +302,7 @@ def read_question(
         An unknown measure or option, or a value that it does not take.
     """
     if isinstance(measure, str):
+        measure = spelled(measure, MEASURES)
         if measure not in MEASURES:
             wanted, meant = ", ".join(map(repr, MEASURES)), did_you_mean(measure, MEASURES)
             raise ValueError(f"measure: wanted {wanted} or a function, got {measure!r}{meant}")

@@ -20,13 +20,14 @@ from simcore.cka import defined_layers, normalise
 from simcore.stats.described import described
 from simcore.stats.draws import halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
-from simcore.stats.few_rows import SPANNED, spanned_pairs
+from simcore.stats.few_rows import is_spanned, spanned_pairs
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
 from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
     check_measure,
     generator,
+    record_of,
     seeded_options,
 )
 
@@ -178,7 +179,7 @@ def bootstrap_ci(
     >>> bool((interval.low <= interval.high).all())
     True
     """
-    check_measure(measure)
+    measure = check_measure(measure)
     real = isinstance(confidence, int | float)
     if not real or not 0 < confidence < 1:
         raise ValueError(f"confidence: wanted a number between 0 and 1, got {confidence!r}")
@@ -197,8 +198,9 @@ def bootstrap_ci(
         members = read_groups(groups, grid.n)
         rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
         values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
-        if measure in SPANNED:
-            spanned = spanned_pairs(str(measure), grid, rows).to(values.device)
+        known = record_of(measure) if isinstance(measure, str) else None
+        if known is not None and is_spanned(known):
+            spanned = spanned_pairs(known, grid, rows).to(values.device)
             values[1:].masked_fill_(spanned, float("nan"))
     if method == "half":
         ends = _about(values, confidence, taken.n if members is None else len(members))

@@ -15,23 +15,28 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import warn_caller
+from simcore._measures import record
 from simcore.basis import bases
-from simcore.stats.resampled_grid import EXPLAINED, STANDARDIZED, TRUNCATED, GridMeasure
-
-SPANNED = (*TRUNCATED, *EXPLAINED)
+from simcore.stats.resampled_grid import GridMeasure
 
 
 class FewRowsWarning(UserWarning):
     """Resamples have too few rows for the intervals of a measure."""
 
 
-def spanned_pairs(name: str, grid: GridMeasure, rows: Sequence[np.ndarray]) -> Tensor:
+def is_spanned(measure: record.Measure) -> bool:
+    """Return whether components that span all rows of a layer make every value 1."""
+    truncated = measure.precomputed == record.BASES and "truncation" in measure.options
+    return truncated or measure.precomputed == record.BASES_OF_Y
+
+
+def spanned_pairs(measure: record.Measure, grid: GridMeasure, rows: Sequence[np.ndarray]) -> Tensor:
     """Return the pairs of layers whose resamples have the value 1 whatever the layers are.
 
     Parameters
     ----------
-    name : str
-        One of `SPANNED`.
+    measure : Measure
+        A measure of which `is_spanned` is true.
     rows : sequence of arrays
         The row numbers of all rows in order, and then those of each resample.
 
@@ -45,11 +50,11 @@ def spanned_pairs(name: str, grid: GridMeasure, rows: Sequence[np.ndarray]) -> T
         There are such pairs, or pairs whose components exceed the rows of a resample together.
     """
     fewest = min(len(np.unique(drawn)) for drawn in rows[1:])
-    kept_x, kept_y = _kept(name, grid)
+    kept_x, kept_y = _kept(measure, grid)
     together = kept_x[:, None] + kept_y[None, :]
     # A map explains X by the components of Y alone.
     largest = kept_y.expand_as(together)
-    if name not in EXPLAINED:
+    if measure.precomputed != record.BASES_OF_Y:
         largest = torch.maximum(kept_x[:, None], largest)
     spanned = largest >= fewest - 1
     overlapping = (together > fewest - 1) & ~spanned
@@ -66,20 +71,20 @@ def spanned_pairs(name: str, grid: GridMeasure, rows: Sequence[np.ndarray]) -> T
             most = int(kept[pairs].max())
             enough = math.ceil(grid.n * (most + 2) / fewest)
             warn_caller(
-                f"bootstrap_ci: {name} wanted more rows in a resample than {what} ({most}), found "
-                f"{fewest} for {int(pairs.sum())} of {pairs.numel()} pairs: {effect}; about "
-                f"{enough} rows would be enough",
+                f"bootstrap_ci: {measure.name} wanted more rows in a resample than {what} "
+                f"({most}), found {fewest} for {int(pairs.sum())} of {pairs.numel()} pairs: "
+                f"{effect}; about {enough} rows would be enough",
                 FewRowsWarning,
             )
     return spanned
 
 
-def _kept(name: str, grid: GridMeasure) -> tuple[Tensor, Tensor]:
+def _kept(measure: record.Measure, grid: GridMeasure) -> tuple[Tensor, Tensor]:
     """Return the numbers of kept components of the layers of X, and of Y."""
     layers: list[Any] = [*grid.x, *([] if grid.y is grid.x else grid.y)]
-    cuts = grid.options.get("truncation", TRUNCATED.get(name))
+    cuts = grid.options.get("truncation", measure.options.get("truncation"))
     options: dict[str, Any] = {"max_memory": grid.options["max_memory"]}
-    if name in STANDARDIZED:
+    if "standardize" in measure.options:
         options["standardize"] = grid.options.get("standardize", False)
     kept = []
     with warnings.catch_warnings():

@@ -141,13 +141,14 @@ def permutation_test(
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
     measure : str or function
-        The name of a grid function of `simcore` without ``_grid``, such as "cka", "svcca", "cknna"
-        or "rsm_difference"; "knn-mutual", "knn-jaccard", "knn-rank" or "knn-second-order"; or a
-        function ``f(X, Y, **options)`` of two lists of tensors that returns a grid
-        ``[len(X), len(Y)]``; the values of a function that is not of simcore are taken to be
-        similarities. CKA forms every Gram matrix once; the CCA family, linreg, procrustes, mixedsim
-        and GULP decompose every layer once, and neighbours are found once. "descriptor" and "imd"
-        are refused: they ignore which rows belong together.
+        The name of a measure, such as "cka", "svcca", "knn-rank", "distance-correlation" or
+        "match-hard"; the name of a grid function of `simcore` without ``_grid``, such as
+        "matching", with its options; or a function ``f(X, Y, **options)`` of two lists of tensors.
+        `_` may stand for `-` in names. A function returns a grid ``[len(X), len(Y)]``; values of
+        a function that is not of simcore are taken to be similarities. CKA forms every Gram matrix
+        once; the CCA family, linreg, procrustes, mixedsim and GULP decompose every layer once, and
+        neighbours are found once. Descriptors and "imd" are refused: they ignore which rows belong
+        together.
     permutations : int
         Number K of draws. The smallest possible p-value is ``1 / (K + 1)``.
     method : {"permutation", "moments"}
@@ -212,7 +213,7 @@ def permutation_test(
     >>> result.pvalue.diagonal()
     tensor([0.0100, 0.0100, 0.0100], dtype=torch.float64)
     """
-    check_measure(measure)
+    measure = check_measure(measure)
     refuse_unpaired(measure)
     check_choice(method, "method", ("permutation", "moments"))
     draws = check_count(permutations, "permutations")

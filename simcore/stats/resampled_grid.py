@@ -1,27 +1,18 @@
 """Any measure, by name or as a function, computed for reordered or resampled rows."""
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simcore import (
-    cca,
-    cka,
-    distances,
-    imd,
-    knn,
-    layer_descriptors,
-    matching,
-    neurons,
-    rowwise,
-    rsa,
-    subspaces,
-)
+from simcore import _measures as records
+from simcore import knn
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
 from simcore._grid.measure_options import check_measure_options
@@ -29,55 +20,37 @@ from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
 from simcore._grid.side import read_sides
+from simcore._measures import record
 from simcore.basis import bases
 
-GRIDS: dict[str, Callable[..., Any]] = {
-    "cka": cka.cka_grid,
-    "cca": cca.cca_grid,
-    "svcca": cca.svcca_grid,
-    "pwcca": cca.pwcca_grid,
-    "linreg": cca.linreg_grid,
-    "procrustes": cca.procrustes_grid,
-    "rsa": rsa.rsa_grid,
-    "neuronsim": neurons.neuronsim_grid,
-    "mixedsim": neurons.mixedsim_grid,
-    **{f"knn-{m}": functools.partial(knn.knn_grid, measure=m) for m in knn.MEASURES},
-    "cknna": knn.cknna_grid,
-    "matching": matching.matching_grid,
-    "aligned_cosine": matching.aligned_cosine_grid,
-    "imd": imd.imd_grid,
-    "distance_correlation": distances.distance_correlation_grid,
-    "rsm_difference": distances.rsm_difference_grid,
-    "gulp": subspaces.gulp_grid,
-    "eigenspace_overlap": subspaces.eigenspace_overlap_grid,
-    "cosine": rowwise.cosine_grid,
-    "disagreement": rowwise.disagreement_grid,
-    "output_divergence": rowwise.output_divergence_grid,
-    "descriptor": layer_descriptors.descriptor_grid,
-}
-MEASURES = tuple(GRIDS)
-# Measures whose value of a layer with itself is 0: distances. Those that have an option for it, and
-# its value that makes them similarities.
-DISTANCES = ("rsm_difference", "gulp", "disagreement", "output_divergence", "descriptor", "imd")
-FORMS = {
-    "procrustes": ("form", "similarity"),
-    "cosine": ("form", "cosine"),
-    "matching": ("score", "correlation"),
-}
-# Measures that do not depend on which rows of two layers belong together: no permutation changes
-# their values.
-UNPAIRED = ("descriptor", "imd")
-# Measures that draw random numbers, and have an option `seed`.
-SEEDED = ("imd",)
-# Measures that take bases; those among them that truncate, with the default truncation; and those
-# among them that take bases of Y alone.
-DECOMPOSED = ("cca", "svcca", "pwcca", "linreg", "procrustes", "mixedsim", "gulp")
-TRUNCATED = {"cca": None, "svcca": 0.99, "pwcca": None}
-STANDARDIZED = ("svcca", "pwcca")
-EXPLAINED = ("linreg", "mixedsim")
-# Measures that take neighbours, and the metric if they have no choice of it.
-LISTED = {**{f"knn-{m}": None for m in knn.MEASURES}, "cknna": "inner"}
 Measure = str | Callable[..., Any]
+
+
+def function_of(measure: record.Measure) -> Callable[..., Any]:
+    """Return the grid function of a record, without its fixed options."""
+    module = import_module(f"simcore.{records.MODULES[measure.function]}")
+    return getattr(module, measure.function)
+
+
+def _by_name() -> dict[str, Callable[..., Any]]:
+    """Return the grid of each name: of measures, and of functions without the ending `_grid`.
+
+    A name of a measure fixes the options that make it this measure; the name of a function fixes
+    none, and stands for the measure of the same name too.
+    """
+    grids: dict[str, Callable[..., Any]] = {}
+    for measure in records.MEASURES.values():
+        if measure.takes != (record.ATTENTION,) and measure.normalised:
+            function = function_of(measure)
+            stem = measure.function.removesuffix("_grid").replace("_", "-")
+            if "measure" not in measure.fixed:  # else the statistics' own option hides this one
+                grids.setdefault(stem, function)
+            if measure.name != stem:
+                grids[measure.name] = functools.partial(function, **measure.fixed)
+    return grids
+
+
+GRIDS = _by_name()
 
 
 def generator(seed: object) -> np.random.Generator:
@@ -93,12 +66,19 @@ def generator(seed: object) -> np.random.Generator:
     return np.random.default_rng(check_count(seed, "seed", 0))
 
 
-def check_measure(measure: Measure) -> None:
-    """Raise a ValueError or TypeError if ``measure`` is neither a known name nor a function."""
+def check_measure(measure: Measure) -> Measure:
+    """Return the name of a measure as `GRIDS` spells it, or the function that was given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `measure` is neither a known name nor a function.
+    """
     if isinstance(measure, str):
-        check_choice(measure, "measure", MEASURES)
-    elif not callable(measure):
+        return check_choice(records.spelled(measure, GRIDS), "measure", tuple(GRIDS))
+    if not callable(measure):
         raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
+    return measure
 
 
 def unwrapped(measure: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -113,25 +93,42 @@ def unwrapped(measure: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str
     return measure, fixed
 
 
-def named(measure: Measure) -> str | None:
-    """Return the name of a measure that is given by name or as its function; None for others."""
-    if isinstance(measure, str):
-        return measure
-    function, _ = unwrapped(measure)
-    return next((name for name, of_name in GRIDS.items() if of_name is function), None)
+def _unwrapped_named(measure: Measure) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the function of a measure, and its fixed keywords; of an unknown name `str`."""
+    return unwrapped(GRIDS.get(measure, str) if isinstance(measure, str) else measure)
+
+
+def record_of(measure: Measure, options: dict[str, Any] | None = None) -> record.Measure | None:
+    """Return the record of a measure that is given by name or as its function; None for others.
+
+    Measures that share a function are told apart by their fixed options.
+    """
+    function, fixed = _unwrapped_named(measure)
+    sharing = [
+        one
+        for one in records.MEASURES.values()
+        if one.function == getattr(function, "__name__", "") and function_of(one) is function
+    ]
+    if not sharing:
+        return None
+    chosen = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    chosen |= fixed | (options or {})
+    fitting = (one for one in sharing if chosen.items() >= one.fixed.items())
+    return next(fitting, sharing[0])
 
 
 def seeded_options(measure: Measure, options: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return the options with the seed for a measure that takes one, unless a partial fixes it."""
-    fixed = {} if isinstance(measure, str) else unwrapped(measure)[1]
-    seeded = named(measure) in SEEDED and "seed" not in fixed
-    return {**options, "seed": seed} if seeded else options
+    function, fixed = _unwrapped_named(measure)
+    own = record_of(measure) is not None and "seed" in inspect.signature(function).parameters
+    return {**options, "seed": seed} if own and "seed" not in fixed else options
 
 
 def refuse_unpaired(measure: Measure) -> None:
     """Raise a ValueError for a measure whose values do not depend on the order of the rows."""
-    name = named(measure)
-    if name in UNPAIRED:
+    known = record_of(measure)
+    if known is not None and not known.paired:
+        name = measure if isinstance(measure, str) else known.function.removesuffix("_grid")
         raise ValueError(
             f"measure: wanted a measure that compares rows, got {name!r}, which ignores which rows "
             "of two layers belong together"
@@ -143,13 +140,8 @@ def best_value(measure: Measure, options: dict[str, Any]) -> float:
 
     A function that is not of simcore is taken to be a similarity.
     """
-    name = named(measure)
-    if not isinstance(measure, str):
-        options = {**unwrapped(measure)[1], **options}
-    if name in FORMS:
-        option, similarity = FORMS[name]
-        return float(options.get(option, similarity) == similarity)
-    return 0.0 if name in DISTANCES else 1.0
+    known = record_of(measure, options)
+    return 0.0 if known is not None and known.distance else 1.0
 
 
 class GridMeasure:
@@ -195,10 +187,12 @@ class GridMeasure:
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
             taken = 0
-            if permuted and measure in DECOMPOSED:
-                taken = self._decompose(measure, x, y, bound)
-            elif permuted and measure in LISTED:
-                taken = self._find_neighbours(measure, x, y, bound)
+            known = record_of(measure, options)
+            if permuted and known is not None and known.precomputed:
+                if known.precomputed in (record.BASES, record.BASES_OF_Y):
+                    taken = self._decompose(known, x, y, bound)
+                else:
+                    taken = self._find_neighbours(known, x, y, bound)
             # A permutation copies the layers of Y; a resample copies those of X too.
             drawn = [*self.y] if permuted else [*self.x, *self.y]
             taken += sum(_drawn_bytes(layer) for layer in drawn)
@@ -211,21 +205,23 @@ class GridMeasure:
         else:
             self.function = measure
 
-    def _decompose(self, name: str, x: list[Tensor], y: list[Tensor], bound: int) -> int:
+    def _decompose(
+        self, measure: record.Measure, x: list[Tensor], y: list[Tensor], bound: int
+    ) -> int:
         """Replace layers by bases, with truncation and scaling applied; return their bytes."""
         cut_x = cut_y = None
         basis_options: dict[str, Any] = {}
-        if name in TRUNCATED:
-            cut_x = cut_y = self.options.get("truncation", TRUNCATED[name])
+        if "truncation" in measure.options:
+            cut_x = cut_y = self.options.get("truncation", measure.options["truncation"])
             if isinstance(cut_x, list):
                 cut_x, cut_y = cut_x[: len(x)], cut_x[len(x) :]
             self.options["truncation"] = None
-        if name in STANDARDIZED:
+        if "standardize" in measure.options:
             basis_options["standardize"] = self.options.pop("standardize", False)
         explaining = bases(y or x, truncation=cut_y, max_memory=bound, **basis_options)
         self.y = explaining
         taken = sum(basis.nbytes for basis in explaining)
-        if name in EXPLAINED:
+        if measure.precomputed == record.BASES_OF_Y:
             return taken
         if not y:
             self.x = explaining
@@ -235,10 +231,12 @@ class GridMeasure:
         self.x = explained
         return taken + sum(basis.nbytes for basis in explained)
 
-    def _find_neighbours(self, name: str, x: list[Tensor], y: list[Tensor], bound: int) -> int:
+    def _find_neighbours(
+        self, measure: record.Measure, x: list[Tensor], y: list[Tensor], bound: int
+    ) -> int:
         """Replace layers by their neighbours, which a permutation moves; return their bytes."""
-        k, metric = self.options.pop("k", 10), LISTED[name]
-        if metric is None:
+        k, metric = self.options.pop("k", measure.options["k"]), "inner"
+        if measure.precomputed == record.NEIGHBOURS:
             metric = self.options.pop("metric", "cosine")
         found = knn.neighbours(x, k, metric, max_memory=bound)
         taken = sum(one.nbytes for one in found)
