@@ -27,7 +27,7 @@ continues and kills drivers there, with clocks that differ.
 
 The file system has to create files exclusively (O_EXCL), to rename atomically, and to hold locks
 for all machines that work in the folder: local file systems, NFS 3 and 4, Lustre with the mount
-option ``flock``. `locking` finds those whose locks hold on one machine alone.
+option ``flock``. `locking` and `neighbours` find those whose locks hold on one machine alone.
 """
 
 from __future__ import annotations

@@ -6,12 +6,21 @@ ones; of any file system a probe tells: a process holds a lock, and another mach
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from simlab.errors import BusyError
+from simlab.store.files import atomic_file, reading
+from simlab.store.ownership import owned
+from simlab.sweeps import processes
+
+_PATIENCE_SECONDS = 30.0  # with a process that holds the lock of a folder
 _MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 # Options by which locks of a file system stay on one machine (mount.lustre(8), nfs(5)).
@@ -63,25 +72,70 @@ def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
 
 
 class Probe:
-    """A lock that a process holds, so that others can see whether it keeps them off."""
+    """A lock that a process holds, so that others can see whether it keeps them off.
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    The file gets its name when it is locked and has its text: nobody sees it without its lock.
+    """
+
+    def __init__(self, path: Path, text: str = "") -> None:
+        self.path = path
+        with atomic_file(path) as partial:
+            self._stream = partial.open("xb", buffering=0)
+            try:
+                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._stream.write(text.encode())
+            except BaseException:
+                self._stream.close()
+                raise
 
     def close(self) -> None:
-        """Release the lock."""
-        os.close(self._descriptor)
+        """Release the lock; the file stays."""
+        self._stream.close()
+
+    def remove(self) -> None:
+        """Remove the file, and release the lock."""
+        self.path.unlink(missing_ok=True)
+        self.close()
 
 
-def is_kept_off(path: Path) -> bool:
-    """Return whether the lock that a `Probe` holds keeps this process off."""
-    with path.open("r+b") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+def is_kept_off(path: Path) -> bool | None:
+    """Return whether the lock that a `Probe` holds keeps this process off; None without a file.
+
+    The lock that is asked for is a shared one, so that processes which ask do not keep each other
+    off, and a process may ask that may not write to the file.
+    """
+    try:
+        with reading(path), path.open("rb") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EAGAIN, errno.EACCES):
+                    return True
+                raise
+    except FileNotFoundError:
+        return None
+    return False
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Hold the lock of a sweep folder while a block runs that takes milliseconds.
+
+    Raises
+    ------
+    BusyError
+        Another process has held the lock for long.
+    """
+    until = processes.clock() + _PATIENCE_SECONDS
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(owned(root, lock=root / ".drivers.lock"))
+                break
+            except BusyError:  # `owned` has waited
+                if processes.clock() > until:
+                    raise
+        yield
 
 
 def _read(line: str) -> Mount:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from simlab.store.files import writing
 from simlab.sweeps.execute import REFUSED, Answer, Order, execute
 from simlab.sweeps.locking import Probe, is_kept_off
 from simlab.sweeps.worker import keep_imports
@@ -46,11 +45,9 @@ class Desk:
         root = Path(self.root)
         for mark in root.glob(f"{_MARK}*"):
             driver = mark.with_name(mark.name[: len(_MARK) + len(self.token)])
-            if not driver.exists() or not is_kept_off(driver):
+            if not is_kept_off(driver):
                 mark.unlink(missing_ok=True)
-        with writing(self._mark()):
-            self._mark().write_text(self.token)
-            return Probe(self._mark())
+        return Probe(self._mark(), self.token)
 
     def clear(self) -> None:
         """Delete the files of the driver and of all nodes."""
@@ -127,7 +124,7 @@ def _printing_to(file: Path) -> Iterator[None]:
     """Add to a file what the block prints, in whatever way; Ray prints between two orders."""
     outputs = {1: sys.stdout, 2: sys.stderr}
     before = {number: os.dup(number) for number in outputs}
-    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         for number, stream in outputs.items():
             stream.flush()

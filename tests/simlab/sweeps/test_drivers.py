@@ -8,9 +8,13 @@ import time
 import pytest
 
 from simlab.errors import UserError
+from simlab.sweeps.claims import BEAT_SECONDS
 from simlab.sweeps.drivers import driving, study_of
 from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.locking import Probe
+from simlab.sweeps.neighbours import probe_of
 from simlab.sweeps.watch import Watch
+from support.lab.clocks import Clock
 from support.lab.commandline import check_refused
 from support.lab.owner import wait_for
 from support.lab.stolen import FAR
@@ -96,6 +100,74 @@ def test_a_driver_of_another_machine_that_is_alive_is_found_at_its_next_sign(tmp
         driving(folder, "study"),
     ):
         pass
+
+
+@pytest.fixture
+def neighbour(tmp_path):
+    """The claim of a driver of the same study on another machine, and its file of the lock."""
+    folder = SweepFolder(tmp_path)
+    folder.create()
+    path = folder.drivers / "study-00000000"
+    path.write_text(json.dumps(FAR))
+    probe = Probe(probe_of(path))
+    yield path, probe
+    probe.remove()
+
+
+def touch(path):
+    os.utime(path, (1, 1))
+
+
+def test_a_driver_whose_lock_is_free_and_that_is_alive_is_refused(tmp_path, neighbour):
+    """Locks that hold on each machine alone: the other one holds the lock, and we get it."""
+    path, probe = neighbour
+    probe.close()
+    threading.Timer(1, touch, [path]).start()
+    words = "wanted a folder whose locks hold on all machines, found that process 1 on elsewhere"
+    with pytest.raises(UserError, match=words) as refused, driving(SweepFolder(tmp_path), "study"):
+        pass
+    assert "\n" not in str(refused.value)
+    assert set((tmp_path / "drivers").iterdir()) == {probe_of(path), path}
+
+
+def test_a_driver_that_comes_later_is_found_by_the_one_at_work(tmp_path, neighbour, monkeypatch):
+    path, probe = neighbour
+    clock = Clock(monkeypatch)
+    with driving(SweepFolder(tmp_path), "study") as place:
+        clock.pass_time(BEAT_SECONDS + 1)
+        place.check()  # the lock keeps this process off
+        touch(path)
+        probe.close()
+        clock.pass_time(BEAT_SECONDS + 1)
+        place.check()  # the lock is free: the driver may have ended
+        os.utime(path, (2, 2))
+        place.check()
+        clock.pass_time(BEAT_SECONDS + 1)
+        with pytest.raises(UserError, match="its locks do not keep this machine off"):
+            place.check()
+
+
+def test_a_driver_whose_lock_keeps_others_off_is_welcome(tmp_path, neighbour, capsys):
+    path, _ = neighbour
+    with driving(SweepFolder(tmp_path), "study"):
+        touch(path)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_driver_of_another_machine_that_was_killed_is_waited_for_shortly(
+    tmp_path, neighbour, capsys
+):
+    path, probe = neighbour
+    probe.close()
+    with driving(SweepFolder(tmp_path), "study", Watch(1.0)) as place:
+        place.check()
+    assert "whether process 1 on elsewhere is still at work" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    path.unlink()
+    with driving(SweepFolder(tmp_path), "study"):
+        pass
+    assert list((tmp_path / "drivers").iterdir()) == []
 
 
 def test_studies_differ_in_jobs_and_in_what_is_kept(tmp_path):

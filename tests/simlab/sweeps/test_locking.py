@@ -1,10 +1,14 @@
 """Locks of mounts: options by which they hold on one machine alone, and a probe for all others."""
 
+import fcntl
 import multiprocessing
+import os
+import stat
+from pathlib import Path
 
 import pytest
 
-from simlab.sweeps import drivers
+from simlab.sweeps import drivers, node_worker
 from simlab.sweeps.drivers import driving
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.locking import Probe, is_kept_off, local_locks, mount_of
@@ -56,6 +60,46 @@ def test_a_held_lock_keeps_another_process_off(tmp_path):
         assert pool.apply(is_kept_off, (tmp_path / "lock",))
         probe.close()
         assert not pool.apply(is_kept_off, (tmp_path / "lock",))
+
+
+def test_who_asks_for_a_lock_keeps_no_other_off(tmp_path):
+    """And needs no right to write to the file."""
+    probe = Probe(tmp_path / "lock", "text")
+    assert (tmp_path / "lock").read_text() == "text"
+    probe.close()
+    (tmp_path / "lock").chmod(0o444)
+    with (tmp_path / "lock").open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert is_kept_off(tmp_path / "lock") is False
+    assert is_kept_off(tmp_path / "none") is None
+
+
+def test_a_probe_is_locked_before_it_has_its_name(tmp_path, monkeypatch):
+    """Two Ray drivers start together: neither takes the file of the other for one of the dead."""
+    seen, replace = [], os.replace
+
+    def see(source, target):
+        seen.append((is_kept_off(Path(source)), Path(source).read_text(), Path(target).exists()))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", see)
+    desk = Desk(str(tmp_path), "0123456789ab", str(tmp_path))
+    probe = desk.open()
+    assert seen == [(True, desk.token, False)]
+    assert [path.name for path in tmp_path.iterdir()] == [".shared-0123456789ab"]
+    probe.close()
+
+
+def test_files_of_drivers_and_nodes_have_the_rights_that_the_user_chose(tmp_path):
+    before = os.umask(0o002)
+    try:
+        Probe(tmp_path / "lock").close()
+        with node_worker._printing_to(tmp_path / "log"):
+            pass
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("lock", "log")]
+    assert modes == [0o664, 0o664]
 
 
 def test_a_node_that_gets_the_lock_of_the_driver_is_named(tmp_path):
