@@ -6,7 +6,8 @@ so that a plan of 300 local models is read once.
 
 A model or data set of the hub is known by its name and its commit: that of ``name@revision`` or,
 without a revision, of ``main``, as the cache had it when the folder of the sweep first met the
-name. The folder remembers it, and its jobs load this commit and no later one. A run downloads the
+name. The folder remembers it, and its jobs load this commit and no later one, whichever command met
+the name first. A run downloads the
 models and data sets that the caches lack before it makes its keys; a plan that is only shown has
 their names alone.
 """
@@ -20,6 +21,7 @@ from typing import Any
 from simlab.models.hub import cached_revision, split_revision
 from simlab.models.sources import is_hub_name
 from simlab.sweeps.contents import HUB, MODEL, REVISION, TASK, FileHashes, content_of
+from simlab.sweeps.locking import alone
 from simlab.sweeps.records import MemoryRecord, read_record, write_durable
 from simlab.tasks.hub_data import HubData, cached_commit
 
@@ -71,10 +73,27 @@ class Fingerprints:
         self._revisions[str(data)] = commit  # the names of data sets begin with "hub:"
         return {**content, REVISION: commit}
 
-    def save(self) -> None:
-        """Write the memory, if there is more in it; without the revisions, keys would be others."""
-        if self.memory is not None and self._remembered() != self._saved:
-            write_durable(self.memory, self._remembered())
+    def save(self) -> bool:
+        """Add to the memory what is new; without the revisions, keys would be others.
+
+        Returns
+        -------
+        bool
+            Whether keys that were made of these fingerprints hold. If another command has pinned
+            another revision of a name since the memory was read, that one stays, and keys have to
+            be made again.
+        """
+        if self.memory is None or self._remembered() == self._saved:
+            return True
+        with alone(self.memory.parent):
+            found = read_record(self.memory, MemoryRecord)
+            merged = self._remembered()
+            if found is not None:
+                merged["files"] = found["files"] | merged["files"]
+                merged["revisions"] |= found["revisions"]
+            write_durable(self.memory, merged)
+        self._saved = merged
+        return all(merged["revisions"][name] == one for name, one in self._revisions.items())
 
     def _remembered(self) -> MemoryRecord:
         return {"files": dict(self._hashes.known), "revisions": dict(self._revisions)}

@@ -131,11 +131,11 @@ class Sweep:
         """
         if out is not None:
             require_place(SweepFolder(Path(out)))
-        prints = Fingerprints(None if out is None else Path(out) / PRINTS)
-        plan = make_plan(self.spec, prints)
-        if out is not None and Path(out).is_dir():
-            prints.save()
-        return plan
+        while True:
+            prints = Fingerprints(None if out is None else Path(out) / PRINTS)
+            plan = make_plan(self.spec, prints)
+            if out is None or not Path(out).is_dir() or prints.save():
+                return plan
 
     def estimate(
         self, out: str | Path | None = None, workers: int = 1
@@ -210,13 +210,7 @@ class Sweep:
             )
         folder = SweepFolder(Path(out), durable)
         require_place(folder)
-        prints = Fingerprints(folder.root / PRINTS)
-        plan = make_plan(self.spec, prints)  # before anything is written
-        if fetch_missing(folder, plan, self.spec.keep):
-            prints = Fingerprints(folder.root / PRINTS)
-            plan = make_plan(self.spec, prints)  # keys have the revisions that came
-        folder.create()
-        prints.save()
+        plan = self._plan_to_run(folder)
         watch = Watch(stale)
         study = study_of(plan, self.spec.keep, self.spec.max_disk)
         with driving(folder, study, watch) as place:
@@ -276,6 +270,18 @@ class Sweep:
                 noted = time.monotonic()
 
         return note_status
+
+    def _plan_to_run(self, folder: SweepFolder) -> Plan:
+        """Return the plan, whose models and data the caches have; make the folder."""
+        while True:
+            prints = Fingerprints(folder.root / PRINTS)
+            plan = make_plan(self.spec, prints)  # before anything is written
+            if fetch_missing(folder, plan, self.spec.keep):
+                prints = Fingerprints(folder.root / PRINTS)
+                plan = make_plan(self.spec, prints)  # keys have the revisions that came
+            folder.create()
+            if prints.save():
+                return plan
 
     def _engine(self, engine: EngineChoice | Engine, folder: SweepFolder, plan: Plan) -> Engine:
         return engine.start(folder, plan.counts()) if isinstance(engine, EngineChoice) else engine

@@ -9,8 +9,11 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
+from simlab.store.files import read_json
 from simlab.sweeps import steps
+from simlab.sweeps.contents import PRINTS
 from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
 from support.hubserver import commit_of
@@ -77,6 +80,47 @@ def test_a_branch_is_the_commit_that_it_was(cache, tmp_path):
     assert model_key(f"{NAME}@step1", memory) == ({"hub": NAME, "revision": OLD}, f"{NAME}@{OLD}")
     (cache / "refs" / "step1").write_text(NEW)
     assert model_key(f"{NAME}@step1", memory)[1] == f"{NAME}@{OLD}"
+
+
+def test_of_two_commands_each_keeps_what_the_other_pinned(cache, tmp_path):
+    memory = tmp_path / "fingerprints.json"
+    first, second = Fingerprints(memory), Fingerprints(memory)
+    (cache / "refs" / "step1").write_text(OLD)
+    file = tmp_path / "texts"
+    file.write_text("text")
+    first._hashes.known[str(file)] = ((4, 1, 2, 3), "hash")
+    first.pinned(NAME)
+    second.pinned(f"{NAME}@step1")
+    assert [first.save(), second.save()] == [True, True]
+    found = read_json(memory)
+    assert found["revisions"] == {NAME: NEW, f"{NAME}@step1": OLD}
+    assert found["files"] == {str(file): [[4, 1, 2, 3], "hash"]}
+
+
+def test_of_two_commands_that_meet_a_name_together_the_first_pins_it(cache, tmp_path, reviews):
+    """The cache moves between their plans, and the second one plans again."""
+    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+    sweep, out = Sweep({"models": [NAME], "tasks": [task]}), tmp_path / "out"
+    out.mkdir()
+    other = Fingerprints(out / PRINTS)
+    other.pinned(NAME)
+    save = Fingerprints.save
+    (cache / "refs" / "main").write_text(OLD)
+
+    def save_after_another(prints):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Fingerprints, "save", save)
+            assert other.save()
+            return prints.save()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fingerprints, "save", save_after_another)
+        plans = [sweep._plan_to_run(SweepFolder(out)), sweep.plan(out)]
+    for plan in plans:
+        assert {job.hints["model"] for job in plan.jobs if "model" in job.hints} == {
+            f"{NAME}@{NEW}"
+        }
+    assert read_json(out / PRINTS)["revisions"] == {NAME: NEW}
 
 
 def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, tmp_path):
