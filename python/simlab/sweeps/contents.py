@@ -9,7 +9,10 @@ A data set of the hub is read at the commit that was planned: hints have it too 
 
 A hash is remembered with the state of its file: size, times of change, number on the disk. A file
 can change twice within one tick of the file system's clock and keep its state, so a hash is
-remembered only if the file was at rest for `_REST_NS` before it was read.
+remembered only if the file was at rest for `_REST_NS` before it was read. The time of the last
+change is that of the server's clock, where a server has the file, and the time of the reading that
+of this machine: `_REST_NS` is longer than a tick by more than two clocks of a cluster differ. A
+clock of the server that is ahead makes files look younger, which are then read again.
 """
 
 from __future__ import annotations
@@ -43,8 +46,9 @@ SOURCES, HUB_DATA = "sources", "hub_data"  # among the hints of a job
 # The keys of what keys of jobs contain of models and tasks of the hub.
 HUB, REVISION = "hub", "revision"
 FILES = "files"  # the key of the hash of local files in what a key of a job contains
-# File systems count time in ticks of up to two seconds.
-_REST_NS = 2_000_000_000
+# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than five
+# minutes: Kerberos, by which its servers know their users, refuses more.
+_REST_NS = (5 * 60 + 2) * 1_000_000_000
 _LOOKS = 3  # at a file that is written while it is read
 _PACKAGES = {"rotten_tomatoes": "rt", "imdb": "rt"}  # other readers are called as their package
 

@@ -104,7 +104,21 @@ def test_an_error_because_of_a_change_names_the_change(copies):
     assert isinstance(found.value.__cause__, ZeroDivisionError)
 
 
-def test_a_file_of_the_same_size_and_time_is_another(tmp_path):
+def test_a_file_of_a_server_whose_clock_is_behind_is_read_again(tmp_path, monkeypatch):
+    """The file was written a moment ago, and its time of change is minutes old."""
+    file, hashes = tmp_path / "file", FileHashes()
+    file.write_text("one")
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 299 * 10**9)
+    hashes.hash(file)
+    assert hashes.known == {}
+    monkeypatch.setattr(time, "time_ns", lambda: now + 303 * 10**9)
+    hashes.hash(file)
+    assert len(hashes.known) == 1
+
+
+def test_a_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents, "_REST_NS", 2 * 10**9)  # this file system has our clock
     file, hashes = tmp_path / "file", FileHashes()
     file.write_text("one")
     state = file.stat()
