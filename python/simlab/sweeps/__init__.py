@@ -18,13 +18,14 @@ A folder holds what is done, and no other index:
 * `missing`: models that the plan loads and the machine lacks.
 * `claims`: which process works on a job, and how another takes over; `watch`: which claims have no
   owner any more; `processes`: which process this is; `scratch`: where an owner makes an output;
-  `finished`: the log; `leftovers`: what ended processes leave; `locking`: whose locks keep other
-  machines off.
+  `finished`: the log; `leftovers`: what ended processes leave; `locking`: locks, and the mounts
+  whose locks hold on one machine alone; `neighbours`: drivers of other machines, and their locks.
 
 Jobs are done by processes that an engine starts:
 
 * `driver`: which job is next, and what becomes of it; `drivers`: who may drive a folder;
-  `elsewhere`: jobs that others work on; `gathering`: when rows move into the data set.
+  `elsewhere`: jobs that others work on; `attempts`: how often a job is tried; `gathering`: when
+  rows move into the data set.
 * `engine`: what an engine is; `local`: worker processes of this machine; `worker`: one of them.
 * `cluster`: the nodes of a Ray cluster; `node_worker`: a process there; `resources`: what a job
   takes of a node.

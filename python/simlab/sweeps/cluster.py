@@ -28,7 +28,7 @@ from typing import Any
 
 from simlab.errors import UserError
 from simlab.store.console import note
-from simlab.sweeps.execute import CRASHED, Answer, Order
+from simlab.sweeps.execute import CRASHED, STOPPED, Answer, Order
 from simlab.sweeps.local import thread_variables
 from simlab.sweeps.locking import Probe, local_locks
 from simlab.sweeps.node_worker import Desk, check_node, do
@@ -265,6 +265,8 @@ class RayEngine:
         try:
             answer: Answer = self._ray.get(reference)
             return answer
+        except self._ray.exceptions.NodeDiedError as error:  # no fault of the job
+            return Answer(order.job.key, STOPPED, message=brief(error))
         except self._ray.exceptions.RayError as error:
             return Answer(order.job.key, CRASHED, message=brief(error))
 

@@ -46,8 +46,8 @@ SOURCES, HUB_DATA = "sources", "hub_data"  # among the hints of a job
 # The keys of what keys of jobs contain of models and tasks of the hub.
 HUB, REVISION = "hub", "revision"
 FILES = "files"  # the key of the hash of local files in what a key of a job contains
-# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than five
-# minutes: Kerberos, by which its servers know their users, refuses more.
+# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than
+# five minutes: Kerberos, by which its servers know their users, refuses more.
 _REST_NS = (5 * 60 + 2) * 1_000_000_000
 _LOOKS = 3  # at a file that is written while it is read
 _PACKAGES = {"rotten_tomatoes": "rt", "imdb": "rt"}  # other readers are called as their package

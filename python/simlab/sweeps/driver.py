@@ -10,23 +10,24 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from simlab.errors import ReadError, UserError, WriteError
 from simlab.store.console import note
 from simlab.sweeps import execute
+from simlab.sweeps.attempts import Attempts
 from simlab.sweeps.claims import Signature
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.elsewhere import Elsewhere
 from simlab.sweeps.engine import Engine
 from simlab.sweeps.execute import MOST_ATTEMPTS, Answer, Order, has_failed
-from simlab.sweeps.failures import failure
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.gathering import Gatherer
 from simlab.sweeps.leftovers import Leftovers
 from simlab.sweeps.parts import forget_states
 from simlab.sweeps.plan import FOLDERS, Job, Plan
+from simlab.sweeps.records import FailureRecord
 from simlab.sweeps.survey import survey
 from simlab.sweeps.watch import Watch
 
@@ -103,8 +104,10 @@ class Driver:
         self._running: set[int] = set()
         self._failed: dict[int, str] = {}
         self._dead: dict[int, Signature | None] = {}  # claims whose owners are gone
-        self._damages: Counter[int] = Counter()
-        self._unread: Counter[int] = Counter()
+        self._ended: dict[int, Answer] = {}  # of processes whose claims are not known to be dead
+        self._outputs: Counter[int] = Counter()  # how often each job was finished
+        self._read: dict[int, list[int]] = {}  # these numbers of its inputs, when a job began
+        self.attempts = Attempts(folder)
         self._refused: UserError | None = None
 
     def to_do(self) -> int:
@@ -184,7 +187,7 @@ class Driver:
             number = self.plan.number(key)
             if number is None or self.done[number]:
                 continue
-            if self.retry_failed or record.get("state") == execute.CHANGED:
+            if self.retry_failed or record.get("state") in execute.OF_ONE_RUN:
                 self.folder.forgive(key)
             elif has_failed(record):
                 self._failed[number] = record["error"]
@@ -225,6 +228,7 @@ class Driver:
         needs = tuple((jobs[n].kind, jobs[n].key) for n in jobs[number].needs)
         root, durable = str(self.folder.root), self.folder.durable
         dead = self._dead.pop(number, None)
+        self._read[number] = self._inputs_now(number)
         self.engine.submit(Order(root, jobs[number], needs, durable, dead, self.steps))
 
     def _take(self, answer: Answer) -> None:
@@ -248,16 +252,17 @@ class Driver:
         elif answer.state in _ENDED and execute.is_done(self.folder, job):  # it had published
             self._finish(number)
             self.leftovers.add(job.key)
-        elif answer.state == execute.CRASHED:
-            self._crash(number, answer)
-        elif answer.state == execute.STOPPED:  # no fault of the job, so that no attempt is counted
+        elif answer.state == execute.STOPPED and self.attempts.stop(job.key):
             heapq.heappush(self._ready, number)
+        elif answer.state in _ENDED:
+            self._record_end(number, answer)
         else:
             self._failed[number] = answer.message
 
     def _finish(self, number: int) -> None:
         job = self.plan.jobs[number]
         self.done[number], self.needed[number] = True, False
+        self._outputs[number] += 1
         self._failed.pop(number, None)
         self.folder.forgive(job.key)
         self.tell(1)
@@ -289,10 +294,18 @@ class Driver:
         self.elsewhere.add(key)
         self._missing(source)
 
+    def _inputs_now(self, number: int) -> list[int]:
+        """Return what changes when an input of a job is made again."""
+        return [self._outputs[needed] for needed in self.plan.jobs[number].needs]
+
     def _repair(self, number: int, answer: Answer) -> None:
         """Have an input made again that was damaged, a few times, and then the job."""
         if answer.damaged is None:
-            return self._crash(number, answer)
+            self._record_end(number, replace(answer, state=execute.CRASHED))
+            return
+        if self._inputs_now(number) != self._read[number]:  # what it read was made again since
+            heapq.heappush(self._ready, number)
+            return
         kind, key = answer.damaged
         source = self.plan.number(key)
         assert source is not None
@@ -301,21 +314,14 @@ class Driver:
             forget_states()
             self._set_aside_damaged()
         dropped = self.folder.gone(kind, key).exists()  # deleted to make room
-        if made_before and not dropped:
-            self._damages[source] += 1
-        if self._damages[source] > MOST_ATTEMPTS:
-            return self._fail(number, f"{answer.message}; it was made again {MOST_ATTEMPTS} times")
+        if not self.attempts.damage(key, counts=made_before and not dropped):
+            error = f"{answer.message}; it was made again {MOST_ATTEMPTS} times"
+            self._note_failure(number, self.attempts.record(self.plan.jobs[number], error))
+            return
         if made_before:
             note(f"{answer.message}; it is made again")
         self.disk.forget(source)
         self._missing(source)
-        return None
-
-    def _fail(self, number: int, error: str) -> None:
-        """Record the failure of a job that no process works on."""
-        job = self.plan.jobs[number]
-        self.folder.fail(job.key, failure(job, error, "", 0.0))
-        self._failed[number] = error
 
     def _refuse(self, number: int, answer: Answer) -> None:
         """Make room after the disk was full, or stop."""
@@ -325,25 +331,24 @@ class Driver:
             self._refused = WriteError(answer.message)
 
     def _read_again(self, number: int, answer: Answer) -> None:
-        """Try a job again that met a file which the system refused to read, a few times, or stop.
-
-        No object is deleted: a file that cannot be read is no sign of a full disk.
-        """
-        self._unread[number] += 1
-        if self._unread[number] < MOST_ATTEMPTS:
+        """Try a job again that could not read a file, a few times, or stop."""
+        if self.attempts.unread(answer.key):
             heapq.heappush(self._ready, number)
         else:
             self._refused = ReadError(answer.message)
 
-    def _crash(self, number: int, answer: Answer) -> None:
-        """Try a job again whose process died, a few times."""
-        job = self.plan.jobs[number]
-        earlier = self.folder.failure(job.key)
-        attempts = 1 if earlier is None else earlier["attempts"] + 1
-        record = failure(job, answer.message, "", answer.seconds, attempts)
-        record["state"] = execute.CRASHED
-        self.folder.fail(job.key, record)
-        if has_failed(record):
+    def _record_end(self, number: int, answer: Answer, dead: Signature | None = None) -> None:
+        """Record that the process of a job died, or was told to end too often."""
+        record = self.attempts.ended(self.plan.jobs[number], answer, dead)
+        if record is None:
+            self._ended[number] = answer
+        self._note_failure(number, record)
+
+    def _note_failure(self, number: int, record: FailureRecord | None) -> None:
+        """Leave a job that has failed, try it again, or watch it if another process claimed it."""
+        if record is None:
+            self.elsewhere.add(self.plan.jobs[number].key)
+        elif has_failed(record):
             self._failed[number] = record["error"]
         else:
             heapq.heappush(self._ready, number)
@@ -358,7 +363,7 @@ class Driver:
 
     def _look_at(self, number: int, dead: Signature | None = None) -> None:
         """Take a job that no other process works on: done, failed, or to be tried again."""
-        job = self.plan.jobs[number]
+        job, ended = self.plan.jobs[number], self._ended.pop(number, None)
         record = self.folder.failure(job.key)
         if execute.is_done(self.folder, job):
             if dead is not None:
@@ -366,6 +371,8 @@ class Driver:
             self._finish(number)
         elif record is not None and has_failed(record):
             self._failed[number] = record["error"]
+        elif ended is not None and dead is not None:  # nobody took over from the process that died
+            self._record_end(number, ended, dead)
         else:
             self._failed.pop(number, None)
             self._dead[number] = dead

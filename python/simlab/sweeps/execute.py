@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -22,9 +22,8 @@ from typing import Any
 
 from simlab.errors import BusyError, ReadError, WriteError
 from simlab.store.files import reading, sync_names, writing
-from simlab.store.results import ResultRow
 from simlab.sweeps import claims
-from simlab.sweeps.contents import ChangedError, as_planned, check_sources
+from simlab.sweeps.contents import ChangedError, State, as_planned, check_sources
 from simlab.sweeps.failures import failure, last_line
 from simlab.sweeps.finished import note_finished, note_if_missing
 from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder
@@ -37,7 +36,7 @@ from simlab.sweeps.parts import (
 )
 from simlab.sweeps.plan import FOLDERS, Job
 from simlab.sweeps.records import FailureRecord
-from simlab.sweeps.scratch import leave, prepare
+from simlab.sweeps.scratch import OUT, ROWS, finished_before, is_complete, leave, prepare
 
 # What became of an order.
 MADE = "made"
@@ -50,6 +49,7 @@ UNREAD = "unread"  # the system refused to read
 CRASHED = "crashed"  # the process died; only an engine says so
 STOPPED = "stopped"  # the process was told to end, by a queue or a person; only an engine says so
 CHANGED = "changed"  # the state of a failure: a local file is not what was planned
+OF_ONE_RUN = (CHANGED, STOPPED)  # states of failures that hold until a later command
 MOST_ATTEMPTS = 3  # of a job whose process dies
 _LOOK_SECONDS = 0.5
 
@@ -93,7 +93,7 @@ class Work:
     Attributes
     ----------
     params, hints
-        Those of the job (`plan.Job`).
+        As in the job (`plan.Job`).
     inputs
         For every job that is needed, the folder that it made or the table of its rows.
     out
@@ -205,14 +205,15 @@ def _after_error(
 
 
 def _refusal(job: Job, error: WriteError | ReadError) -> Answer:
-    """Return the answer after the system refused to write or to read."""
-    return Answer(job.key, REFUSED if isinstance(error, WriteError) else UNREAD, 0.0, str(error))
+    state = REFUSED if isinstance(error, WriteError) else UNREAD
+    return Answer(job.key, state, 0.0, str(error))
 
 
 def has_failed(record: FailureRecord | None) -> bool:
     """Return whether a job with this record of a failure is not tried again by the same driver.
 
-    A later driver tries a job again whose sources had changed (`CHANGED`): they may be back.
+    A later driver tries a job again whose sources had changed, because they may be back, or whose
+    processes were told to end (`OF_ONE_RUN`).
     """
     if record is None:
         return False
@@ -230,35 +231,52 @@ def is_done(folder: SweepFolder, job: Job) -> bool:
 def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> str:
     """Call the step of a job and publish its output; return a note for the user, or ""."""
     job, noted = order.job, ""
-    steps = import_module(order.steps)
-    resumable = job.kind in steps.RESUMABLE
+    resumable = job.kind in import_module(order.steps).RESUMABLE
     # Before the scratch of an earlier owner is touched.
     before = check_sources(job.hints, folder.root)
     inputs = _inputs(folder, order)
     scratch = prepare(folder, job, held, resumable)
-    work = Work(job.params, job.hints, inputs, scratch / "out")
-    started, left = time.monotonic(), False
+    left = False
     try:
-        with (
-            as_planned(job.hints, before) as state,
-            writing(folder.place(job.kind, job.key), partial=scratch),
-        ):
-            rows = steps.STEPS[job.kind](replace(work, state=state))
-            rows = None if rows is None else list(rows)
-        seconds = time.monotonic() - started
+        seconds = finished_before(folder, job, scratch, resumable)
+        if seconds is None:
+            seconds = _call_step(folder, order, before, inputs, scratch)
         lock = _publishing(folder, job, held, seconds)
-        if rows is None:
-            noted = folder.publish(job.kind, job.key, work.out, seconds, job.title, lock)
+        if job.is_rows:
+            _publish_rows(folder, job, scratch, lock)
         else:
-            _publish_rows(folder, job, scratch, rows, seconds, lock)
-    except Exception as error:
-        if resumable and isinstance(error, WriteError | ReadError | BusyError):
+            noted = folder.publish(job.kind, job.key, scratch / OUT, seconds, job.title, lock)
+    except (WriteError, ReadError, BusyError):
+        if resumable or is_complete(job, scratch):
             left = leave(folder, job, held, scratch)
         raise
     finally:
         if not left:
             shutil.rmtree(scratch, ignore_errors=True)
     return noted
+
+
+def _call_step(
+    folder: SweepFolder,
+    order: Order,
+    before: Mapping[str, State],
+    inputs: tuple[Any, ...],
+    scratch: Path,
+) -> float:
+    """Call the step of a job, which leaves its output in a scratch folder; return its seconds."""
+    job, started = order.job, time.monotonic()
+    step = import_module(order.steps).STEPS[job.kind]
+    work = Work(job.params, job.hints, inputs, scratch / OUT)
+    with (
+        as_planned(job.hints, before) as state,
+        writing(folder.place(job.kind, job.key), partial=scratch),
+    ):
+        rows = step(replace(work, state=state))
+        rows = None if rows is None else list(rows)
+    seconds = time.monotonic() - started
+    if rows is not None:
+        write_part(scratch / ROWS, job, rows, seconds, folder.durable)
+    return seconds
 
 
 @contextlib.contextmanager
@@ -272,50 +290,47 @@ def _publishing(
 
 
 def _publish_rows(
-    folder: SweepFolder,
-    job: Job,
-    scratch: Path,
-    rows: Sequence[ResultRow],
-    seconds: float,
-    lock: AbstractContextManager[None],
+    folder: SweepFolder, job: Job, scratch: Path, lock: AbstractContextManager[None]
 ) -> None:
-    made, place = scratch / "rows.parquet", folder.place(job.kind, job.key)
-    write_part(made, job, rows, seconds, folder.durable)
+    place = folder.place(job.kind, job.key)
     with lock, writing(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(made, place)
+        os.rename(scratch / ROWS, place)
         if folder.durable:
             sync_names(place.parent)
 
 
 def _after_damage(folder: SweepFolder, order: Order, error: DamagedError) -> Answer:
     """Delete a damaged input, which the driver has made again."""
-    damaged = _damaged(error, order)
-    there = None if isinstance(error, MissingError) else damaged
-    if there is not None and not _delete_damaged(folder, *there):
-        return Answer(order.job.key, BUSY, 0.0, str(error), damaged)
-    return Answer(order.job.key, DAMAGED, 0.0, str(error), damaged)
+    key = order.job.key
+    damaged = next((need for need in order.needs if need[1] in str(error)), None)
+    if damaged is not None and not isinstance(error, MissingError):
+        held = claims.claim(folder.claims, damaged[1])
+        if held is None:
+            return Answer(key, BUSY, 0.0, str(error), damaged)
+        try:
+            if not _delete_damaged(folder, *damaged, held):
+                return Answer(key, BUSY, 0.0, str(error))
+        finally:
+            held.release()
+    return Answer(key, DAMAGED, 0.0, str(error), damaged)
 
 
-def _delete_damaged(folder: SweepFolder, kind: str, key: str) -> bool:
-    """Delete an output that is damaged, unless it was made again; return False if it is claimed."""
-    held = claims.claim(folder.claims, key)
-    if held is None:
-        return False
+def _delete_damaged(folder: SweepFolder, kind: str, key: str, held: claims.Claim) -> bool:
+    """Delete an output that is damaged; return False if it was made again since it was read."""
     try:
         # The owner of the claim alone publishes, so that what is inspected here is what goes.
         _input(folder, kind, key, again=True)
     except MissingError:
-        pass
+        return True
     except DamagedError:
         with contextlib.suppress(BusyError), held.locked():
             if kind in FOLDERS:
                 folder.delete(kind, key, damaged=True)
             else:  # or a driver has moved the rows, and sets aside the file that they are in
                 folder.data.set_aside(folder.place(kind, key))
-    finally:
-        held.release()
-    return True
+        return True
+    return False
 
 
 def _objects(folder: SweepFolder, order: Order) -> list[int | None]:
@@ -380,9 +395,3 @@ def _checked(folder: SweepFolder, kind: str, key: str, again: bool) -> Path:
         raise MissingError(f"{place}: wanted an object, found none") from None
     _CHECKED[place] = now
     return place
-
-
-def _damaged(error: DamagedError, order: Order) -> tuple[str, str] | None:
-    """Return the input that an error names."""
-    found = [need for need in order.needs if need[1] in str(error)]
-    return found[0] if found else None

@@ -171,11 +171,7 @@ class SweepFolder:
         ReadError
             The system refused to read it.
         """
-        place = self.place(kind, key) / OBJECT
-        found = read_record(place, ObjectRecord)
-        if found is None or found["key"] != key:
-            raise DamagedError(f"{place}: wanted the record of an object, found none")
-        return found
+        return read_object(self.place(kind, key), key)
 
     def check(self, kind: str, key: str, hashes: bool = True) -> Path:
         """Return the place of an object whose files have the sizes and hashes of its record.
@@ -188,18 +184,7 @@ class SweepFolder:
             The system refused to read a file.
         """
         place = self.place(kind, key)
-        for name, (size, digest) in self.record(kind, key)["files"].items():
-            file = place / name
-            try:
-                with reading(file):
-                    found = file.stat().st_size
-                    same = found == size and (not hashes or hash_file(file) == digest)
-            except (FileNotFoundError, NotADirectoryError):
-                raise DamagedError(f"{file}: wanted {size:,} bytes, found no file") from None
-            if found != size:
-                raise DamagedError(f"{file}: wanted {size:,} bytes, found {found}")
-            if not same:
-                raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another")
+        check_object(place, key, hashes)
         return place
 
     def delete(self, kind: str, key: str, damaged: bool = False) -> int:
@@ -301,6 +286,32 @@ class SweepFolder:
                 found = parse_record(line, FinishedRecord) if line else None
                 if found is not None:
                     yield found
+
+
+def read_object(place: Path, key: str) -> ObjectRecord:
+    """Return the record of an object that stands at `place`; errors as `SweepFolder.record`."""
+    found = read_record(place / OBJECT, ObjectRecord)
+    if found is None or found["key"] != key:
+        raise DamagedError(f"{place / OBJECT}: wanted the record of an object, found none")
+    return found
+
+
+def check_object(place: Path, key: str, hashes: bool = True) -> ObjectRecord:
+    """Check the files of an object at `place` as `SweepFolder.check`; return its record."""
+    record = read_object(place, key)
+    for name, (size, digest) in record["files"].items():
+        file = place / name
+        try:
+            with reading(file):
+                found = file.stat().st_size
+                same = found == size and (not hashes or hash_file(file) == digest)
+        except (FileNotFoundError, NotADirectoryError):
+            raise DamagedError(f"{file}: wanted {size:,} bytes, found no file") from None
+        if found != size:
+            raise DamagedError(f"{file}: wanted {size:,} bytes, found {found}")
+        if not same:
+            raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another")
+    return record
 
 
 def discard(path: Path) -> None:

@@ -7,26 +7,35 @@ job works on a copy, in files of its own, unless the last owner is known to have
 
     work/KEY-TOKEN        of an owner
     work/KEY-TOKEN.from   what that owner copies; complete, while the copy may be cut short
-    work/KEY-kept         left in order, by an owner that met a full disk
+    work/KEY-kept         left in order, by an owner that could not publish or met a full disk
+
+An output that is complete is kept whatever the job: the step is not called again. ``out`` is
+complete when it has a record of its files, which is written last, and rows when their file has its
+name.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from simlab.errors import BusyError, ReadError
 from simlab.store.files import writing
 from simlab.sweeps.claims import Claim, LostError
-from simlab.sweeps.folder import SweepFolder, discard
+from simlab.sweeps.folder import OBJECT, DamagedError, SweepFolder, check_object, discard
+from simlab.sweeps.parts import is_whole, read_made
 from simlab.sweeps.plan import FOLDERS, Job
 
+OUT, ROWS = "out", "rows.parquet"  # what a step makes: a folder, or rows
 _FROM, _KEPT = ".from", "kept"
 
 
 def prepare(folder: SweepFolder, job: Job, held: Claim, resumable: bool) -> Path:
-    """Return the scratch folder of an owner, with what the last owner of a resumable job left.
+    """Return the scratch folder of an owner, with what the last owner left.
+
+    That is the beginning of a resumable job, or a complete output.
 
     The folder of a job that makes rows does not exist yet.
 
@@ -43,8 +52,10 @@ def prepare(folder: SweepFolder, job: Job, held: Claim, resumable: bool) -> Path
     with held.locked():
         # A source first: the copy beside it is cut short.
         left = sorted(folder.work.glob(f"{job.key}-*"), key=lambda path: path.suffix != _FROM)
-        if left and resumable:
-            first = left.pop(0)
+        usable = [one for one in left if resumable or is_complete(job, one)]
+        if usable:
+            first = usable[0]
+            left.remove(first)
             os.rename(first, scratch if first.name in quiet else source)
         for other in left:
             discard(other)
@@ -57,6 +68,32 @@ def prepare(folder: SweepFolder, job: Job, held: Claim, resumable: bool) -> Path
         )
         discard(source)
     return scratch
+
+
+def is_complete(job: Job, scratch: Path) -> bool:
+    """Return whether a scratch folder has an output that was finished, and may be damaged since."""
+    return (scratch / ROWS if job.is_rows else scratch / OUT / OBJECT).exists()
+
+
+def finished_before(folder: SweepFolder, job: Job, scratch: Path, resumable: bool) -> float | None:
+    """Return how long the output took that an earlier owner finished and could not publish.
+
+    The result is None without such an output. One that is not what was written, after a power cut,
+    is deleted.
+    """
+    if not is_complete(job, scratch):
+        return None
+    if job.is_rows:
+        made = read_made(scratch / ROWS).get(job.key)
+        if made is not None and is_whole(scratch / ROWS):
+            return made.seconds
+    else:
+        with suppress(DamagedError):
+            return check_object(scratch / OUT, job.key)["seconds"]
+    discard(scratch / OUT if resumable else scratch)
+    if job.kind in FOLDERS:
+        scratch.mkdir(parents=True, exist_ok=True)
+    return None
 
 
 def keep(folder: SweepFolder, job: Job, held: Claim, scratch: Path) -> None:

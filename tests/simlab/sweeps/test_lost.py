@@ -10,11 +10,12 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.store.ownership import owned
-from simlab.sweeps import drivers, gathering, processes
+from simlab.sweeps import claims, drivers, gathering, processes
 from simlab.sweeps.claims import BEAT_SECONDS, claim
 from simlab.sweeps.execute import BUSY, DAMAGED, MADE, MOST_ATTEMPTS, Order, execute
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.gathering import Gatherer
+from simlab.sweeps.plan import Plan
 from support.lab import toysteps
 from support.lab.actors import Actor
 from support.lab.clocks import Clock
@@ -189,6 +190,51 @@ def test_a_damaged_part_is_made_again_before_its_user(tmp_path, whole):
     assert not part.exists()
     assert not run_toy(tmp_path, plan, start=inline).failed
     assert same_as(whole, tmp_path, plan)
+
+
+def test_damage_that_was_mended_since_it_was_read_deletes_nothing(tmp_path, monkeypatch):
+    plan = toy_plan(tmp_path, seeds=1)
+    folder = SweepFolder(tmp_path, durable=False)
+    folder.create()
+    assert execute(order(tmp_path, plan, 0)).state == MADE
+    file = folder.place("finetune", plan.jobs[0].key) / "0.npy"
+    whole = file.read_bytes()
+    file.write_bytes(b"damaged")
+    claim_key = claims.claim
+
+    def mend_and_claim(folder, key, dead=None):
+        if key == plan.jobs[0].key:
+            file.write_bytes(whole)
+        return claim_key(folder, key, dead)
+
+    monkeypatch.setattr(claims, "claim", mend_and_claim)
+    answer = execute(order(tmp_path, plan, 1))
+    assert (answer.state, answer.damaged, file.exists()) == (BUSY, None, True)
+
+
+def test_damage_that_is_told_after_the_remake_does_not_count(tmp_path, capsys):
+    """A job that reads for long, or a slow network: the first user of the input told before."""
+    plan, hints = Plan(), {"runs": str(tmp_path / "runs.txt")}
+    made = plan.add("finetune", {"name": "ft", "seed": 0}, [], hints, "ft")
+    for n in range(5):
+        plan.add("extract", {"name": f"rows{n}"}, [made], hints, f"rows{n}")
+    folder = SweepFolder(tmp_path, durable=False)
+    folder.create()
+    assert execute(order(tmp_path, plan, 0)).state == MADE
+    (folder.place("finetune", plan.jobs[0].key) / "0.npy").write_bytes(b"damaged")
+
+    class Late(InlineEngine):
+        """Gives one answer at a time, and the remake before all other damage."""
+
+        def collect(self, seconds):
+            self.answers.sort(key=lambda one: (one.state == DAMAGED, one.key))
+            found, self.answers = self.answers[:1], self.answers[1:]
+            return found
+
+    outcome = run_toy(tmp_path, plan, start=lambda _: Late(6))
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert capsys.readouterr().err.count("it is made again") == 1
+    assert runs(tmp_path, "begin")["ft"] == 2
 
 
 def test_damage_that_another_process_mends_is_left_to_it(tmp_path):
