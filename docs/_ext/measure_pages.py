@@ -2,19 +2,25 @@
 
 ``{invariances}`` draws what the measures of the page ignore, ``{cost}`` tables what they take, and
 ``{measure-table}`` is the table of all measures. Arguments of the first two name a page.
+``{device-table}`` says what runs on a GPU; ``{command-measures}`` and ``{command-options}`` are the
+tables of `simcore grid`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
+from typing import ClassVar
 
 from docutils import nodes
 from dot_panels import panels
 from measure_invariances import CHANGES, computed
-from measure_tables import all_measures, costs
+from measure_tables import all_measures, command_measures, command_options, costs
 from measure_variants import of_page
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from simcore._ops import devices
 
 CAPTION = (
     "Values of a fixed layer X with T(X), for {count} changes T, and with an independent layer. "
@@ -64,10 +70,41 @@ class MeasureTable(SphinxDirective):
         ]
 
 
+class _Table(SphinxDirective):
+    """A table that a function writes as Markdown."""
+
+    table: ClassVar[Callable[[], str]]
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        return self.parse_text_to_nodes(type(self).table())
+
+
+class DeviceTable(_Table):
+    """The table of public functions by what computes them on each device."""
+
+    table = staticmethod(devices.markdown)
+
+
+class CommandMeasures(_Table):
+    """The table of the measures of `simcore grid`."""
+
+    table = staticmethod(command_measures)
+
+
+class CommandOptions(_Table):
+    """The table of the options of these measures."""
+
+    table = staticmethod(command_options)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives and the style of the pictures."""
     app.add_directive("invariances", Invariances)
     app.add_directive("cost", Cost)
     app.add_directive("measure-table", MeasureTable)
+    app.add_directive("device-table", DeviceTable)
+    app.add_directive("command-measures", CommandMeasures)
+    app.add_directive("command-options", CommandOptions)
     app.add_css_file("measures.css")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

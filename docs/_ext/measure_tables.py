@@ -16,6 +16,11 @@ import measured
 from dot_panels import short
 from measure_invariances import computed
 from measure_variants import VARIANTS, Variant, of_page
+from typer.main import get_command
+
+from simlab.cli import app
+from simlab.similarity.catalogue import MEASURES as COMMAND
+from simlab.similarity.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "studies" / "results" / "identification.csv"
@@ -118,3 +123,41 @@ def all_measures() -> str:
     return measured.table(
         ["measure", *COLUMNS.values(), "itself", "chance", "cost", *SETS.values()], lines
     )
+
+
+def command_measures() -> str:
+    """Return the table of the measures of `simcore grid`: what they compare, and how."""
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for name, measure in COMMAND.items():
+        taken = "representations" if measure.takes_representations else "attention"
+        taken += ", attention" if measure.takes_representations and measure.takes_attention else ""
+        notes = ["symmetric" if measure.symmetric else "both directions are stored"]
+        notes += ["a distance: 0 is a layer with itself"] if measure.distance else []
+        notes += ["layers of one width"] if measure.equal_widths else []
+        notes += [] if measure.paired else ["no `--permutations`"]
+        groups[taken, "; ".join(notes), measure.page].append(f"`{name}`")
+    lines = [
+        [", ".join(names), taken, notes, f"[{page}](../measures/{page}.md)"]
+        for (taken, notes, page), names in groups.items()
+    ]
+    return measured.table(["measure", "input", "values", "page"], lines)
+
+
+def command_options() -> str:
+    """Return the table of the options of these measures, with their defaults."""
+    command = get_command(app).commands["grid"]  # type: ignore[attr-defined]
+    texts = {parameter.opts[0]: parameter.help for parameter in command.params}
+    lines = []
+    for option in OPTIONS:
+        flag = f"--{option.replace('_', '-')}"
+        defaults: dict[str, list[str]] = defaultdict(list)
+        for name, measure in COMMAND.items():
+            if option in measure.options:
+                defaults[_default(measure.options[option])].append(f"`{name}`")
+        uses = "; ".join(f"{', '.join(names)}: {default}" for default, names in defaults.items())
+        lines.append([f"`{flag}`", texts[flag], uses])
+    return measured.table(["option", "meaning", "measures, with their defaults"], lines)
+
+
+def _default(value: object) -> str:
+    return "all" if value is None else "no" if value is False else str(value)

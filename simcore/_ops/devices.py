@@ -1,7 +1,11 @@
 """The table of what runs on a CUDA device; tests compare it with the registrations.
 
-`docs/measures/devices.md` shows it, and a test compares the page with this table too.
+`docs/measures/devices.md` shows it.
 """
+
+from collections.abc import Sequence
+
+from simcore._measures import MEASURES, MODULES
 
 # Operators with kernels of their own (csrc/torch/<family>_cuda.cpp).
 CUDA_KERNELS = (
@@ -35,65 +39,55 @@ CUDA_COMPOSED = (
 )
 # Operators of the host: assignments of neurons, from products that the device has computed.
 HOST = ("best_assignments",)
-# Public functions, and the operators that each of them calls.
-CALLS = {
-    "cka_grid, hsic_grid": (
-        "hsic_terms",
-        "gram_terms",
-    ),
-    "cca_grid, svcca_grid": ("principal_components", "nuclear_norms"),
-    "pwcca_grid": ("principal_components", "pwcca", "small_svd"),
-    "linreg_grid": ("principal_components", "hsic_terms", "gram_terms"),
-    "procrustes_grid": ("principal_components", "nuclear_norms"),
-    "neuronsim_grid": ("best_partners",),
-    "mixedsim_grid": ("principal_components", "multiple_correlations"),
-    "rsa_grid, Pearson": ("standardised_rows", "hsic_terms", "gram_terms"),
-    "rsa_grid, Spearman": ("rank_moments",),
-    "neighbours, knn_grid": ("nearest_rows", "list_similarity", "second_order_similarity"),
-    "cknna_grid": ("nearest_rows", "cknna_terms"),
-    "matching_grid": ("match_neurons",),
-    "aligned_cosine_grid": ("aligned_cosines",),
-    "imd_grid": ("nearest_rows",),
-    "distance_correlation_grid, rsm_difference_grid": (
-        "hsic_terms",
-        "gram_terms",
-    ),
-    "rsm_difference_grid, spectral": (),
-    "gulp_grid, eigenspace_overlap_grid": ("principal_components", "hsic_terms", "gram_terms"),
-    "descriptors, descriptor_grid": ("uniformity", "mean_rows"),
-    "cosine_grid, disagreement_grid, output_divergence_grid": (),
-    "attention_grid": ("attention_similarity",),
-    "nn.CouplingINN, align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
-    "stats.permutation_test, CKA": (
+# Operators of public names beside the grids, which are in the records of the measures.
+CKA_TEST, CKA_INTERVAL = "stats.permutation_test", "stats.bootstrap_ci"
+OTHERS: dict[str, tuple[str, ...]] = {
+    "bases": ("principal_components",),
+    "neighbours": ("nearest_rows",),
+    "descriptors": ("uniformity", "mean_rows"),
+    "nn.CouplingINN": ("affine_coupling", "affine_coupling_backward"),
+    "align.INNAligner": ("affine_coupling", "affine_coupling_backward"),
+    CKA_TEST: (
         "permuted_gram_products",
         "gram_power_sums",
         "median_squared_distances",
         "hsic_terms",
         "gram_terms",
     ),
-    "stats.bootstrap_ci, CKA": ("permuted_gram_products", "median_squared_distances"),
+    CKA_INTERVAL: ("permuted_gram_products", "median_squared_distances"),
 }
-# Functions of which `hsic_terms` hands every call on to `gram_terms`: its kernels are of distances.
-KERNELS_ALONE = ("distance_correlation_grid, rsm_difference_grid",)
 
 
 def markdown() -> str:
     """Return the table of public functions and what computes them on each device."""
     lines = ["| function | CPU | CUDA |", "|---|---|---|"]
-    for function, operators in CALLS.items():
-        composed = any(name in CUDA_COMPOSED for name in operators)
-        if composed and function not in KERNELS_ALONE:
-            kernels = any(name in CUDA_KERNELS for name in operators)
-            on_cuda = "torch's operations" + (" and kernels" if kernels else "")
-        else:
-            on_cuda = "kernels" if operators else "torch's operations"
-        on_cpu = "kernels" if operators else "torch's operations"
-        lines.append(f"| {_named(function)} | {on_cpu} | {on_cuda} |")
+    for (function, option), operators in _grids().items():
+        # `hsic_terms` of distances hands every call on to `gram_terms`, which has kernels for them.
+        kernels_alone = MODULES[function] == "distances"
+        lines.append(_line(function, option, operators, kernels_alone))
+    for name, operators in OTHERS.items():
+        lines.append(_line(name, "CKA" if name in (CKA_TEST, CKA_INTERVAL) else "", operators))
     return "\n".join(lines) + "\n"
 
 
-def _named(function: str) -> str:
-    return ", ".join(
-        f"`{name}`" if "_" in name or "." in name or name in ("descriptors", "neighbours") else name
-        for name in function.split(", ")
-    )
+def _grids() -> dict[tuple[str, str], list[str]]:
+    """Return the operators by grid function, and by option where one calls other operators."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for measure in MEASURES.values():
+        operators = found.setdefault((measure.function, ""), [])
+        operators += [name for name in measure.operators if name not in operators]
+        for variant in measure.variants:
+            own = variant.operators
+            if own is not None and (not own or not set(own) <= set(operators)):
+                (option,) = variant.options.values()
+                found[measure.function, str(option)] = list(own)
+    return found
+
+
+def _line(name: str, option: str, operators: Sequence[str], kernels_alone: bool = False) -> str:
+    composed = any(name in CUDA_COMPOSED for name in operators)
+    on_cpu = on_cuda = "kernels" if operators else "torch's operations"
+    if composed and not kernels_alone:
+        kernels = any(name in CUDA_KERNELS for name in operators)
+        on_cuda = "torch's operations" + (" and kernels" if kernels else "")
+    return f"| `{name}`{', ' if option else ''}{option} | {on_cpu} | {on_cuda} |"

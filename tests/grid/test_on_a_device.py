@@ -14,7 +14,9 @@ from torch.utils._pytree import tree_leaves
 
 import simcore
 from simcore import nn, stats
-from simcore._ops.devices import CALLS
+from simcore._measures import MEASURES
+from simcore._measures.record import ATTENTION, Measure
+from simcore._ops.devices import CKA_INTERVAL, OTHERS
 from support import tolerance
 from support.stand_in import CUDA, OnStandIn, stand_in_device
 from support.traced import ROWS
@@ -96,12 +98,11 @@ def heads(count: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
 
 @dataclass(frozen=True)
 class Job:
-    """A grid, and the key of `CALLS` that has the operators that it calls."""
+    """A grid, and the operators that it calls."""
 
     grid: Callable
-    calls: str
+    operators: tuple[str, ...]
     sides: Callable[[int], tuple[list[torch.Tensor], list[torch.Tensor]]] = two_sides
-    fewer: frozenset[str] = frozenset()  # operators of the key that this call leaves out
 
     def __str__(self) -> str:
         options = getattr(self.grid, "keywords", {})
@@ -129,96 +130,42 @@ def _interval(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -
     return stats.bootstrap_ci(x, y, resamples=9, **options).low
 
 
-TEST, INTERVAL = "stats.permutation_test, CKA", "stats.bootstrap_ci, CKA"
-HSIC, CCA = "cka_grid, hsic_grid", "cca_grid, svcca_grid"
-LINREG, PWCCA = "linreg_grid", "pwcca_grid"
-DISTANCE, SPACES = (
-    "distance_correlation_grid, rsm_difference_grid",
-    "gulp_grid, eigenspace_overlap_grid",
-)
-ROWWISE = "cosine_grid, disagreement_grid, output_divergence_grid"
-DESCRIBED = "descriptors, descriptor_grid"
-KNN = "neighbours, knn_grid"
-ORDERS = frozenset({"list_similarity", "second_order_similarity"})
-WHITENED = frozenset({"principal_components"})
-DISTANCES = [
-    Job(partial(simcore.procrustes_grid, form="angular"), "procrustes_grid", fewer=WHITENED),
-    Job(simcore.distance_correlation_grid, DISTANCE),
-    Job(simcore.rsm_difference_grid, DISTANCE),
-    Job(partial(simcore.rsm_difference_grid, norm="spectral"), "rsm_difference_grid, spectral"),
-    Job(simcore.gulp_grid, SPACES),
-    Job(partial(simcore.gulp_grid, ridge=0.1), SPACES, fewer=WHITENED),
-    Job(simcore.eigenspace_overlap_grid, SPACES),
-    Job(simcore.cosine_grid, ROWWISE, of_one_width),
-    Job(partial(simcore.cosine_grid, form="angular"), ROWWISE, of_one_width),
-    Job(simcore.disagreement_grid, ROWWISE, of_one_width),
-    Job(simcore.output_divergence_grid, ROWWISE, of_one_width),
-    Job(
-        partial(simcore.descriptor_grid, descriptor="uniformity"),
-        DESCRIBED,
-        fewer=frozenset({"mean_rows"}),
-    ),
-    Job(
-        partial(simcore.descriptor_grid, descriptor="concentricity"),
-        DESCRIBED,
-        fewer=frozenset({"uniformity"}),
-    ),
-]
-NEIGHBOURS = [
-    Job(simcore.knn_grid, KNN, fewer=ORDERS - {"list_similarity"}),
-    Job(
-        partial(simcore.knn_grid, measure="second-order"),
-        KNN,
-        fewer=ORDERS - {"second_order_similarity"},
-    ),
-    Job(simcore.cknna_grid, "cknna_grid"),
-    Job(partial(_wide, grid=simcore.cknna_grid), "cknna_grid"),
-    Job(simcore.imd_grid, "imd_grid"),
-    Job(simcore.matching_grid, "matching_grid"),
-    Job(partial(simcore.matching_grid, matching="best"), "matching_grid"),
-    Job(partial(simcore.matching_grid, score="angular"), "matching_grid"),
-    Job(simcore.aligned_cosine_grid, "aligned_cosine_grid"),
-    Job(partial(_wide, grid=simcore.aligned_cosine_grid), "aligned_cosine_grid"),
-]
+def _of_measure(measure: Measure) -> list[Job]:
+    """Return a job for a measure, and for each variant that the documentation shows."""
+    sides = two_sides
+    if measure.takes == (ATTENTION,):
+        sides = heads
+    elif measure.equal_widths or measure.fixed.get("matching") == "transport":
+        sides = of_one_width
+    found = []
+    for shown in measure.shown:
+        grid = partial(getattr(simcore, measure.function), **{**measure.fixed, **shown.options})
+        operators = measure.operators if shown.operators is None else shown.operators
+        found.append(Job(grid, operators, sides))
+    return found
+
+
+HSIC = ("hsic_terms", "gram_terms")
+OF_MEASURES = [job for measure in MEASURES.values() for job in _of_measure(measure)]
 JOBS = [
-    Job(simcore.cka_grid, HSIC),
-    Job(partial(simcore.cka_grid, estimator="unbiased"), HSIC),
-    Job(partial(simcore.cka_grid, kernel="rbf"), HSIC),
+    *OF_MEASURES,
     Job(partial(_wide, grid=simcore.cka_grid), HSIC),
-    Job(simcore.hsic_grid, HSIC),
     Job(partial(simcore.hsic_grid, kernel="rbf"), HSIC),
     Job(_minibatch, HSIC),
-    Job(simcore.cca_grid, CCA),
-    Job(partial(simcore.cca_grid, reduction="r2"), LINREG),
-    Job(simcore.svcca_grid, CCA),
-    Job(partial(simcore.svcca_grid, standardize=True), CCA),
-    Job(partial(_wide, grid=simcore.svcca_grid), CCA),
-    Job(simcore.pwcca_grid, PWCCA),
-    Job(partial(_wide, grid=simcore.pwcca_grid), PWCCA, fewer=frozenset({"small_svd"})),
-    Job(simcore.linreg_grid, LINREG),
-    Job(simcore.procrustes_grid, "procrustes_grid", fewer=frozenset({"principal_components"})),
-    Job(simcore.neuronsim_grid, "neuronsim_grid"),
-    Job(partial(simcore.neuronsim_grid, top_k=2), "neuronsim_grid"),
-    Job(simcore.mixedsim_grid, "mixedsim_grid"),
-    Job(simcore.rsa_grid, "rsa_grid, Pearson"),
-    Job(partial(simcore.rsa_grid, correlation="spearman"), "rsa_grid, Spearman"),
-    *NEIGHBOURS,
-    *DISTANCES,
-    Job(simcore.attention_grid, "attention_grid", heads),
-    Job(partial(_wide, grid=simcore.attention_grid), "attention_grid", heads),
-    Job(partial(simcore.attention_grid, measure="pearson"), "attention_grid", heads),
-    Job(_tested, TEST, fewer=frozenset(CALLS[TEST]) - {"permuted_gram_products"}),
+    Job(partial(simcore.svcca_grid, standardize=True), MEASURES["svcca"].operators),
+    Job(partial(_wide, grid=simcore.svcca_grid), MEASURES["svcca"].operators),
+    Job(partial(_wide, grid=simcore.pwcca_grid), ("principal_components", "pwcca")),
+    Job(partial(simcore.neuronsim_grid, top_k=2), MEASURES["neuronsim"].operators),
+    Job(partial(_wide, grid=simcore.cknna_grid), MEASURES["cknna"].operators),
+    Job(partial(_wide, grid=simcore.aligned_cosine_grid), ("aligned_cosines",)),
+    Job(partial(_wide, grid=simcore.attention_grid), ("attention_similarity",), heads),
+    Job(_tested, ("permuted_gram_products",)),
     Job(
         partial(_tested, kernel="rbf"),
-        TEST,
-        fewer=frozenset({"gram_power_sums", "hsic_terms", "gram_terms"}),
+        ("permuted_gram_products", "median_squared_distances"),
     ),
-    Job(
-        partial(_tested, method="moments"),
-        TEST,
-        fewer=frozenset({"permuted_gram_products", "median_squared_distances"}),
-    ),
-    Job(partial(_interval, kernel="rbf", estimator="unbiased"), INTERVAL),
+    Job(partial(_tested, method="moments"), ("gram_power_sums", "hsic_terms", "gram_terms")),
+    Job(partial(_interval, kernel="rbf", estimator="unbiased"), OTHERS[CKA_INTERVAL]),
 ]
 EVERY = pytest.mark.parametrize("job", JOBS, ids=str)
 
@@ -242,7 +189,7 @@ def test_grids_run_there_and_wait_as_often_for_any_number_of_layers(job):
     for count in (3, 6):
         grid, device = run(job, count)
         assert grid.device == CUDA
-        assert set(device.operators) == set(CALLS[job.calls]) - job.fewer
+        assert set(device.operators) == set(job.operators)
         counted.append(device.waits)
         assert set(device.waits) <= set(WAITS)
     assert counted[0] == counted[1]
@@ -308,7 +255,7 @@ def test_networks_run_there_without_waiting(mixing, reversible):
             device.waits.clear()
             got = _losses(there, method, of_x)
         assert not device.waits
-        assert set(device.operators) == set(CALLS["nn.CouplingINN, align.INNAligner"])
+        assert set(device.operators) == set(OTHERS["nn.CouplingINN"])
         for one, other in zip(got, want, strict=True):
             tolerance.assert_same(one.values, other, torch.float64)
 

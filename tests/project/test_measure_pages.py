@@ -173,6 +173,24 @@ def test_every_job_of_a_variant_is_one_of_bench():
     assert {variant.job for variant in variants.VARIANTS} - {""} <= set(bench_rows.jobs())
 
 
+def test_the_page_of_grids_has_every_measure_and_option():
+    page = (DOCS / "experiments" / "grid.md").read_text()
+    assert "{command-measures}" in page
+    assert "{command-options}" in page
+    measures, options = tables.command_measures(), tables.command_options()
+    for name, measure in MEASURES.items():
+        (line,) = (one for one in measures.splitlines() if f"`{name}`" in one)
+        assert ("a distance" in line) == measure.distance
+        assert ("no `--permutations`" in line) == (not measure.paired)
+        assert ("both directions" in line) == (not measure.symmetric)
+        assert f"/{measure.page}.md)" in line
+    assert "| `cca`, `pwcca`: all; `svcca`: 0.99 |" in options
+    used = {option for measure in MEASURES.values() for option in measure.options}
+    assert {f"--{option.replace('_', '-')}" for option in used} == set(
+        re.findall(r"^\| `(--[a-z-]+)` \| \w", options, re.M)
+    )
+
+
 def test_numbers_are_short():
     wanted = {0.0: "0", 1e-8: "0", 1.23e-4: "1.2e-04", 0.00123: "0.0012", 0.5: "0.50"}
     wanted |= {-0.096: "-0.10", 12.345: "12.35", 123.4: "120"}

@@ -1,7 +1,7 @@
 """Every public name that takes tensors, as functions of tensors that torch can trace.
 
-`ROWS` has a row for each traced name; `NOT_TRACED` says why other names have none.
-``test_compile.py`` fails for a name in neither.
+`ROWS` has a row for each traced name; those of measures come from their records. `NOT_TRACED` says
+why other names have none. ``test_compile.py`` fails for a name in neither.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 
 import simcore
 from simcore import align, nn, stats
+from simcore._measures import MEASURES
 
 Inputs = Callable[[int], tuple[Tensor, ...]]
 
@@ -172,30 +173,25 @@ def _permuted_row() -> Row:
     return Row(permuted)
 
 
-def _distances() -> dict[str, list[Row]]:
-    def narrow(grid: Callable[..., object], **options: object) -> Row:
-        """Layers of one width."""
-        return Row(lambda a, b, c: grid([a[:, :3], b], [c[:, :3]], **options))
+def _narrow(grid: Callable[..., object], **options: object) -> Row:
+    """Layers of one width."""
+    return Row(lambda a, b, c: grid([a[:, :3], b], [c[:, :3]], **options))
 
-    return {
-        "distance_correlation_grid": [_grid(simcore.distance_correlation_grid)],
-        "rsm_difference_grid": [
-            _grid(simcore.rsm_difference_grid),
-            _grid(simcore.rsm_difference_grid, norm="spectral"),
-        ],
-        "gulp_grid": [_grid(simcore.gulp_grid), _grid(simcore.gulp_grid, ridge=0.1)],
-        "eigenspace_overlap_grid": [_grid(simcore.eigenspace_overlap_grid)],
-        "cosine_grid": [narrow(simcore.cosine_grid), narrow(simcore.cosine_grid, form="angular")],
-        "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
-        "descriptor_grid": [_grid(simcore.descriptor_grid, descriptor="uniformity")],
-        "disagreement_grid": [narrow(simcore.disagreement_grid)],
-        "output_divergence_grid": [narrow(simcore.output_divergence_grid)],
-    }
+
+def _of_measures() -> dict[str, list[Row]]:
+    """Rows of the grids of all records, with the options that the documentation shows."""
+    found: dict[str, list[Row]] = {}
+    for measure in MEASURES.values():
+        row = _narrow if measure.equal_widths else _grid
+        function, rows = getattr(simcore, measure.function), found.setdefault(measure.function, [])
+        rows += [row(function, **{**measure.fixed, **shown.options}) for shown in measure.shown]
+    return found
 
 
 def _table() -> dict[str, list[Row]]:
     attention = simcore.attention_grid
     return {
+        **_of_measures(),
         "cka_grid": [
             _grid(simcore.cka_grid),
             _grid(simcore.cka_grid, estimator="unbiased", method="gram", progress=True),
@@ -221,7 +217,7 @@ def _table() -> dict[str, list[Row]]:
             _grid(simcore.procrustes_grid),
             _grid(simcore.procrustes_grid, form="size-and-shape"),
         ],
-        **_distances(),
+        "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
         "neuronsim_grid": [
             _grid(simcore.neuronsim_grid),
             _grid(simcore.neuronsim_grid, return_partners=True),
@@ -256,8 +252,6 @@ def _table() -> dict[str, list[Row]]:
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),
         ],
-        "aligned_cosine_grid": [_grid(simcore.aligned_cosine_grid)],
-        "imd_grid": [_grid(simcore.imd_grid)],
         "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
         "Neighbours": [_permuted_row()],
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],

@@ -1,18 +1,13 @@
 """The registry: names, options and ranges; each refusal says what the registry accepts."""
 
-import itertools
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from simlab.errors import UserError
 from simlab.similarity.catalogue import MEASURES, help_lines, settings, stored
 from simlab.similarity.options import OPTIONS
-
-PAGE = Path(__file__).parents[3] / "docs" / "experiments" / "grid.md"
 
 
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():
@@ -72,48 +67,6 @@ def test_the_help_has_every_measure_with_its_options():
     assert "--correlation" in lines["rsa"]
     assert "both directions" in lines["pwcca"]
     assert "both directions" not in lines["svcca"]
-
-
-def tables_of_the_page():
-    """Return the cells of two tables of docs/experiments/grid.md: of measures, and of options."""
-    lines = PAGE.read_text().splitlines()
-    found = []
-    for head in ("| measure | input | directions |", "| option | value | measures, with"):
-        (start,) = [i for i, line in enumerate(lines) if line.startswith(head)]
-        rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
-        found.append([[cell.strip() for cell in row.split("|")[1:-1]] for row in rows])
-    return found
-
-
-def test_the_page_of_grids_has_every_measure():
-    described = {}
-    for names, kind, directions in tables_of_the_page()[0]:
-        for name in re.findall(r"`([a-z0-9-]+)`", names.replace("`--permutations`", "")):
-            described[name] = (
-                kind == "representations",
-                directions == "symmetric",
-                "(distances" in names,
-                "no `--permutations`" not in names,
-            )
-    assert described == {
-        name: (m.takes_representations, m.symmetric, m.distance, m.paired)
-        for name, m in MEASURES.items()
-    }
-
-
-def test_the_page_of_grids_has_every_option_with_its_defaults():
-    described = {}
-    for flag, _, measures in tables_of_the_page()[1]:
-        for names, default in re.findall(r"([^()]+)\(([^()]+)\)", measures):
-            for name in re.findall(r"`([a-z0-9-]+)`", names):
-                described[flag.strip("`"), name] = default
-    assert described == {
-        (f"--{option.replace('_', '-')}", name): (
-            "all" if default is None else "no" if default is False else str(default)
-        )
-        for name, measure in MEASURES.items()
-        for option, default in measure.options.items()
-    }
 
 
 def test_the_registry_loads_no_numerics():
