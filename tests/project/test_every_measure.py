@@ -1,5 +1,6 @@
-"""Every measure agrees with a float64 twin, and bench has a job for it."""
+"""Every measure agrees with a float64 twin, has rows of accuracy, and bench has a job for it."""
 
+import inspect
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,8 @@ from bench import rows as bench_rows
 from simcore import reference
 from simcore._measures import MEASURES
 from support import tolerance
+from support.distance_table import DISTANCE_ROWS, TESTED_APART
+from support.documentation import ROOT
 
 ROWS, WIDTH, SENTENCES, HEADS, WORDS = 200, 6, 4, 3, 7
 CLUSTERS = 29  # of a layer: graphs of neighbours that differ more than estimates of them
@@ -56,3 +59,20 @@ def test_it_agrees_with_its_twin(measure, shown, offset):
 def test_bench_times_it(measure):
     jobs = {measure.job} | {shown.job for shown in measure.variants} - {""}
     assert jobs <= set(bench_rows.jobs())
+
+
+@EVERY
+def test_its_accuracy_is_tested(measure):
+    place = TESTED_APART.get(measure.name)
+    if place is None:
+        assert any(row.name == measure.name for row in DISTANCE_ROWS)
+    else:
+        assert measure.function in (ROOT / place).read_text()
+
+
+def test_defaults_of_the_records_are_those_of_the_functions():
+    for measure in MEASURES.values():
+        parameters = inspect.signature(getattr(simcore, measure.function)).parameters
+        for option, default in measure.options.items():
+            assert parameters[option].default in (default, None), (measure.name, option)
+        assert set(measure.fixed) <= set(parameters) - set(measure.options)

@@ -1,20 +1,27 @@
 """Distances, and measures of layers that are not centred, each with its twin.
 
 Tests of their own (tests/grid/test_distances*.py) go through this table, because these measures
-have other invariances and units than those of `measure_table.MEASURES`.
+have other invariances and units than those of `measure_table.MEASURES`. Every measure with a record
+has a row here, unless `TESTED_APART` says which other test compares it with its twin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from simcore import reference
+from simcore._measures import MEASURES
+from simcore._measures.record import BASES, closure
+from simcore._measures.record import Measure as Record
+from support import measure_table
 from support.cases import Case, layers
-from support.measure_table import LINEAR, PERMUTATION, ROTATION, Measure
+from support.measure_table import ROTATION, Measure
 
 SCALE, TRANSLATION = frozenset({"scale"}), frozenset({"translation"})
 Units = Callable[[list[np.ndarray], list[np.ndarray]], np.ndarray | float]
@@ -94,176 +101,102 @@ class Other(Measure):
         return x, self.layers(Case(n, widths=(9, 5)), dtype, seed=1)
 
 
-_MATCHED = PERMUTATION | SCALE
-_MATCHING = (
-    Other(
-        "match-best",
-        "matching_grid",
-        {"matching": "best"},
-        itself=1.0,
-        invariant=_MATCHED | TRANSLATION,
-        undefined="variance",
+# Changes of layers as the records name them, and as the tests of invariances do.
+KINDS = {
+    "translation": "translation",
+    "isotropic scaling": "scale",
+    "scaling of neurons": "neurons",
+    "signs of neurons": "signs",
+    "permutation of neurons": "permutation",
+    "orthogonal map": "rotation",
+    "invertible linear map": "linear",
+    "scaling of logits": "scale",
+}
+# Measures that other tests compare with their twins.
+TESTED_APART = {
+    **dict.fromkeys(("cka", "hsic"), "tests/hsic/test_accuracy.py"),
+    **dict.fromkeys((row.name for row in measure_table.MEASURES), "tests/support/measure_table.py"),
+    **dict.fromkeys(
+        ("knn-mutual", "knn-jaccard", "knn-rank", "knn-second-order", "cknna"),
+        "tests/support/neighbour_table.py",
     ),
-    Other(
-        "match-one-to-one",
-        "matching_grid",
-        itself=1.0,
-        invariant=_MATCHED | TRANSLATION,
-        undefined="variance",
+    **dict.fromkeys(("match-transport", "transport-distance"), "tests/neurons/test_matching.py"),
+    "imd": "tests/neighbours/test_imd.py",
+    **dict.fromkeys(
+        ("attention-js", "attention-pearson", "attention-frobenius"),
+        "tests/attention/test_accuracy.py",
     ),
-    Other(
-        "permutation-distance",
-        "matching_grid",
-        {"score": "distance"},
-        invariant=PERMUTATION,
-        degree=1,
-        compared=np.square,
-        units=_twice_the_largest(lambda x: float(np.square(x).sum())),
-    ),
-    Other(
-        "permutation-angular",
-        "matching_grid",
-        {"score": "angular"},
-        invariant=_MATCHED,
-        compared=np.cos,
-        undefined="zeros",
-    ),
-    Other(
-        "aligned-cosine",
-        "aligned_cosine_grid",
-        itself=1.0,
-        invariant=ROTATION | SCALE,
-        undefined="zeros",
-        units=lambda x, y: 10.0,  # a decomposition in float32
-    ),
-)
-_SHAPE = {"rank_rule": False, "takes_bases": True}
-DISTANCE_ROWS = (
-    Other(
-        "procrustes-distance",
-        "procrustes_grid",
-        {"form": "distance"},
-        **_SHAPE,
-        invariant=TRANSLATION | ROTATION | SCALE,
-        compared=np.square,
-        undefined="variance",
-    ),
-    Other(
-        "procrustes-angular",
-        "procrustes_grid",
-        {"form": "angular"},
-        **_SHAPE,
-        invariant=TRANSLATION | ROTATION | SCALE,
-        compared=np.cos,
-        undefined="variance",
-    ),
-    Other(
-        "size-and-shape",
-        "procrustes_grid",
-        {"form": "size-and-shape"},
-        **_SHAPE,
-        degree=1,
-        compared=np.square,
-        units=_twice_the_largest(_squared_length),
-    ),
-    Other(
-        "distance-correlation",
-        "distance_correlation_grid",
-        itself=1.0,
-        invariant=TRANSLATION | ROTATION | SCALE,
-        undefined="variance",
-    ),
-    Other(
-        "rsm-difference",
-        "rsm_difference_grid",
-        degree=1,
-        compared=np.square,
-        units=_distances_of("frobenius", 2),
-    ),
-    Other(
-        "rsm-difference-spectral",
-        "rsm_difference_grid",
-        {"norm": "spectral"},
-        degree=1,
-        units=_distances_of("spectral", 1),
-    ),
-    Other(
-        "gulp",
-        "gulp_grid",
-        {"ridge": 0.03},
-        takes_bases=True,
-        rank_rule=True,
-        invariant=TRANSLATION | ROTATION | SCALE,
-        units=lambda x, y: float(max(min(t.shape) for t in x + y)),
-        undefined="variance",
-    ),
-    Other(
-        "gulp-without-ridge",
-        "gulp_grid",
-        takes_bases=True,
-        rank_rule=True,
-        invariant=TRANSLATION | LINEAR | SCALE,
-        units=lambda x, y: float(max(min(t.shape) for t in x + y)),
-        undefined="variance",
-    ),
-    Other(
-        "eigenspace-overlap",
-        "eigenspace_overlap_grid",
-        rank_rule=True,
-        itself=1.0,
-        invariant=LINEAR | SCALE,
-        undefined="zeros",
-    ),
-    Other(
-        "cosine",
-        "cosine_grid",
-        itself=1.0,
-        invariant=SCALE,
-        jointly=ROTATION,
-        undefined="zeros",
-        equal_widths=True,
-    ),
-    Other(
-        "angular",
-        "cosine_grid",
-        {"form": "angular"},
-        invariant=SCALE,
-        jointly=ROTATION,
-        undefined="zeros",
-        equal_widths=True,
-    ),
-    Other(
-        "magnitude",
-        "descriptor_grid",
-        {"descriptor": "magnitude"},
-        rank_rule=True,
-        invariant=ROTATION,
-        degree=1,
-        units=_twice_the_largest(lambda x: float(np.linalg.norm(x.mean(axis=0)))),
-    ),
-    Other(
-        "concentricity",
-        "descriptor_grid",
-        {"descriptor": "concentricity"},
-        rank_rule=True,
-        invariant=ROTATION | SCALE,
-        undefined="zeros",
-    ),
-    Other(
-        "uniformity",
-        "descriptor_grid",
-        {"descriptor": "uniformity"},
-        rank_rule=True,
-        size=0.2,
-        units=_twice_the_largest(_longest_row),
-    ),
-    *_MATCHING,
-    Other("disagreement", "disagreement_grid", invariant=SCALE, equal_widths=True),
-    Other(
-        "output-divergence",
-        "output_divergence_grid",
-        invariant=frozenset(),
-        jointly=PERMUTATION,
-        equal_widths=True,
-    ),
-)
+}
+
+
+def _as_wide_as_the_layers(x, y) -> float:
+    return float(max(min(t.shape) for t in x + y))
+
+
+# What only the tests know of a measure: how its errors are judged. By default a value is off by its
+# own rounding error.
+JUDGED: dict[str, dict[str, Any]] = {
+    "procrustes-distance": {"compared": np.square},
+    "procrustes-angular": {"compared": np.cos},
+    "size-and-shape": {"compared": np.square, "units": _twice_the_largest(_squared_length)},
+    "rsm-difference": {"compared": np.square, "units": _distances_of("frobenius", 2)},
+    "gulp": {"units": _as_wide_as_the_layers},
+    "magnitude": {
+        "units": _twice_the_largest(lambda x: float(np.linalg.norm(x.mean(axis=0)))),
+    },
+    "uniformity": {"size": 0.2, "units": _twice_the_largest(_longest_row)},
+    "permutation-procrustes": {
+        "compared": np.square,
+        "units": _twice_the_largest(lambda x: float(np.square(x).sum())),
+    },
+    "permutation-angular": {"compared": np.cos},
+    "aligned-cosine": {
+        "rank_rule": False,
+        "units": lambda x, y: 10.0,  # a decomposition in float32
+    },
+}
+
+
+def _kinds(changes: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of the tests; their scaling of neurons changes signs too."""
+    found = {KINDS[change] for change in closure(changes) if change in KINDS}
+    return frozenset(found if "signs" in found else found - {"neurons"})
+
+
+def row_of(record: Record) -> Other:
+    """Return the row of a measure; its twin tells whether there is a rule of rank."""
+    twin = getattr(reference, record.function)
+    traits: dict[str, Any] = {
+        "rank_rule": "eps" in inspect.signature(twin).parameters,
+        "takes_bases": record.precomputed == BASES,
+        "itself": 0.0 if record.distance else 1.0,
+        "invariant": _kinds(record.invariant),
+        "jointly": _kinds(record.jointly),
+        "degree": record.degree or 0,
+        "undefined": record.undefined,
+        "equal_widths": record.equal_widths,
+    }
+    judged = JUDGED.get(record.name, {})
+    return Other(record.name, record.function, dict(record.fixed), **{**traits, **judged})
+
+
+def _all_rows() -> Iterator[Other]:
+    for name, record in MEASURES.items():
+        if name in TESTED_APART:
+            continue
+        row = row_of(record)
+        yield row
+        if name == "rsm-difference":
+            yield replace(
+                row,
+                name="rsm-difference-spectral",
+                options={"norm": "spectral"},
+                compared=np.asarray,
+                units=_distances_of("spectral", 1),
+            )
+        if name == "gulp":
+            ridge = _kinds(("translation", "isotropic scaling", "orthogonal map"))
+            yield replace(row, name="gulp-ridge", options={"ridge": 0.03}, invariant=ridge)
+
+
+DISTANCE_ROWS = tuple(_all_rows())
