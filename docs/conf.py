@@ -35,6 +35,7 @@ release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["projec
 extensions = [
     "command_line",
     "family_table",
+    "grid_pages",
     "mathml",
     "measured",
     "measure_pages",

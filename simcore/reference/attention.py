@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["attention_grid", "distributed_attention"]
+
 Array = NDArray[np.float64]
 Attention = Sequence[ArrayLike]  # of one layer: [H, t, t] for every sentence
 

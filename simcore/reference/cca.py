@@ -11,6 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from simcore.reference.distances import pairs
 from simcore.reference.hsic import center
 
+__all__ = [
+    "basis",
+    "canonical_correlations",
+    "cca_grid",
+    "linreg_grid",
+    "procrustes_grid",
+    "pwcca_grid",
+    "svcca_grid",
+]
+
 Array = NDArray[np.float64]
 Truncation = float | int | Sequence[int] | None
 TopK = float | int | None

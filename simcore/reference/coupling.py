@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["couple", "soft_clamp"]
+
 Array = NDArray[np.float64]
 
 

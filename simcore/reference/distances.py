@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from simcore.reference.hsic import center, squared_distances
 
+__all__ = ["distance_correlation_grid", "rsm_difference_grid"]
+
 Array = NDArray[np.float64]
 
 

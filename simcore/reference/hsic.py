@@ -8,6 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = [
+    "center",
+    "cka",
+    "cka_grid",
+    "gram",
+    "hsic",
+    "hsic_biased",
+    "hsic_grid",
+    "hsic_unbiased",
+    "minibatch_cka",
+    "rbf_width",
+    "squared_distances",
+]
+
 Array = NDArray[np.float64]
 
 _MINIMUM_N = {"biased": 2, "unbiased": 4}

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from simcore.reference.neighbours import is_defined, neighbour_lists
 
+__all__ = ["imd_grid"]
+
 Array = NDArray[np.float64]
 TEMPERATURES = np.logspace(-1, 1, 256)
 

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from simcore.reference.neurons import correlations
 
+__all__ = ["aligned_cosine_grid", "matching_grid"]
+
 Array = NDArray[np.float64]
 
 

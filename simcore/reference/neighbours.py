@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from simcore.reference.hsic import center
 
+__all__ = ["cknna_grid", "knn_grid", "neighbour_lists"]
+
 Array = NDArray[np.float64]
 Lists = NDArray[np.int64]
 EPS = 2.0**-52

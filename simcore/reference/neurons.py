@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from simcore.reference.cca import TopK, basis, top_count
 from simcore.reference.hsic import center
 
+__all__ = ["best_partners", "localization_score", "mixedsim_grid", "neuronsim_grid"]
+
 Array = NDArray[np.float64]
 
 

@@ -10,6 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from simcore.reference.distances import pairs
 from simcore.reference.hsic import squared_distances
 
+__all__ = [
+    "cosine_grid",
+    "descriptor_grid",
+    "descriptors",
+    "disagreement_grid",
+    "output_divergence_grid",
+]
+
 Array = NDArray[np.float64]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["rank_moments", "rsa_grid"]
+
 Array = NDArray[np.float64]
 EPS = 2.0**-52
 LEAST_SPREAD = 16  # least variance of dissimilarities, over the variance that rounding gives them

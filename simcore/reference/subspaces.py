@@ -11,6 +11,8 @@ from simcore.reference.cca import svd
 from simcore.reference.distances import pairs
 from simcore.reference.hsic import center
 
+__all__ = ["eigenspace_overlap_grid", "gulp_grid"]
+
 Array = NDArray[np.float64]
 EPS = np.finfo(np.float64).eps
 

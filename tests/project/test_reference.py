@@ -3,7 +3,8 @@
 import importlib
 import inspect
 import re
-from functools import cache
+from contextlib import suppress
+from functools import cache, reduce
 from pathlib import Path
 from types import ModuleType
 
@@ -33,16 +34,11 @@ def public_modules(package):
 
 
 def found_at(name):
-    """Return the object of a full name."""
+    """Return the object of a full name; a function before a module of the same name."""
     parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:]:
-            found = getattr(found, part)
-        return found
+    for cut in (*range(len(parts) - 1, 0, -1), len(parts)):
+        with suppress(ModuleNotFoundError, AttributeError):
+            return reduce(getattr, parts[cut:], importlib.import_module(".".join(parts[:cut])))
     raise AssertionError(name)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+
+from simcore._measures import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -30,5 +33,9 @@ def documented_names() -> set[str]:
         (module,) = re.findall(r"^\.\. (?:auto)?module:: (\S+)$", text, re.MULTILINE) or [""]
         listed = re.findall(r"^   ([A-Za-z_][\w.]*)$", text, re.MULTILINE)
         listed += re.findall(r"^\.\. (?:py:|auto)data:: (\S+)$", text, re.MULTILINE)
+        families = " ".join(re.findall(r"^```{grids} (.*)$", text, re.MULTILINE)).split()
+        listed += [name for name, family in MODULES.items() if family in families]
+        if re.search(r"^   :members:$", text, re.MULTILINE):
+            listed += importlib.import_module(module).__all__
         names |= {f"{module}.{name}" for name in listed} | {module}
     return names - {""}
