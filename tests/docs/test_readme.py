@@ -64,7 +64,8 @@ def test_pictures_have_an_alternative_text(page):
         assert alternative, picture[0]
 
 
-def test_it_counts_the_measures():
+def test_it_says_about_how_many_measures_there_are():
     from simlab.similarity.catalogue import MEASURES
 
-    assert f"| measures | {len(MEASURES)} |" in README.read_text()
+    (count,) = re.findall(r"^\| measures \| (\d+)\+ \|", README.read_text(), re.M)
+    assert int(count) < len(MEASURES) <= int(count) + 10
