@@ -79,8 +79,8 @@ class Measure:
         Changes of both sides at once that leave the value as it is, and those of one side do not.
     undefined
         Layers without a value: those without ``variance``, those of ``zeros``, or ``none``.
-    equal_widths
-        Whether the layers have to be of one width.
+    equal_widths, least_rows
+        Whether the layers have to be of one width, and how many rows they have to have.
     degree
         The power of a common factor of both layers that the value has; None where it has no such
         power.
@@ -110,6 +110,7 @@ class Measure:
     jointly: tuple[str, ...] = ()
     undefined: str = "none"
     equal_widths: bool = False
+    least_rows: int = 2
     degree: int | None = 0
     variants: tuple[Variant, ...] = ()
 

@@ -175,6 +175,7 @@ def row_of(record: Record) -> Other:
         "degree": record.degree or 0,
         "undefined": record.undefined,
         "equal_widths": record.equal_widths,
+        "min_rows": record.least_rows,
     }
     judged = JUDGED.get(record.name, {})
     return Other(record.name, record.function, dict(record.fixed), **{**traits, **judged})
