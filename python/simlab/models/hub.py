@@ -41,6 +41,16 @@ def split_revision(name: str) -> tuple[str, str | None]:
     return named, revision or None
 
 
+def cached_names() -> list[str]:
+    """Return the names of the models in the cache of the hub's client, whole or not."""
+    from huggingface_hub import constants
+
+    snapshots = Path(constants.HF_HUB_CACHE).glob("models--*/snapshots")
+    return sorted(
+        one.parent.name.removeprefix("models--").replace("--", "/", 1) for one in snapshots
+    )
+
+
 def cached_revision(name: str) -> str | None:
     """Return the commit of a model in the cache of the hub's client; None if it is not there.
 
@@ -120,6 +130,12 @@ def _knows_settings(name: str, folder: Path) -> bool:
 
     named, _ = split_revision(name)
     return try_to_load_from_cache(named, TOKENIZER_SETTINGS, revision=folder.name) is not None
+
+
+def has_all_listed(name: str, folder: Path) -> bool:
+    """Return whether `folder` is a model of the hub's cache that has all that the hub lists."""
+    listed = _listed(name, folder) if in_hub_cache(folder / CONFIG) is not None else None
+    return listed is not None and all((folder / file).is_file() for file in small_files(listed))
 
 
 def _listed(name: str, folder: Path) -> list[str] | None:

@@ -11,7 +11,7 @@ from simlab.errors import UserError
 from simlab.models.architectures import ELMO, text_config
 from simlab.models.damage import reason, weight_errors
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
-from simlab.models.hub import in_hub_cache
+from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.recognise import padding_side, position_limit
 from simlab.models.sources import ModelSource, find_elmo
 from simlab.models.vocabulary import keep_embeddings
@@ -81,7 +81,9 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     # bytes or characters (ByT5, CANINE) has none.
     if bare and getattr(tokenizer, "vocab_files_names", None):
         found = f"{source.path}; `tokenizer.save_pretrained` writes them"
-        if in_hub_cache(source.path / CONFIG) is not None:
+        if has_all_listed(source.name, source.path):
+            found = "its repository; save the model and a tokenizer that fits it in one folder"
+        elif in_hub_cache(source.path / CONFIG) is not None:
             found = (
                 f"the hub's cache; where there is a network, `simcore models {source.name}` "
                 "fetches those that the hub has"

@@ -11,7 +11,7 @@ from pathlib import Path
 from simlab.errors import UserError
 from simlab.models.built import is_built
 from simlab.models.files import ADAPTER, CONFIG, has_whole_weights, model_files, require_weights
-from simlab.models.hub import fetch_model, refuse_adapter, split_revision
+from simlab.models.hub import cached_names, fetch_model, refuse_adapter, split_revision
 from simlab.store import assets
 from simlab.store.files import hash_file, hash_json
 from simlab.store.hub import HubError
@@ -135,12 +135,15 @@ def is_hub_name(name: str) -> bool:
 def similar_name(name: str) -> str:
     """Return a question that names the model that a misspelt name resembles; "" if none does.
 
+    The names are those of folders beside it, and of the models in the cache of the hub's client.
+
     >>> similar_name("minlm")
     " (did you mean 'minilm'?)"
     """
     folder = Path(name).expanduser().parent
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    found = get_close_matches(name, [OFFLINE_MODEL, *beside], n=1, cutoff=0.75)
+    known = [OFFLINE_MODEL, *beside, *cached_names()]
+    found = get_close_matches(name, [one for one in known if one != name], n=1, cutoff=0.75)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -236,7 +237,11 @@ def _short(error: BaseException) -> str:
 
 @cache
 def _quiet_client() -> None:
-    """Silence the client's warnings: `ask_hub` says what they say."""
+    """Silence the client's warnings, which `ask_hub` repeats, and its bars without a terminal."""
+    from huggingface_hub import constants
     from huggingface_hub.utils import logging
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     logging.set_verbosity_error()
+    if not sys.stderr.isatty() and constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
+        disable_progress_bars()

@@ -9,6 +9,7 @@ from simlab.errors import UserError
 from simlab.models.hub import find_whole, in_hub_cache
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.store.hub import _quiet_client
 from support.hubserver import Fault
 from support.lab.hubs import publish
 
@@ -42,21 +43,18 @@ def share(folder, *names):
 
     Each name is the folder of a repository whose weights become links into the store.
     """
-    from huggingface_hub.utils._shared_blobs import (
-        publish_blob_to_shared_store,
-        shared_blob_path,
-        try_link_from_shared_store,
+    shared = pytest.importorskip(
+        "huggingface_hub.utils._shared_blobs", reason="clients before 2.0 share no contents"
     )
-
     blob = (folder / "model.safetensors").resolve()
     size, cache = blob.stat().st_size, folder.parents[2]
     place = {"xet_hash": "ab" * 32, "cache_dir": cache, "expected_size": size}
-    assert publish_blob_to_shared_store(blob_path=str(blob), **place)
+    assert shared.publish_blob_to_shared_store(blob_path=str(blob), **place)
     for name in names:
         (cache / name / "blobs").mkdir(parents=True)
         other = cache / name / "blobs" / blob.name
-        assert try_link_from_shared_store(blob_path=str(other), **place)
-    return shared_blob_path(cache, "ab" * 32)
+        assert shared.try_link_from_shared_store(blob_path=str(other), **place)
+    return shared.shared_blob_path(cache, "ab" * 32)
 
 
 def test_weights_that_repositories_share_are_checked_by_their_own_hash(published, tiny_bert):
@@ -173,12 +171,33 @@ def test_a_commit_that_the_hub_has_no_more(published, tiny_bert, tmp_path):
     assert resolve(NAME).path.name == new
 
 
-def test_a_repository_without_a_tokenizer(hub, tiny_bert, tmp_path):
+def test_a_repository_without_a_tokenizer(hub, tiny_bert, tmp_path, monkeypatch):
     bare = tmp_path / "bare"
     bare.mkdir()
     for file in ("config.json", "model.safetensors"):
         shutil.copy(tiny_bert.path / file, bare)
     publish(hub, "a/bare", bare)
+    source = resolve("a/bare")
+    with pytest.raises(UserError, match="found none in its repository; save the model and a tok"):
+        load_tokenizer(source)
+    # As `from_pretrained` leaves a cache.
+    monkeypatch.setattr("simlab.models.hub._listed", lambda *_: None)
     words = "found none in the hub's cache; where there is a network, `simcore models a/bare` fetch"
     with pytest.raises(UserError, match=words):
-        load_tokenizer(resolve("a/bare"))
+        load_tokenizer(source)
+
+
+def test_a_misspelt_name_is_answered_with_one_in_the_cache(published):
+    resolve(NAME)
+    published.log.clear()
+    with pytest.raises(UserError, match=rf"no such name .*did you mean '{NAME}'"):
+        resolve(NAME.replace("multi", "mult"))
+
+
+def test_downloads_draw_no_bars_where_there_is_no_terminal(published, capsys):
+    from huggingface_hub.utils import enable_progress_bars
+
+    enable_progress_bars()
+    _quiet_client.cache_clear()
+    resolve(NAME)
+    assert capsys.readouterr().err == ""
