@@ -121,7 +121,7 @@ def find_trouble(error: BaseException) -> Trouble | None:
 
     for one in _chain(error):
         if isinstance(one, errors.OfflineModeIsEnabled):
-            remedy = "unset it, or fetch where there is a network: `simcore models NAME`"
+            remedy = "unset it, or run the same once where there is a network"
             found = "HF_HUB_OFFLINE and no such files in the hub's cache"
             return Trouble(found, remedy, answered=False)
         if isinstance(one, errors.HfHubHTTPError):
