@@ -90,7 +90,7 @@ def concentricity(x: Array, y: Array) -> float:
     return abs(found[0] - found[1])
 
 
-def procrustes(x: Array, y: Array) -> float:
+def procrustes_distance(x: Array, y: Array) -> float:
     """All singular values of a product, by scipy's orthogonal Procrustes."""
     x, y = (layer - layer.mean(axis=0) for layer in (x, y))
     x, y = (layer / np.linalg.norm(layer) for layer in (x, y))

@@ -10,7 +10,6 @@ two threads.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,31 +19,16 @@ from torch import Tensor
 
 from bench import distance_formulas as published
 from bench import harness
+from bench.recorded import grid_of, twin_of
 
-EPS = float(np.finfo(np.float32).eps)
 PAIR = "published pair"
-# The name in `published`: the grid's own name, and the options of the call.
-MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
-    "distance_correlation": ("distance_correlation", {}),
-    "rsm_difference": ("rsm_difference", {}),
-    "rsm_difference_spectral": ("rsm_difference", {"norm": "spectral"}),
+# Jobs of a measure with options: the measure and the options.
+VARIED: dict[str, tuple[str, dict[str, Any]]] = {
+    "rsm-difference-spectral": ("rsm-difference", {"norm": "spectral"}),
     "gulp": ("gulp", {"ridge": 0.1}),
-    "eigenspace_overlap": ("eigenspace_overlap", {}),
-    "uniformity": ("descriptor", {"descriptor": "uniformity"}),
-    "magnitude": ("descriptor", {"descriptor": "magnitude"}),
-    "concentricity": ("descriptor", {"descriptor": "concentricity"}),
-    "procrustes": ("procrustes", {"form": "distance"}),
-    "procrustes_angular": ("procrustes", {"form": "angular"}),
-    "size_and_shape": ("procrustes", {"form": "size-and-shape"}),
-    "cosine": ("cosine", {}),
-    "angular": ("cosine", {"form": "angular"}),
-    "disagreement": ("disagreement", {}),
-    "output_divergence": ("output_divergence", {}),
-    "imd": ("imd", {}),
 }
-ROTATED = ("procrustes", "procrustes_angular", "size_and_shape")
-ROWWISE = ("cosine", "angular", "disagreement", "output_divergence")
-RANKED = ("gulp", "eigenspace_overlap", "descriptor")  # twins that have a rule of rank
+ROTATED = ("procrustes-distance", "procrustes-angular", "size-and-shape")
+ROWWISE = ("cosine", "angular", "disagreement", "output-divergence")
 
 
 @dataclass(frozen=True)
@@ -65,12 +49,12 @@ class Job(harness.LayersJob):
         """Return ours, CKA, and one pair of the published formulation where it is written here."""
         import simcore
 
-        name, options = MEASURES[self.measure]
+        name, options = VARIED.get(self.measure, (self.measure, {}))
         found = {
-            "ours": Contestant(functools.partial(getattr(simcore, f"{name}_grid"), **options)),
+            "ours": Contestant(grid_of(name, **options)),
             "cka grid": Contestant(simcore.cka_grid),
         }
-        pair = getattr(published, self.measure, None)
+        pair = getattr(published, self.measure.replace("-", "_"), None)
         if pair is not None:
             found[PAIR] = Contestant(lambda x: np.array([[pair(x[0].numpy(), x[-1].numpy())]]))
         return found
@@ -78,14 +62,12 @@ class Job(harness.LayersJob):
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Return the error against the twin for the first and the last layer; of CKA, nan."""
         import simcore
-        from simcore import reference
 
         if contestant.run is simcore.cka_grid:
             return float("nan")
-        name, options = MEASURES[self.measure]
-        ranked = {"eps": EPS} if name in RANKED else {}
+        name, options = VARIED.get(self.measure, (self.measure, {}))
         layers = [x[i].double().numpy() for i in (0, -1)]
-        want = getattr(reference, f"{name}_grid")(layers[:1], layers[1:], **options, **ranked)
+        want = twin_of(name, **options)(layers[:1], layers[1:])
         return float(np.abs(grid[0, -1] - want).max())
 
     def floor_flops(self) -> float:
@@ -98,11 +80,11 @@ class Job(harness.LayersJob):
         grams, contraction = count * n**2 * p, pairs * n**2
         whitened = count * (2 * n * p**2 + p**3 / 3)
         return {
-            "distance_correlation": grams + contraction,
-            "rsm_difference": grams + contraction,
-            "rsm_difference_spectral": grams,
+            "distance-correlation": grams + contraction,
+            "rsm-difference": grams + contraction,
+            "rsm-difference-spectral": grams,
             "gulp": whitened + grams + contraction,
-            "eigenspace_overlap": whitened + grams + contraction,
+            "eigenspace-overlap": whitened + grams + contraction,
             "uniformity": grams,
             **dict.fromkeys(ROTATED, pairs * (2 * n * p**2 + 8 / 3 * p**3)),
             **dict.fromkeys(ROWWISE, 2 * pairs * n * p),
@@ -119,23 +101,23 @@ def _job(measure: str, layers: int = 13) -> Job:
 
 
 JOBS = {
-    "distance_correlation13": _job("distance_correlation"),
-    "rsm_difference13": _job("rsm_difference"),
-    "rsm_spectral13": _job("rsm_difference_spectral"),
+    "distance_correlation13": _job("distance-correlation"),
+    "rsm_difference13": _job("rsm-difference"),
+    "rsm_spectral13": _job("rsm-difference-spectral"),
     "gulp13": _job("gulp"),
-    "eigenspace_overlap13": _job("eigenspace_overlap"),
+    "eigenspace_overlap13": _job("eigenspace-overlap"),
     "uniformity13": _job("uniformity"),
     "magnitude13": _job("magnitude"),
     "concentricity13": _job("concentricity"),
-    "procrustes_distance13": _job("procrustes"),
-    "procrustes_angular13": _job("procrustes_angular"),
-    "size_and_shape13": _job("size_and_shape"),
+    "procrustes_distance13": _job("procrustes-distance"),
+    "procrustes_angular13": _job("procrustes-angular"),
+    "size_and_shape13": _job("size-and-shape"),
     "cosine13": _job("cosine"),
     "angular13": _job("angular"),
     "disagreement13": _job("disagreement"),
-    "output_divergence13": _job("output_divergence"),
+    "output_divergence13": _job("output-divergence"),
     "imd13": _job("imd"),
-    "distance_correlation325": _job("distance_correlation", 325),
+    "distance_correlation325": _job("distance-correlation", 325),
 }
 
 if __name__ == "__main__":
