@@ -9,7 +9,6 @@ initialised anew; float32, two threads.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -19,15 +18,13 @@ from torch import Tensor
 
 from bench import harness, minilm
 from bench import measure_formulas as formulas
+from bench.recorded import grid_of, twin_of
 
-EPS = float(np.finfo(np.float32).eps)
-# For a name with options: the grid's own name, and the options of the call.
-MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
+# Jobs of a measure with options: the measure and the options.
+VARIED: dict[str, tuple[str, dict[str, Any]]] = {
     "cca_r2": ("cca", {"reduction": "r2"}),
     "rsa_spearman": ("rsa", {"correlation": "spearman"}),
 }
-# Grids whose twins have no rule of rank.
-UNRANKED = ("procrustes", "neuronsim", "rsa", "rsa_spearman")
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,8 @@ class Contestant:
 
 
 def _contestants(measure: str, **others: Callable[[Tensor], object]) -> dict[str, Contestant]:
-    import simcore
-
-    name, options = MEASURES.get(measure, (measure, {}))
-    grid = functools.partial(getattr(simcore, f"{name}_grid"), **options)
-    ours = {"ours": grid, "torch": getattr(formulas, measure)}
+    name, options = VARIED.get(measure, (measure, {}))
+    ours = {"ours": grid_of(name, **options), "torch": getattr(formulas, measure)}
     return {name.replace("_", " "): Contestant(run) for name, run in {**ours, **others}.items()}
 
 
@@ -115,13 +109,10 @@ class Job(harness.LayersJob):
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Return the error against the twin, first and last layer; nan for bare products."""
-        from simcore import reference
-
         pick = [0, self.layers - 1]
         layers = [x[i].double().numpy() for i in pick]
-        name, options = MEASURES.get(self.measure, (self.measure, {}))
-        ranked = {} if self.measure in UNRANKED else {"eps": EPS}
-        want = getattr(reference, f"{name}_grid")(layers, **options, **ranked)
+        name, options = VARIED.get(self.measure, (self.measure, {}))
+        want = twin_of(name, **options)(layers)
         return float(np.abs(grid[np.ix_(pick, pick)] - want).max())
 
     def floor_flops(self) -> float:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 from bench import harness
 from bench import neighbour_formulas as formulas
 from bench.harness import MB
+from bench.recorded import grid_of, twin_of
 
 PUBLISHED = "published, 1 row"
 CKA = "cka_grid"  # for its time; it computes another measure
@@ -44,64 +44,46 @@ def one_row(pair: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor], Tenso
     return run
 
 
-def _contestants(
-    function: str,
-    options: dict[str, Any],
-    published: Callable[[Tensor, Tensor], float] | None,
-    max_memory: int | None = None,
-) -> dict[str, Contestant]:
-    import simcore
-
-    grid = functools.partial(getattr(simcore, function), max_memory=max_memory, **options)
-    cka = functools.partial(simcore.cka_grid, max_memory=max_memory)
-    found = {"ours": Contestant(grid), CKA: Contestant(cka)}
-    return found if published is None else {**found, PUBLISHED: Contestant(one_row(published))}
-
-
-def _mutual() -> dict[str, Contestant]:
-    return _contestants("knn_grid", {}, formulas.mutual)
-
-
-def _mutual_alone() -> dict[str, Contestant]:
-    return _contestants("knn_grid", {}, None, 480 * MB)
-
-
-def _jaccard() -> dict[str, Contestant]:
-    return _contestants("knn_grid", {"measure": "jaccard"}, formulas.jaccard)
-
-
-def _rank() -> dict[str, Contestant]:
-    return _contestants("knn_grid", {"measure": "rank"}, formulas.rank)
-
-
-def _second_order() -> dict[str, Contestant]:
-    return _contestants("knn_grid", {"measure": "second-order"}, formulas.second_order)
-
-
-def _cknna() -> dict[str, Contestant]:
-    return _contestants("cknna_grid", {}, formulas.cknna)
+PUBLISHED_PAIRS = {
+    "knn-mutual": formulas.mutual,
+    "knn-jaccard": formulas.jaccard,
+    "knn-rank": formulas.rank,
+    "knn-second-order": formulas.second_order,
+    "cknna": formulas.cknna,
+}
+BOUND = 480 * MB  # of many layers
 
 
 @dataclass(frozen=True)
 class Job(harness.LayersJob):
-    """One measure on one input."""
+    """One measure on one input; of many layers, `bounded` and without the published code."""
 
     measure: str
-    contestants: Callable[[], dict[str, Contestant]] = field(repr=False)
+    bounded: bool = False
     timed: bool = True
+
+    def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
+        """Return ours, CKA, and the first row of the grid by the published code."""
+        import simcore
+
+        bound = BOUND if self.bounded else None
+        found = {
+            "ours": Contestant(functools.partial(grid_of(self.measure), max_memory=bound)),
+            CKA: Contestant(functools.partial(simcore.cka_grid, max_memory=bound)),
+        }
+        if not self.bounded:
+            found[PUBLISHED] = Contestant(one_row(PUBLISHED_PAIRS[self.measure]))
+        return found
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Return the error against the twin, first and last layer; nan for `cka_grid`."""
-        from simcore import cka_grid, reference
+        from simcore import cka_grid
 
         if getattr(contestant.run, "func", None) is cka_grid:
             return float("nan")
         pick = [0, self.layers - 1]
         layers = [x[i].double().numpy() for i in pick]
-        if self.measure == "cknna":
-            want = reference.cknna_grid(layers)
-        else:
-            want = reference.knn_grid(layers, measure=self.measure)
+        want = twin_of(self.measure)(layers)
         return float(np.nanmax(np.abs(grid[np.ix_(pick, pick)] - want)))
 
     def floor_flops(self) -> float:
@@ -110,12 +92,12 @@ class Job(harness.LayersJob):
 
 
 JOBS = {
-    "mutual13": Job(13, 1600, 768, "mutual", _mutual),
-    "mutual325": Job(325, 1600, 768, "mutual", _mutual_alone),
-    "jaccard13": Job(13, 1600, 768, "jaccard", _jaccard),
-    "rank13": Job(13, 1600, 768, "rank", _rank),
-    "second_order13": Job(13, 1600, 768, "second-order", _second_order),
-    "cknna13": Job(13, 1600, 768, "cknna", _cknna),
+    "mutual13": Job(13, 1600, 768, "knn-mutual"),
+    "mutual325": Job(325, 1600, 768, "knn-mutual", bounded=True),
+    "jaccard13": Job(13, 1600, 768, "knn-jaccard"),
+    "rank13": Job(13, 1600, 768, "knn-rank"),
+    "second_order13": Job(13, 1600, 768, "knn-second-order"),
+    "cknna13": Job(13, 1600, 768, "cknna"),
 }
 
 if __name__ == "__main__":
