@@ -1,9 +1,13 @@
 """README and the pages for a start, tried as a newcomer does: with a hub, then without it.
 
-The snippets are read from the pages. Models of the hub are tiny ones of a hub on the loopback
-interface, and every block runs in a process of its own.
+The blocks are read from the pages and run in their order, each in a process of its own. Models of
+the hub are offline ones on a hub on the loopback interface. Tasks have fewer rows than on the page.
 """
 
+import importlib.util
+import itertools
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,27 +19,72 @@ from support.hub import HUB, MINILM
 from support.hubserver import Hub
 from support.lab.hubs import environment, publish
 from support.lab.tinymodels import save_tiny_model
-from support.pages import ROOT, snippets
+from support.pages import ROOT, commands, snippets
 
 NAMES = ("google-bert/bert-base-uncased", "google/multiberts-seed_0")
-PAGE = ROOT / "docs/start/huggingface.md"
+START = ROOT / "docs/start"
+WITH_HUB = (ROOT / "README.md", START / "huggingface.md")
+WITHOUT = [START / name for name in ("module.md", "arrays.md", "plot.md", "report.md", "sweep.md")]
+PYTHON, SHELL, SWEEP = ("python", "py"), ("sh",), ("toml",)
+FEW = {"heldout": 24, "train": 24}  # rows
+_ON_RT = re.compile(r"^(simcore (?:extract|finetune) \S+ rt)\b", re.MULTILINE)
+_SIZE = re.compile(r"(train|heldout)_size = \d+")
+_LIMIT = re.compile(r"--limit \d+")
+_FILE = re.compile(r"# (\S+\.toml)\n")
 
 
-def python_of(page):
-    """The blocks of Python of a page as one program."""
-    return "\n".join(snippet.text for snippet in snippets(page, "python"))
+def steps(page):
+    """Return what a newcomer runs of a page, in order: a language and a text each.
+
+    Blocks of Python that follow one another are one program. Left out are installations, packages
+    that are not installed here, and parts of sweep files.
+    """
+    found = snippets(page, *PYTHON, *SHELL, *SWEEP)
+    for python, blocks in itertools.groupby(found, lambda one: one.language in PYTHON):
+        if python:
+            yield "python", "\n".join(block.text for block in blocks)
+            continue
+        for block in blocks:
+            named = _FILE.match(block.text)
+            if block.language in SWEEP and named is not None:
+                yield (
+                    named[1],
+                    _SIZE.sub(lambda size: f"{size[1]}_size = {FEW[size[1]]}", block.text),
+                )
+            elif block.language in SHELL and runs_here(block.text):
+                sizes = " ".join(f"--{name}-size {rows}" for name, rows in FEW.items())
+                yield "sh", _LIMIT.sub("", _ON_RT.sub(rf"\1 {sizes}", block.text))
 
 
-def extractions(page):
-    """The commands of a page that extract a model of the hub, on a few rows."""
-    lines = "".join(snippet.text for snippet in snippets(page, "sh")).splitlines()
-    own = [line for line in lines if line.startswith(tuple(f"simcore extract {n} " for n in NAMES))]
-    return [f"{line} --heldout-size 32 --train-size 32" for line in own]
+def runs_here(text):
+    """Return whether all commands of a block are of simcore, on models that can be loaded."""
+    words = list(commands(text))
+    timm = any(word.startswith("timm:") for command in words for word in command)
+    known = not timm or importlib.util.find_spec("timm") is not None
+    return known and {command[0] for command in words} == {"simcore"}
+
+
+def test_the_pages_have_these_steps():
+    kinds = {page.stem: [kind for kind, _ in steps(page)] for page in (*WITH_HUB, *WITHOUT)}
+    timm = ["sh"] if importlib.util.find_spec("timm") else []
+    assert kinds == {
+        "README": ["python"],
+        "huggingface": ["python", "sh", "sh", "python"],
+        "module": ["python", *timm],
+        "arrays": ["python", "sh"],
+        "plot": ["python"],
+        "report": ["sh", "python"],
+        "sweep": ["study.toml", "sh", "python"],
+    }
+    assert sum("--train-size 24" in text for _, text in steps(START / "huggingface.md")) == 2
+    assert sorted(page.name for page in START.glob("*.md")) == sorted(
+        ["index.md", *(page.name for page in (*WITH_HUB, *WITHOUT) if page.parent == START)]
+    )
 
 
 @pytest.fixture
 def newcomer(tmp_path):
-    """Run programs and commands in an empty folder with an empty cache, beside a hub."""
+    """Run the steps of a page in a folder, with a cache that begins empty, beside a hub."""
     hub = Hub(tmp_path / "hub")
     for name in NAMES:
         model = HUB[name]
@@ -43,41 +92,58 @@ def newcomer(tmp_path):
             resolve(MINILM).path if model == MINILM else save_tiny_model(tmp_path / model, model)
         )
         publish(hub, name, Path(folder))
-    work = tmp_path / "work"
-    work.mkdir()
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    shim = binaries / "simcore"
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m simlab.cli "$@"\n')
+    shim.chmod(0o755)
+    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
 
-    def run(*command, **more):
-        env = {**environment(hub, tmp_path / "home"), "MPLBACKEND": "agg", **more}
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=work,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    def run(page, folder, names=("",), **offline):
+        folder = tmp_path / folder
+        folder.mkdir(exist_ok=True)
+        env = environment(hub, tmp_path / "home", MPLBACKEND="agg", PATH=path)
+        for kind, text in steps(page):
+            if not any(name in text for name in names):
+                continue
+            if kind.endswith(".toml"):
+                (folder / kind).write_text(text)
+                continue
+            program = (
+                [sys.executable, "-c"] if kind == "python" else ["bash", "-euo", "pipefail", "-c"]
+            )
+            done = subprocess.run(
+                [*program, text],
+                cwd=folder,
+                env={**env, "HF_HUB_OFFLINE": offline.get(kind, "0")},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{page}: {text}\n{done.stdout}{done.stderr}"
 
     return hub, run
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # of some twenty processes, on a machine that is busy
 @pytest.mark.assets
-def test_the_first_pages_with_a_hub_and_without(newcomer):
+def test_the_pages_of_the_hub_with_it_and_without(newcomer):
     hub, run = newcomer
-    commands = extractions(PAGE)
-    assert len(commands) == len(NAMES)
-    pages = (ROOT / "README.md", PAGE)
     with hub.running():
-        for page in pages:
-            run("-c", python_of(page))
-        hub.log.clear()
-        for command in commands:  # `from_pretrained` has filled the cache
-            run("-m", "simlab.cli", *command.split()[1:])
-        assert not hub.asked(".safetensors")
-    for page in pages:
-        run("-c", python_of(page), HF_HUB_OFFLINE="1")
-    # The hub has stopped, whether the clients know it or not.
-    for offline, command in zip(("0", "1"), commands, strict=True):
-        again = command.replace("--out runs", "--out again")
-        run("-m", "simlab.cli", *again.split()[1:], HF_HUB_OFFLINE=offline)
+        for page in WITH_HUB:
+            run(page, "work")
+        assert len(hub.asked("GET", "model.safetensors")) == len(NAMES)
+    # The hub has stopped. Commands find that out; `from_pretrained` would wait for it.
+    for page in WITH_HUB:
+        run(page, "again", NAMES, python="1", sh="0")
+
+
+@pytest.mark.slow
+@pytest.mark.assets
+@pytest.mark.parametrize("page", WITHOUT, ids=lambda page: page.stem)
+def test_the_other_pages_ask_no_hub(newcomer, page):
+    hub, run = newcomer
+    with hub.running():
+        run(page, "work")
+    assert hub.log == []
