@@ -3,26 +3,29 @@
     python examples/studies/faults.py --faults 100
 
 A sweep of small models that it pretrains itself (fine-tuning, representations, grids, truncation,
-skipping, injection) runs once without interruption. Then it runs again and again with two workers
-and one fault after another, each while a job is at work: the driver or a worker is killed (SIGKILL,
-SIGTERM), or frozen for seconds (SIGSTOP, SIGCONT). The same command continues it each time.
-Finished folders get another byte in files of rows, of weights and of records, and the command runs
-again, or runs with too few files that it may open. Last, two machines (namespaces of processes and
-host names, where the system allows them) share a folder, and one dies or freezes for so long that
-the other takes over.
+skipping, injection) runs once without interruption. Then faults befall it, in rounds:
 
-Each fault is a row of ``examples/studies/results/faults.csv``: its kind, how many jobs were done
-then, the exit code of the command and how many lines of errors and notes it printed, whether the
-folder had the bits of the uninterrupted run in the end, and how many of its jobs were published
-twice (empty where files were damaged, whose jobs have to be done again).
+* While jobs are at work, the driver, a worker or all of them are killed (SIGKILL, SIGTERM) or
+  frozen for seconds (SIGSTOP, SIGCONT), up to ten times until the sweep has ended.
+* A byte of a file is changed, or a file is cut short: rows of a finished folder, or weights,
+  representations and records of one that has no rows yet. One file a run.
+* The disk is full (a small file system in memory), which grows before the command is repeated.
+* A driver and its workers may open no more files, until the command is repeated.
+* Two machines (namespaces of processes and host names) share a folder, and one of them dies or
+  freezes for so long that the other takes over.
+
+The same command continues each time. Each fault is a row of
+``examples/studies/results/faults.csv``: its kind, how many jobs were done then, the exit code of
+the command that met it and how many lines of errors and notes that printed; and how the run ended:
+whether the folder has the bits of the uninterrupted run, how many jobs were made again because
+their outputs were damaged, how many were done twice besides, and how many are not done. The exit
+code of this script is 1 if a row is not as it should be.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import json
 import os
 import random
 import resource
@@ -30,195 +33,44 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from pathlib import Path
 
-from simlab import Sweep
-from simlab.store.files import hash_file
+from fault_runs import FAR, OUT, Fault, Run, Study, logged, namespaces, workers_at_work
+from simlab.sweeps.parts import read_made
 
-TOML = """\
-tasks = [{ name = "rt", train_size = 64, heldout_size = 48 }]
-
-[[models]]
-label = "tiny"
-[models.pretrain]
-texts = [{ name = "rt", train_size = 64, heldout_size = 48 }]
-layers = 2
-hidden = 32
-heads = 2
-vocabulary = 300
-max_steps = 20
-batch_size = 8
-
-[finetune]
-seeds = "1..4"
-max_steps = 20
-batch_size = 8
-max_length = 24
-
-[[grids]]
-measure = ["cka", "svcca"]
-between = ["within", "tuning"]
-
-[[inject]]
-pairs = 2
-directions = "one"
-
-[truncate]
-[skip]
-"""
-OUT = Path("runs/faults")
-RESULTS = Path(__file__).parent / "results" / "faults.csv"
-COLUMNS = ("kind", "jobs done", "exit code", "lines", "equal bits", "jobs done twice")
 INTERRUPTIONS = (
     *("kill driver", "kill worker", "kill all", "terminate driver"),
     *("freeze driver", "freeze worker", "freeze all"),
 )
-FAR = ("unshare", "--uts", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child")
-STALE = 10.0  # seconds after which a silent machine counts as gone, in the rounds of two machines
-FEW_FILES = (5, 4)  # that a command may open
-RUN = (
-    "import sys; from simlab import Sweep; sweep, out = sys.argv[1:]\n"
-    "report = Sweep.from_file(sweep).run(out, workers=1, threads=1, figures=False, stale=10)\n"
-    "sys.exit(1 if report.failed else 0)"
-)
+MOST_INTERRUPTIONS = 10  # of one run
+DAMAGES = 2  # of a round
+STALE = 10.0  # seconds after which a silent machine counts as gone, where there are two
+# A command on a disk of its own, which grows when the command has ended; then the folder is copied.
+ON_SMALL_DISK = """\
+size=$1 disk=$2 code=$3 copy=$4; shift 4
+mount -t tmpfs -o "size=$size" tmpfs "$disk" || exit 3
+"$@"; echo $? >"$code"
+mount -o remount,size=1g "$disk" && cp -a "$disk" "$copy"
+"""
 
 
-@dataclass
-class Fault:
-    """A fault and what came of it; the columns of its row."""
-
-    kind: str
-    done: int
-    code: int | None = None
-    lines: int = 0
-    equal: bool = False
-    twice: int | None = None
-
-
-@dataclass
-class Study:
-    """The sweep, its reference, and the faults so far."""
-
-    draw: random.Random
-    file: Path = OUT / "sweep.toml"
-    faults: list[Fault] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        OUT.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(TOML)
-        self.sweep = Sweep.from_file(self.file)
-        self.jobs = len(self.sweep.plan())
-        run = Run(self, OUT / "whole")
-        if run.end() != 0:
-            raise SystemExit(f"the sweep without interruption failed: {run.output()}")
-        self.reference = self.contents(OUT / "whole")
-
-    def contents(self, folder: Path) -> tuple[object, dict[str, str]]:
-        """Return all rows, and the hashes of weights, representations and their manifests."""
-        names = ("*.safetensors", "manifest.json")
-        files = sorted(file for name in names for file in (folder / "objects").rglob(name))
-        return self.sweep.results(folder), {str(f.relative_to(folder)): hash_file(f) for f in files}
-
-    def finish(self, folder: Path, faults: list[Fault], damaged: bool = False) -> None:
-        """Run the sweep to its end, and complete the rows of the faults in its folder."""
-        run = Run(self, folder)
-        code = run.end()
-        rows, files = self.contents(folder)
-        equal = rows.equals(self.reference[0]) and files == self.reference[1]
-        twice = sum(logged(folder).values()) - len(logged(folder))
-        for fault in faults:
-            fault.equal, fault.twice = equal and code == 0, None if damaged else twice
-        self.faults += faults
-        self.write()
-        print(f"{folder.name}: {len(self.faults)} faults, code {code}, equal {equal}", flush=True)
-
-    def write(self) -> None:
-        """Write the rows of all faults."""
-        with RESULTS.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for one in self.faults:
-                writer.writerow(
-                    [one.kind, one.done, one.code, one.lines, int(one.equal), one.twice]
-                )
-
-
-class Run:
-    """A command that runs the sweep in a folder; `far` on a machine of its own."""
-
-    def __init__(
-        self, study: Study, folder: Path, files: int | None = None, far: bool | None = None
+def wait_for_work(study: Study, run: Run, folder: Path, most: int) -> list[int]:
+    """Wait until up to `most` more jobs are done, and one is at work; return who works then."""
+    # Some jobs are done between two faults, so that the faults fall on all kinds of job.
+    wanted = len(logged(folder)) + study.draw.randint(0, most)
+    while run.process.poll() is None and (
+        len(logged(folder)) < wanted or not workers_at_work(folder)
     ):
-        self.folder = folder
-        command = ["simcore", "sweep", str(study.file), "--out", str(folder), "--workers", "2"]
-        command += ["--threads", "1", "--no-figures"]
-        if far is not None:
-            command = [sys.executable, "-c", RUN, str(study.file), str(folder)]
-        if far:
-            name = ["sh", "-c", 'hostname far; exec "$@"', "sh"]
-            command = [*FAR, *name, *command]
-        OUT.mkdir(parents=True, exist_ok=True)
-        self.log = OUT / f"output-{time.time_ns()}.txt"
-
-        def limit() -> None:
-            if files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.DEVNULL,
-                stderr=output,
-                env={**os.environ, "COLUMNS": "1000"},
-                start_new_session=True,
-                preexec_fn=limit,
-            )
-
-    def end(self) -> int:
-        """Wait for the end, and return the exit code."""
-        return self.process.wait()
-
-    def output(self) -> str:
-        """Return what the command printed on stderr."""
-        return self.log.read_text("utf-8", "replace")
-
-    def lines(self) -> int:
-        """Return how many lines were printed besides those that tell how far the sweep is."""
-        lines = self.output().splitlines()
-        return sum(bool(line.strip()) and " sweep " not in line[:30] for line in lines)
-
-    def processes(self) -> list[int]:
-        """Return the driver and its workers."""
-        own = self.process.pid
-        children = Path(f"/proc/{own}/task/{own}/children")
-        with contextlib.suppress(OSError):
-            return [own, *map(int, children.read_text().split())]
-        return [own]
-
-
-def logged(folder: Path) -> Counter[str]:
-    """Return how often each job was published."""
-    lines = [line for log in folder.glob("log/*.jsonl") for line in log.open()]
-    keys = []
-    for line in lines:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            keys.append(json.loads(line)["key"])
-    return Counter(keys)
-
-
-def workers_at_work(folder: Path) -> list[int]:
-    """Return the processes that have claimed a job, and live."""
-    found = []
-    for claim in (folder / "claims").glob("[!.]*"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            pid = json.loads(claim.read_text())["pid"]
-            if Path(f"/proc/{pid}").exists():
-                found.append(pid)
-    return found
+        time.sleep(0.02)
+    time.sleep(study.draw.uniform(0, 0.5))
+    return workers_at_work(folder) if run.process.poll() is None else []
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
@@ -228,35 +80,26 @@ def send(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def interrupt(study: Study, count: int, number: int) -> None:
-    """Kill and freeze processes while they work, `count` times, until the sweep has ended."""
-    folder, faults = OUT / f"round-{number}", []
-    shutil.rmtree(folder, ignore_errors=True)
+def interrupt(study: Study, name: str) -> None:
+    """Kill and freeze processes while they work, until the sweep has ended."""
+    folder, faults = OUT / f"round-{name}", []
     run = Run(study, folder)
-    while len(faults) < count and (code := run.process.poll()) != 0:
+    while len(faults) < MOST_INTERRUPTIONS and (code := run.process.poll()) != 0:
         if code is not None:
             run = Run(study, folder)
-        # Some jobs are done between two faults, so that the faults fall on all kinds of job.
-        wanted = len(logged(folder)) + study.draw.randint(0, 8)
-        while run.process.poll() is None and (
-            len(logged(folder)) < wanted or not workers_at_work(folder)
-        ):
-            time.sleep(0.02)
-        time.sleep(study.draw.uniform(0, 1))
-        at_work = workers_at_work(folder)
-        if run.process.poll() is not None or not at_work:
-            continue
-        faults.append(one_fault(study, run, at_work, len(logged(folder))))
-        print(f"  {faults[-1].kind} after {faults[-1].done} jobs", flush=True)
-    if run.process.poll() is None:
-        run.end()
+        at_work = wait_for_work(study, run, folder, most=3)
+        fault = one_interruption(study, run, at_work, len(logged(folder))) if at_work else None
+        if fault is not None and fault.code != 0:  # else the command had ended just before
+            faults.append(fault)
+            print(f"  {fault.kind} after {fault.done} jobs", flush=True)
+    code = run.end()
     for fault in faults:  # of a worker, or a freeze: the command went on
         if fault.code is None:
-            fault.code, fault.lines = run.end(), run.lines()
-    study.finish(folder, faults)
+            fault.code, fault.lines = code, run.lines()
+    study.finish(folder, code, faults)
 
 
-def one_fault(study: Study, run: Run, at_work: list[int], done: int) -> Fault:
+def one_interruption(study: Study, run: Run, at_work: list[int], done: int) -> Fault:
     """Kill or freeze the driver, a worker, or all of them."""
     kind = study.draw.choice(INTERRUPTIONS)
     act, _, who = kind.partition(" ")
@@ -270,6 +113,7 @@ def one_fault(study: Study, run: Run, at_work: list[int], done: int) -> Fault:
     else:
         send(pids, signal.SIGTERM if act == "terminate" else signal.SIGKILL)
         if who != "worker":
+            fault.bites = True
             fault.code, fault.lines = run.end(), run.lines()
     return fault
 
@@ -281,63 +125,92 @@ def flip(file: Path, place: float) -> None:
     file.write_bytes(content)
 
 
-def damages(folder: Path, draw: random.Random) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the ways in which a finished folder is damaged, each on a file of its own."""
-    objects = sorted(file.parent for file in (folder / "objects/extract").glob("*/*/object.json"))
-    first, second, third = draw.sample(objects, 3)
-    (rows,) = sorted((folder / "results").glob("*.parquet"))[-1:]
-    tuned = draw.choice(sorted((folder / "objects/finetune").glob("*/*")))
-    whole = (folder / "fingerprints.json").exists()
-    yield "byte of rows", lambda: flip(rows, draw.random())
-    yield "byte of weights", lambda: flip(tuned / "model.safetensors", draw.random())
-    yield "byte of representations", lambda: flip(next(first.glob("*.safetensors")), draw.random())
-    yield "record of an object: {}", lambda: (second / "object.json").write_text("{}")
-    yield "record of an object: cut", lambda: os.truncate(third / "object.json", 30)
-    yield "claim: other JSON", lambda: (folder / "claims" / ("0" * 64)).write_text('"abc"')
-    yield "failure: other JSON", lambda: (folder / f"failures/{'0' * 64}.json").write_text("[]")
-    yield "log: other JSON", lambda: (folder / "log" / "other.jsonl").write_text('{"a": 1}\n')
-    yield "plan: other JSON", lambda: (folder / "plan.json").write_text("[]")
-    yield "sweep.json: cut", lambda: os.truncate(folder / "sweep.json", 10)
-    if whole:
-        yield "fingerprints: other JSON", lambda: (folder / "fingerprints.json").write_text("[]")
+def damages(folder: Path, draw: random.Random) -> Iterator[tuple[str, Callable[[], object], Path]]:
+    """Yield the ways in which a folder without rows is damaged: a name, an act, and an object."""
+    extracted = sorted((folder / "objects/extract").glob("*/*"))
+    tuned = sorted((folder / "objects/finetune").glob("*/*"))
+    one, other = draw.choice(extracted), draw.choice(tuned)
+    states, weights = next(one.glob("*.safetensors")), other / "model.safetensors"
+    yield "byte of weights", lambda: flip(weights, draw.random()), other
+    yield "byte of representations", lambda: flip(states, draw.random()), one
+    yield "weights cut short", lambda: os.truncate(weights, 1000), other
+    yield "representations deleted", states.unlink, one
+    yield "record of an object: {}", lambda: (one / "object.json").write_text("{}"), one
+    yield "record of an object: cut", lambda: os.truncate(other / "object.json", 30), other
+    none = folder / "none"
+    other_json = {
+        "claim": (folder / "claims" / ("0" * 64), '"abc"'),
+        "failure": (folder / f"failures/{'0' * 64}.json", "[]"),
+        "log": (folder / "log" / "other.jsonl", '{"a": 1}\n'),
+        "plan": (folder / "plan.json", "[]"),
+        "fingerprints": (folder / "fingerprints.json", "[]"),
+        "sweep.json": (folder / "sweep.json", '{"models": '),
+    }
+    for name, (file, text) in other_json.items():
+        yield f"{name}: other JSON", partial(file.write_text, text), none
 
 
-def damage(study: Study, number: int) -> None:
-    """Damage a copy of the finished folder in every way at once, and continue it."""
-    folder, faults = OUT / f"damage-{number}", []
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(OUT / "whole", folder)
-    # Damaged rows are wanted again, and so are the objects that they are computed from.
-    for kind, act in damages(folder, study.draw):
+def damage(study: Study, name: str, number: int) -> None:
+    """Damage one file of a copy of a folder, and continue the sweep there."""
+    folder = OUT / f"damage-{name}"
+    ways = list(damages(shutil.copytree(OUT / "half", folder), study.draw))
+    number %= len(ways) + 2
+    if number < len(ways):
+        kind, act, place = ways[number]
+        damaged = [place.name] if place.exists() else []
+        done = len(logged(folder))
         act()
-        faults.append(Fault(kind, study.jobs))
+    else:  # rows of a folder in which all is done
+        shutil.rmtree(folder)
+        shutil.copytree(OUT / "whole", folder)
+        file = sorted((folder / "results").glob("*.parquet"))[-1]
+        damaged, done = list(read_made(file)), len(study.jobs)
+        if number == len(ways):
+            kind = "byte of rows"
+            flip(file, study.draw.random())
+        else:
+            kind = "rows cut short"
+            os.truncate(file, file.stat().st_size // 2)
     run = Run(study, folder)
-    code = run.end()
-    for fault in faults:
-        fault.code, fault.lines = code, run.lines()
-    study.finish(folder, faults, damaged=True)
+    fault = Fault(kind, done, run.end(), run.lines(), wanted=len(damaged))
+    study.finish(folder, fault.code, [fault], damaged)
 
 
-def too_few_files(study: Study, number: int) -> None:
-    """Run the command on a finished folder with too few files that it may open."""
-    folder = OUT / f"files-{number}"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(OUT / "whole", folder)
-    limit = FEW_FILES[number]
-    fault = Fault(f"{limit} open files", study.jobs)
-    run = Run(study, folder, files=limit)
+def full_disk(study: Study, name: str) -> None:
+    """Run the command on a disk that is too small, and then on one that is large enough."""
+    folder, disk, told = OUT / f"disk-{name}", OUT / f"mount-{name}", OUT / f"code-{name}.txt"
+    disk.mkdir()
+    needed = sum(file.stat().st_size for file in (OUT / "whole").rglob("*") if file.is_file())
+    size = int(needed * study.draw.uniform(0.05, 0.8))
+    small = ("sh", "-c", ON_SMALL_DISK, "sh", str(size), str(disk), str(told), str(folder))
+    run = Run(study, disk, before=namespaces("--mount", *small))
+    run.end()
+    fault = Fault(f"full disk of {size // 1000} kB", 0, bites=True)
+    fault.code, fault.lines = int(told.read_text()), run.lines()
+    fault.done = len(logged(folder))
+    study.finish(folder, fault.code, [fault])
+
+
+def too_few_files(study: Study, name: str, who: str) -> None:
+    """Let a driver or all processes open no more files while a job is at work."""
+    folder = OUT / f"files-{name}"
+    run = Run(study, folder)
+    wait_for_work(study, run, folder, most=len(study.jobs) // 2)
+    fault = Fault(f"no more files: {who}", len(logged(folder)), bites=True)
+    for pid in [run.process.pid] if who == "driver" else run.processes():
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            number = max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+            _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (number, most))
     fault.code, fault.lines = run.end(), run.lines()
-    study.finish(folder, [fault])
+    study.finish(folder, fault.code, [fault])
 
 
-def two_machines(study: Study, number: int, act: str) -> None:
+def two_machines(study: Study, name: str, act: str) -> None:
     """Let two machines share a folder; kill or freeze all processes of the near one."""
-    folder = OUT / f"machines-{number}"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = OUT / f"machines-{name}"
     near, far = Run(study, folder, far=False), Run(study, folder, far=True)
-    while not workers_at_work(folder) and near.process.poll() is None:
-        time.sleep(0.05)
-    time.sleep(study.draw.uniform(1, 4))
+    wait_for_work(study, near, folder, most=12)
     fault = Fault(f"{act} one machine of two", len(logged(folder)))
     pids = near.processes()
     if act == "kill":
@@ -346,41 +219,59 @@ def two_machines(study: Study, number: int, act: str) -> None:
         send(pids, signal.SIGSTOP)
         time.sleep(1.5 * STALE)
         send(pids, signal.SIGCONT)
-    code = near.end()
-    fault.code, fault.lines = (far.end() or (0 if act == "kill" else code)), far.lines()
-    study.finish(folder, [fault])
+    near.end()
+    fault.code, fault.lines = far.end(), far.lines()
+    study.finish(folder, fault.code, [fault])
 
 
 def main() -> None:
     """Run the study, and write its rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--faults", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=120.0, help="no new round after these")
+    parser.add_argument("--faults", type=int, default=100, help="at least so many")
+    parser.add_argument("--minutes", type=float, default=120.0, help="no new fault after these")
+    parser.add_argument("--lanes", type=int, default=2, help="sweeps that run beside each other")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    until = time.monotonic() + 60 * options.minutes
-    study = Study(random.Random(options.seed))
-    rounds = 0
+    command = namespaces(*FAR, "true")
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        raise SystemExit("wanted a system that gives namespaces of processes and mounts")
+    began = time.monotonic()
+    study, plan = Study(random.Random(options.seed)), schedule()
+    taking = threading.Lock()
 
-    def goes_on() -> bool:
-        return len(study.faults) < options.faults and time.monotonic() < until
+    def work() -> None:
+        while True:
+            with taking:
+                minutes = (time.monotonic() - began) / 60
+                if len(study.faults) >= options.faults or minutes > options.minutes:
+                    return
+                name, act = next(plan)
+            act(study, name)
 
-    machines = subprocess.run([*FAR, "true"], capture_output=True, check=False).returncode == 0
-    if not machines:
-        print("this system gives no namespaces: no faults of two machines")
-    while goes_on():
-        damage(study, rounds)
-        if goes_on():
-            too_few_files(study, rounds % 2)
-        if goes_on() and machines:
-            two_machines(study, rounds, "kill" if rounds % 2 else "freeze")
-        for part in range(2):
-            if goes_on():
-                most = options.faults - len(study.faults)
-                interrupt(study, min(8, most), 2 * rounds + part)
-        rounds += 1
+    with ThreadPoolExecutor(options.lanes) as lanes:
+        for ended in [lanes.submit(work) for _ in range(options.lanes)]:
+            ended.result()
     print(Counter(fault.kind for fault in study.faults))
-    print(f"{sum(fault.equal for fault in study.faults)} of {len(study.faults)} equal")
+    wrong = [fault for fault in study.faults if not fault.is_right()]
+    minutes = (time.monotonic() - began) / 60
+    print(
+        f"{len(study.faults)} faults in {minutes:.0f} minutes, {len(wrong)} of them not as wanted"
+    )
+    for fault in wrong:
+        print(fault)
+    sys.exit(1 if wrong else 0)
+
+
+def schedule() -> Iterator[tuple[str, Callable[[Study, str], None]]]:
+    """Yield faults without end: a name for the folder, and a function to call with it."""
+    for number in count():
+        act, who = ("kill", "driver") if number % 2 else ("freeze", "all")
+        yield f"{number}", interrupt
+        yield f"{number}", partial(two_machines, act=act)
+        for part in range(DAMAGES):
+            yield f"{number}-{part}", partial(damage, number=DAMAGES * number + part)
+        yield f"{number}", full_disk
+        yield f"{number}", partial(too_few_files, who=who)
 
 
 if __name__ == "__main__":
