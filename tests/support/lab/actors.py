@@ -8,6 +8,7 @@ as the kernel would do.
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import threading
 from collections.abc import Callable
@@ -118,6 +119,8 @@ class Actor:
     def operate(self, event: str, args: tuple[Any, ...]) -> None:
         """Stop before an operation."""
         if self.quiet:
+            return
+        if event == "fcntl.flock" and args[1] == fcntl.LOCK_UN:  # the kernel does it for the dead
             return
         if self.killed:
             raise Killed

@@ -3,66 +3,39 @@
 Each driver is an actor (`actors`) on a machine of its own, whose clocks are wrong by years. It runs
 `simlab.sweeps.driver.Driver` with an engine that does orders in the same thread, on real files. The
 world knows more than any driver: who lives, who stands still, and what was published. It notes what
-must never happen in `World.violations`.
+must never happen in `World.violations`, and counts the situations that came about in
+`World.events`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from simlab.store.results import ResultRow
-from simlab.sweeps import claims, driver, processes
+from simlab.store import ownership
+from simlab.sweeps import claims, driver, elsewhere, execute, gathering, processes
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.execute import MOST_ATTEMPTS
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.gathering import Gatherer
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.watch import Watch
+from support.lab import worldsteps
 from support.lab.actors import Actor, this_actor
-from support.lab.inline import InlineEngine
+from support.lab.worldprocesses import Beats, Machine, OfEachProcess, Process
 
 STALE = 60.0
-_EPOCH = 1_800_000_000.0
+EPOCH, CLOCKS_BEGIN = 1_800_000_000.0, 1e9  # of files, and of the own clocks of processes
 _MOST_STEPS = 30_000
 _MOST_TO_WORK = 150
-_LOOK, _LOOKS = 15.0, 12  # seconds between the looks of a driver, and its operations meanwhile
-
-
-@dataclass
-class Machine:
-    """A machine: its name, and by how many seconds its two clocks are wrong."""
-
-    name: str
-    skew: float
-
-
-@dataclass
-class Process:
-    """A driver, as the world sees it."""
-
-    machine: Machine
-    pid: int
-    actor: Actor | None = None
-    frozen: bool = False
-    claims: dict[Path, claims.Claim] = field(default_factory=dict)
-    given_up: list[claims.Claim] = field(default_factory=list)
-    beat: float = 0.0
-    awake: float = 0.0
-    seen: dict[int, float] = field(default_factory=dict)
-    at_work: str | None = None
-    waited: int = 0
-
-    @property
-    def lives(self) -> bool:
-        return self.actor is not None and not self.actor.ended
+_LOOK = 15.0  # seconds between the looks of a driver
+# Situations that are counted.
+ROBBED, INHERITED = "take-over from a process that lives", "take-over from a process that died"
 
 
 class World:
@@ -72,17 +45,20 @@ class World:
     ----------
     skews
         By how many seconds the clocks of each machine are wrong.
+    models
+        How many models are trained; two grids read each.
     """
 
-    def __init__(self, root: Path, skews: tuple[float, float], patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, root: Path, skews: tuple[float, float], patch: pytest.MonkeyPatch, models: int = 1
+    ) -> None:
         self.root, self.now = root, 0.0
         self.machines = [Machine(name, skew) for name, skew in zip("ab", skews, strict=True)]
         self.folder = SweepFolder(root, durable=False)
         self.folder.create()
         self.plan = Plan()
-        trained = self.plan.add("finetune", {"name": "trained"}, [], {}, "trained")
-        for name in ("rows", "other rows"):
-            self.plan.add("grid", {"name": name}, [trained], {}, name)
+        for _ in range(models):
+            self._add_model()
         self.violations: list[str] = []
         self.published: Counter[str] = Counter()
         self.damaged: Counter[str] = Counter()
@@ -95,19 +71,46 @@ class World:
         for machine in self.machines:
             self.drivers.append(self.start(machine))
 
+    def _add_model(self) -> None:
+        number = self.plan.counts().get("finetune", 0)
+        name = f"trained {number}"
+        trained = self.plan.add("finetune", {"name": name}, [], {}, name)
+        for name in (f"rows {number}", f"other rows {number}"):
+            self.plan.add("grid", {"name": name}, [trained], {}, name)
+
     def start(self, machine: Machine) -> Process:
         """Start a driver."""
         process = Process(machine, pid=1000 + len(self.processes), beat=self.now)
 
         def run() -> None:
-            how = {"keep": "all", "watch": Watch(STALE), "steps": __name__}
-            Driver(self.folder, self.plan, _Engine(), **how).run()
+            how = {"keep": "all", "watch": Watch(STALE), "steps": worldsteps.__name__}
+            Driver(self.folder, self.plan, worldsteps.Engine(), **how).run()
 
         process.actor = Actor(run, str(self.root), self._before)
         self.processes[process.actor] = process
         return process
 
     # What the test does.
+
+    @property
+    def works(self) -> bool:
+        """Return whether a driver has not ended."""
+        return any(process.lives for process in self.drivers)
+
+    def go_on(self) -> None:
+        """Run the sweep again with another model, when all drivers have ended."""
+        assert not self.works
+        self._add_model()
+        for who in (0, 1):
+            self.awake(who)
+
+    def awake(self, who: int) -> None:
+        """Let a driver continue; start another one on its machine if it has ended."""
+        self.thaw(who)
+        process = self.drivers[who]
+        if not process.lives:
+            self._require_no_error(process)
+            self.drivers[who] = self.start(process.machine)
 
     def step(self, who: int, count: int, until: Callable[[], bool] = lambda: False) -> None:
         """Let a driver do some operations."""
@@ -127,9 +130,17 @@ class World:
         """Let a driver stand still, until the other one has had the time to take over."""
         self.freeze(who)
         self.begin_to_work(1 - who)
+        robbed, other = self.events[ROBBED], self.drivers[1 - who]
         for _ in range(int(STALE // _LOOK) + 2):
             self.pass_time(_LOOK)
-            self.step(1 - who, _LOOKS)
+            waited = other.waited
+            self.step(
+                1 - who,
+                _MOST_TO_WORK,
+                lambda now=waited: other.waited > now or self.events[ROBBED] > robbed,
+            )
+            if self.events[ROBBED] > robbed:
+                break
         self.step(1 - who, count)
 
     def freeze(self, who: int) -> None:
@@ -148,9 +159,9 @@ class World:
         """Kill a driver, and start another one on its machine."""
         process = self.drivers[who]
         assert process.actor is not None
+        self.events["killed as an owner"] += bool(process.claims.keys() & self._job_claims())
+        self.events["killed while it moves rows"] += self._moves_rows(process.actor)
         process.actor.kill()
-        self.events["killed at work"] += process.at_work is not None
-        process.at_work = None
         self.drivers[who] = self.start(process.machine)
 
     def pass_time(self, seconds: float) -> None:
@@ -171,14 +182,36 @@ class World:
                 held.release(patience=-1)
                 self._beating = None
 
-    def damage(self) -> None:
+    def begin_to_move_rows(self, who: int) -> None:
+        """Let a driver go on until it moves rows into the data set, for which it is time."""
+        actor = self.drivers[who].actor
+        assert actor is not None
+        self.pass_time(gathering.GATHER_SECONDS + 1)
+        self.step(who, _MOST_TO_WORK, lambda: self._moves_rows(actor))
+
+    def damage(self, number: int = 0) -> None:
         """Change a byte of a published object."""
-        key = self.plan.jobs[0].key
-        file = self.folder.place("finetune", key) / "numbers"
-        if file.is_file() and key not in self._damaged_now:
+        objects = [job for job in self.plan.jobs if job.kind == "finetune"]
+        job = objects[number % len(objects)]
+        file = self.folder.place(job.kind, job.key) / "numbers"
+        # A driver gives up an input that is damaged again and again.
+        often = self.damaged[job.key] == MOST_ATTEMPTS - 1
+        if file.is_file() and job.key not in self._damaged_now and not often:
             file.write_bytes(b"other bytes")
-            self.damaged[key] += 1
-            self._damaged_now.add(key)
+            self.damaged[job.key] += 1
+            self._damaged_now.add(job.key)
+
+    def damage_when_published(self, who: int) -> None:
+        """Let a driver go on until an object is published, and damage it before it is read."""
+        keys = [job.key for job in self.plan.jobs if job.kind == "finetune"]
+        before = {key: self.published[key] for key in keys}
+        self.step(
+            who, _MOST_TO_WORK, lambda: any(self.published[key] > before[key] for key in keys)
+        )
+        self.step(who, 1)
+        for number, key in enumerate(keys):
+            if self.published[key] > before[key]:
+                self.damage(number)
 
     def finish(self) -> None:
         """Let all drivers run to their ends, and check what they leave."""
@@ -204,9 +237,7 @@ class World:
 
     def _check_end(self) -> None:
         for process in self.drivers:
-            assert process.actor is not None
-            if process.actor.error is not None:
-                raise process.actor.error
+            self._require_no_error(process)
         lines = Counter(line["key"] for line in self.folder.finished())
         for job in self.plan.jobs:
             if lines[job.key] != self.published[job.key]:
@@ -219,9 +250,38 @@ class World:
             left = os.listdir(self.root / name)
             if left:
                 self.violations.append(f"left in {name}: {left}")
+        made = self.folder.data.made(checked=True)
         for job in self.plan.jobs:
-            if not self.folder.place(job.kind, job.key).exists():
+            there = (
+                job.key in made if job.is_rows else self.folder.place(job.kind, job.key).exists()
+            )
+            if not there:
                 self.violations.append(f"{job.title}: no output")
+        keys = [job.key for job in self.plan.jobs if job.is_rows]
+        values = self.folder.data.rows(keys)["value"].to_pylist()
+        # A step may read an object that was damaged after its hash was checked.
+        if values != [1.0] * len(keys) and not self.damaged:
+            self.violations.append(f"rows: {values}")
+
+    def _require_no_error(self, process: Process) -> None:
+        assert process.actor is not None
+        if process.actor.error is not None:
+            raise process.actor.error
+
+    def _job_claims(self) -> set[Path]:
+        return {self.folder.claims / job.key for job in self.plan.jobs}
+
+    def _moves_rows(self, actor: Actor) -> bool:
+        """Return whether the next operation of an actor is one on the data set, which it locks."""
+        event, args = actor.upcoming
+        target = args[-1] if event == "os.rename" else args[0] if args else ""
+        return event in ("os.rename", "os.remove") and (
+            Path(str(target)).parent in (self.folder.data.folder,) or self._is_part(event, target)
+        )
+
+    def _is_part(self, event: str, target: object) -> bool:
+        """Return whether an operation removes a part whose rows are in the data set now."""
+        return event == "os.remove" and self._key_of(Path(str(target))) is not None
 
     def _before(self, event: str, args: tuple[Any, ...]) -> None:
         """Look at an operation that is about to happen."""
@@ -230,6 +290,7 @@ class World:
         if event != "os.rename":
             return
         source, target = Path(args[0]), Path(args[1])
+        self.events["rows moved"] += target.parent == self.folder.data.folder
         if target.parent == self.folder.failures:
             self._require_owner(target.stem, f"the failure {target}")
         place = self._key_of(target)
@@ -246,6 +307,7 @@ class World:
         if place.exists():
             self.violations.append(f"{place} is published twice")
         self.published[key] += 1
+        self.events["made again"] += self.published[key] > 1
 
     def _require_owner(self, key: str, what: str) -> None:
         """Note a violation if the process that acts does not own a key."""
@@ -282,21 +344,22 @@ class World:
 
     def claimed(self, process: Process, held: claims.Claim) -> None:
         """Note that a process made a claim; check that it robbed nobody who lives."""
-        for other in self.drivers:
+        for other in self.processes.values():
             if other is process or held.path not in other.claims:
                 continue
             # Time in which the observer stood still itself is no silence of the owner.
             silence = process.awake - other.seen.get(process.pid, 0.0)
             if other.lives and silence < STALE:
                 self.violations.append("a process lost a claim that it touched in time")
-            if other.lives:
-                self.events["take-over from a process that lives"] += 1
+            self.events[ROBBED if other.lives else INHERITED] += 1
+            if not other.lives:
+                del other.claims[held.path]
         process.claims[held.path] = held
         self._touch(process, held.path)
 
     def _touch(self, process: Process, path: Path) -> None:
         """Touch a claim; some file systems take the time from the machine that does so."""
-        when = _EPOCH + self.now + process.machine.skew
+        when = EPOCH + self.now + process.machine.skew
         assert process.actor is not None
         process.actor.quiet = True
         with contextlib.suppress(FileNotFoundError):
@@ -318,83 +381,19 @@ class World:
         patch.setattr(processes, "own_start", str)
         patch.setattr(processes, "started", self._started)
         patch.setattr(processes, "machine", lambda: self._this().machine.name)
-        patch.setattr(processes, "clock", lambda: self.now + self._this().machine.skew + 1e9)
-        patch.setattr(claims, "_BEATING", _Beats(self))
+        patch.setattr(
+            processes, "clock", lambda: self.now + self._this().machine.skew + CLOCKS_BEGIN
+        )
+        patch.setattr(claims, "_BEATING", Beats(self))
         patch.setattr(claims, "_POLL_SECONDS", 0.0)
-        patch.setattr(driver, "note", lambda _: None)
-        # The lock of the data set is another one, and the parts stay where they are.
-        for name in ("gather", "gather_all", "set_aside", "set_aside_damaged"):
-            patch.setattr(Gatherer, name, lambda _: ())
-        patch.setattr(sys.modules[__name__], "_worlds", [self])
+        for module in (driver, elsewhere, gathering):
+            patch.setattr(module, "note", lambda _: None)
+        # Nobody waits for the lock of the data set: a driver that does not get it comes again.
+        patch.setattr(ownership, "_PATIENCE_SECONDS", 0.0)
+        patch.setattr(gathering, "PATIENCE_SECONDS", float("inf"))
+        patch.setattr(worldsteps, "world", self)
+        patch.setattr(execute, "_CHECKED", OfEachProcess())
 
     def _started(self, pid: int) -> str | None:
         found = [process for process in self.processes.values() if process.pid == pid]
         return str(pid) if not found or found[0].lives else None
-
-
-_worlds: list[World] = []
-
-
-class _Beats:
-    """In place of the thread that touches the claims of a process: `World.pass_time` does."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def add(self, held: claims.Claim) -> None:
-        self.world.claimed(self.world._this(), held)
-
-    def discard(self, held: claims.Claim) -> None:
-        self.world._this().claims.pop(held.path, None)
-
-    def release_later(self, held: claims.Claim) -> None:
-        self.world._this().given_up.append(held)
-
-
-class _Engine(InlineEngine):
-    """Lets the driver stop where it waits."""
-
-    def collect(self, seconds: float):
-        actor = this_actor()
-        assert actor is not None
-        _worlds[-1].processes[actor].waited += 1
-        actor.pause()
-        return super().collect(seconds)
-
-
-def _at_work(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def work(order: Any) -> Any:
-        actor = this_actor()
-        assert actor is not None
-        process = _worlds[-1].processes[actor]
-        process.at_work = order.params["name"]
-        try:
-            actor.pause()
-            return step(order)
-        finally:
-            process.at_work = None
-
-    return work
-
-
-@_at_work
-def train(work: Any) -> None:
-    """Make a folder in two parts, the first of which a later owner continues."""
-    if work.out.exists():  # the last owner ended before it published
-        return
-    partial = work.out.with_name("partial")
-    partial.mkdir(exist_ok=True)
-    for part in ("numbers", "others"):
-        (partial / part).write_bytes(b"numbers")
-    partial.rename(work.out)
-
-
-@_at_work
-def grid(work: Any) -> list[ResultRow]:
-    """Return a row."""
-    value = float((work.inputs[0] / "numbers").read_bytes() == b"numbers")
-    return [ResultRow(comparison="c", measure="m", model_x="x", value=value, n=1, task="t")]
-
-
-STEPS = {"finetune": train, "grid": grid}
-RESUMABLE = ("finetune",)
