@@ -36,6 +36,7 @@ The rooms; a room imports only from rooms listed before it:
 * `representations`: extracting the rows of every layer, and storing them on disk.
 * `similarity`: measures between stored representations, localization scores and blocks.
 * `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
+* `steps`: the spelling of arguments on the command line and in sweep files.
 * `figures`: figures drawn from the results table alone.
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.

@@ -35,7 +35,8 @@ from simlab.commands import (
     truncate,
 )
 from simlab.commands.patterns import expand_arguments
-from simlab.errors import UserError
+from simlab.errors import UserError, spelling
+from simlab.steps.words import as_option
 
 USAGE_ERROR = 2
 # In the order in which ``simcore --help`` lists the commands.
@@ -88,16 +89,17 @@ def run(arguments: list[str]) -> int:
     # OpenMP threads that spin while they wait make a two-core machine up to ten times slower as
     # soon as another process runs on it. torch reads the variable once, when it loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    try:
-        for one in expand_arguments(arguments or ["--help"]):
-            code = app(one, prog_name="simcore", standalone_mode=False)
-            if code:
-                return code
-        return 0
-    except (UserError, TyperException) as error:
-        message = _message(error) if isinstance(error, TyperException) else str(error)
-        print(f"error: {' '.join(message.split())}", file=sys.stderr)
-        return USAGE_ERROR
+    with spelling(as_option(arguments[0] if arguments else "")):
+        try:
+            for one in expand_arguments(arguments or ["--help"]):
+                code = app(one, prog_name="simcore", standalone_mode=False)
+                if code:
+                    return code
+            return 0
+        except (UserError, TyperException) as error:
+            message = _message(error) if isinstance(error, TyperException) else str(error)
+            print(f"error: {' '.join(message.split())}", file=sys.stderr)
+            return USAGE_ERROR
 
 
 # What an option wanted, by the type of pydantic's error.

@@ -1,7 +1,17 @@
 """Exceptions for mistakes that the user can put right, and words that their messages share."""
 
 import difflib
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+_NO_VALUE = object()
+# An argument in a text: its name and its value as JSON, whose characters are printable, between two
+# control characters that no name, path or text of a message has.
+_ARGUMENT = re.compile("\x02(.*?)\x03")
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
@@ -14,16 +24,103 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function that a message names, with its value if the message gives it.
+
+    A command has an option for the argument, and a sweep file has a key.
+    """
+
+    name: str
+    value: Any = _NO_VALUE
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the message gives the value."""
+        return self.value is not _NO_VALUE
+
+
+def in_python(argument: Argument) -> str:
+    """Return an argument as Python spells it: ``kind='cls'``, or ``kind`` without a value."""
+    return f"{argument.name}={argument.value!r}" if argument.has_value else argument.name
+
+
+_spell: Callable[[Argument], str] = in_python
+
+
+@contextmanager
+def spelling(spell: Callable[[Argument], str]) -> Iterator[None]:
+    """Let `spell` spell the arguments of messages while the block runs, in every thread.
+
+    The command and the reader of sweep files set it, and Python's spelling is the default.
+    """
+    global _spell
+    before, _spell = _spell, spell
+    try:
+        yield
+    finally:
+        _spell = before
+
+
+def spelled(message: str, spell: Callable[[Argument], str] | None = None) -> str:
+    """Return a message on one line, its arguments spelled by `spell`, or as `spelling` has set."""
+    chosen = _spell if spell is None else spell
+    text = "".join(chosen(p) if isinstance(p, Argument) else p for p in parts_of(message))
+    return " ".join(text.split())
+
+
+def parts_of(message: str) -> tuple[str | Argument, ...]:
+    """Return the texts and arguments of a message, in order."""
+    texts = _ARGUMENT.split(message)  # text, argument, text, ..., text
+    parts = [Argument(*json.loads(t)) if k % 2 else t for k, t in enumerate(texts)]
+    return tuple(part for part in parts if part != "")
+
+
+def argument(name: str, value: Any = _NO_VALUE) -> str:
+    """Return the text that stands for an argument in the message of a `UserError`.
+
+    Parameters
+    ----------
+    name
+        Name of the argument, as Python has it.
+    value
+        The value that the message shows beside the name.
+
+    Examples
+    --------
+    >>> error = UserError(f"{argument('head_warmup', 0.5)}: wanted less")
+    >>> str(error)
+    'head_warmup=0.5: wanted less'
+    >>> error.parts[0]
+    Argument(name='head_warmup', value=0.5)
+    """
+    data = [name] if value is _NO_VALUE else [name, value]
+    return f"\x02{json.dumps(data, default=str)}\x03"
+
+
 class UserError(Exception):
     """A mistake that the user can put right: a name, a file, a column, a missing connection.
 
-    The message is a single line that names the option or file, the wanted and the found. The
+    The message is a single line that names the argument or file, the wanted and the found. The
     command line prints the message and exits with code 2. Any other exception is a bug and shows
     its traceback.
+
+    An argument has another spelling in each place where a user gives it: `argument` puts its name
+    and value into the message as data, and ``str(error)`` spells them for Python, the command line
+    or a sweep file (`spelling`).
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(message)
+        self.message = message
+
+    @property
+    def parts(self) -> tuple[str | Argument, ...]:
+        """The message as texts and arguments, in order."""
+        return parts_of(self.message)
+
+    def __str__(self) -> str:
+        return spelled(self.message)
 
 
 class WriteError(UserError):

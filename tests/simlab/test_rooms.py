@@ -18,7 +18,7 @@ FLOORS = (
     ("models",),
     ("training", "representations"),
     ("similarity", "experiments"),
-    ("figures", "evidence"),
+    ("figures", "evidence", "steps"),
     ("sweeps", "report"),
     ("commands",),
     ("cli", "simlab"),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from simlab.commands.options import Overwrite, Paper, explain_interrupt
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +99,9 @@ def _families(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, _, pattern = pair.partition("=")
         if not (name and pattern):
-            raise UserError(f"--family {pair}: wanted NAME=PATTERN, such as BERT=BERT*")
+            raise UserError(
+                f"{argument('families', pair)}: wanted NAME=PATTERN, such as BERT=BERT*"
+            )
     return dict(pair.split("=", 1) for pair in pairs)
 
 

@@ -22,7 +22,7 @@ from simlab.commands.options import (
     duration,
     explain_interrupt,
 )
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from simlab.store.jobs import Outcome
@@ -144,11 +144,13 @@ def finetune(
         "random_init": random_init or None,
     }
     if seed is not None and seeds is not None:
-        raise UserError("--seeds: wanted --seeds or --seed, found both")
+        raise UserError(
+            f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
+        )
     if paper is not None and paper != recipe_name:
         raise UserError(
-            f"--paper {paper}, --recipe {recipe_name}: wanted one recipe, found two; here both "
-            "options name the recipe"
+            f"{argument('paper', paper)}, {argument('recipe', recipe_name)}: wanted one recipe, "
+            "found two; here both options name the recipe"
         )
     folders = seed_folders(out, seed, seeds)
     with explain_interrupt(out):
@@ -188,8 +190,9 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | N
         return {seed: out}
     if (out / RECORD).exists():
         raise UserError(
-            f"--out {out}: wanted a folder for a checkpoint of each of --seeds, found a folder "
-            "that is itself a checkpoint; choose another --out"
+            f"{argument('out', out)}: wanted a folder for a checkpoint of each of "
+            f"{argument('seeds')}, found a folder "
+            f"that is itself a checkpoint; choose another {argument('out')}"
         )
     return {number: out / f"seed-{number}" for number in parse_seeds(seeds)}
 

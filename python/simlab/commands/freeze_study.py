@@ -33,6 +33,7 @@ from simlab.commands.options import (
     TrainSize,
     explain_interrupt,
 )
+from simlab.errors import argument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,10 @@ def freeze_study(
     }
     numbers = recipes.parse_seeds(seeds)
     if paper is not None and paper != recipe_name:
-        console.note(f"--recipe {recipe_name} takes the place of the recipe of --paper {paper}")
+        console.note(
+            f"{argument('recipe', recipe_name)} takes the place of the recipe of "
+            f"{argument('paper', paper)}"
+        )
     with explain_interrupt(out):
         outcome = study.freeze_study(
             model,

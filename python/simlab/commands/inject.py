@@ -190,12 +190,18 @@ def inject(
 
 def _check_labels(several: bool, a: str | None, b: str | None, label: list[str] | None) -> None:
     """Raise UserError if labels come by the options for the other number of pairs."""
-    from simlab.errors import UserError
+    from simlab.errors import UserError, argument
 
     if several and (a or b):
-        raise UserError("--label-a, --label-b: wanted --label for several pairs, found one of them")
+        raise UserError(
+            f"{argument('label_a')}, {argument('label_b')}: wanted {argument('labels')} for "
+            "several pairs, found one of them"
+        )
     if label and not several:
-        raise UserError("--label: wanted --label-a and --label-b for one pair, found --label")
+        raise UserError(
+            f"{argument('labels')}: wanted {argument('label_a')} and {argument('label_b')} for one "
+            f"pair, found {argument('labels')}"
+        )
 
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:

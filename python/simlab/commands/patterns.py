@@ -7,7 +7,7 @@ without the number.
 
 from __future__ import annotations
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.sources import SEED, expand_names, restarts
 
 # Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
@@ -26,24 +26,24 @@ def expand_arguments(arguments: list[str]) -> list[list[str]]:
     """
     command = arguments[0] if arguments else ""
     if command in MANY:
-        return [[command, *(one for argument in arguments[1:] for one in _all(argument))]]
-    patterns = [argument for argument in arguments[1:] if len(_all(argument)) > 1]
+        return [[command, *(one for word in arguments[1:] for one in _all(word))]]
+    patterns = [word for word in arguments[1:] if len(_all(word)) > 1]
     if command not in ONE or not patterns:
         return [arguments]
     if len(patterns) > 1:
         raise UserError(f"{command}: wanted one pattern of names, found {' and '.join(patterns)}")
     (pattern,) = patterns
     models = restarts(pattern)
-    others = [argument for argument in arguments if argument != pattern]
-    if not any(SEED in argument or _NAME in argument for argument in others):
+    others = [word for word in arguments if word != pattern]
+    if not any(SEED in word or _NAME in word for word in others):
         raise UserError(
-            f"--out: wanted {SEED} or {_NAME} in it, because {pattern} stands for {len(models)} "
-            "models, found neither"
+            f"{argument('out')}: wanted {SEED} or {_NAME} in it, because {pattern} stands for "
+            f"{len(models)} models, found neither"
         )
     return [
         [
-            model.name if argument == pattern else _filled(argument, model.number, model.family)
-            for argument in arguments
+            model.name if word == pattern else _filled(word, model.number, model.family)
+            for word in arguments
         ]
         for model in models
     ]

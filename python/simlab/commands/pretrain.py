@@ -19,7 +19,7 @@ from simlab.commands.options import (
     duration,
     explain_interrupt,
 )
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from simlab.store.jobs import Outcome
@@ -107,7 +107,9 @@ def pretrain(
     from simlab.training.pretraining import make_pretraining
 
     if seed is not None and seeds is not None:
-        raise UserError("--seeds: wanted --seeds or --seed, found both")
+        raise UserError(
+            f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
+        )
     options = tasks.TaskOptions(
         text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from simlab.commands.options import explain_interrupt
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from simlab.sweeps.sweep import Sweep
@@ -91,7 +91,10 @@ def sweep(
         _print_plan(found, out, workers)
         return
     if out is None:
-        raise UserError("--out: wanted a folder for the sweep, or --plan; found neither")
+        raise UserError(
+            f"{argument('out')}: wanted a folder for the sweep, or {argument('plan', True)}; found "
+            "neither"
+        )
     with explain_interrupt(out):
         report = found.run(
             out,

@@ -34,6 +34,8 @@ from simlab.commands.options import (
     duration,
     explain_interrupt,
 )
+from simlab.errors import Argument, UserError, argument, spelled
+from simlab.steps.words import as_option
 
 if TYPE_CHECKING:
     from simlab.experiments.truncate import TruncationOptions
@@ -107,7 +109,6 @@ def truncate(
     Example: `simcore truncate runs/ft-1 rt --export 4 runs/ft-1-short`
     """
     from simlab import tasks
-    from simlab.errors import UserError
     from simlab.experiments import truncate as step
     from simlab.experiments.advice import describe_advice
     from simlab.store import console
@@ -115,7 +116,7 @@ def truncate(
     from simlab.tasks import trained_splits
 
     if out is None and (export is None or advise is not None):
-        raise UserError("--out: wanted a results file, found none")
+        raise UserError(f"{argument('out')}: wanted a results file, found none")
     heads = {
         "head_learning_rate": head_learning_rate,
         "head_batch_size": head_batch_size,
@@ -174,9 +175,12 @@ def _export(
     from simlab.store import console
     from simlab.tasks.trained_lengths import chosen_length
 
-    outcome = shorten(
-        checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
-    )
+    try:
+        outcome = shorten(
+            checkpoint, task, layers, folder, options, max_length=max_length, overwrite=overwrite
+        )
+    except UserError as error:
+        raise type(error)(spelled(error.message, _as_export)) from error
     table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
     kept = chosen_length([checkpoint], max_length)
     for name in (checkpoint, folder):
@@ -191,3 +195,10 @@ def _export(
         )
     console.print_table(table)
     console.out.print(f"{folder}: written ({duration(outcome.skipped, outcome.seconds)})")
+
+
+def _as_export(named: Argument) -> str:
+    """Spell an argument of `shorten`, whose layers and folder are the two values of --export."""
+    if named.name in ("layers", "out"):
+        return f"--export {named.value}" if named.has_value else "--export"
+    return as_option("truncate")(named)

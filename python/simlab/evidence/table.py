@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.evidence.catalogue import CLAIMS, INTERVALS
 from simlab.evidence.claim import Claim, Finding
 from simlab.evidence.intervals import ALPHA, LEAST_MODELS, NO_ROWS
@@ -139,11 +139,16 @@ def _read(files: Sequence[Path]) -> pd.DataFrame:
 
 def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
     if not options.tolerance >= 0:
-        raise UserError(f"--tolerance {options.tolerance}: wanted a tolerance of at least 0")
+        raise UserError(
+            f"{argument('tolerance', options.tolerance)}: wanted a tolerance of at least 0"
+        )
     if path is not None:
         require_table_file(path)
     elif beside:
-        raise UserError("--csv, --markdown: wanted --out, whose name they take, found none")
+        raise UserError(
+            f"{argument('csv')}, {argument('markdown')}: wanted {argument('out')}, whose name they "
+            "take, found none"
+        )
 
 
 def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.evaluate import heldout_metrics
 from simlab.store.results import ADVICE, WHOLE, ResultRow
 
@@ -35,14 +35,16 @@ def check_advice(tolerance: float, metric: str | None, task: Task) -> None:
         rows to halve.
     """
     if not tolerance >= 0:
-        raise UserError(f"--advise {tolerance}: wanted a tolerance of at least 0")
+        raise UserError(f"{argument('tolerance', tolerance)}: wanted a tolerance of at least 0")
     if metric is not None and metric not in task.all_metrics:
         names = ", ".join(task.all_metrics)
-        raise UserError(f"--metric {metric}: wanted a metric of task {task.name} ({names})")
+        raise UserError(
+            f"{argument('metric', metric)}: wanted a metric of task {task.name} ({names})"
+        )
     if len(task.heldout) < _FEWEST_ROWS:
         raise UserError(
-            f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_ROWS} rows for "
-            "--advise to halve"
+            f"{argument('heldout_size', len(task.heldout))}: wanted at least {_FEWEST_ROWS} rows "
+            f"for {argument('tolerance')} to halve"
         )
 
 

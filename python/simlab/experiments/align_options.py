@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     BOTH,
     DIRECTIONS,
@@ -98,9 +98,13 @@ class StudyOptions:
         check_choice(self, "map", MAPS)
         check_choice(self, "directions", DIRECTIONS)
         if not 0 < self.heldout_share < 1:
-            raise UserError(f"--heldout-share {self.heldout_share}: wanted a share in (0, 1)")
+            raise UserError(
+                f"{argument('heldout_share', self.heldout_share)}: wanted a share in (0, 1)"
+            )
         if self.epochs is not None and self.steps is not None:
-            raise UserError("--epochs, --steps: wanted one of them, found both")
+            raise UserError(
+                f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
+            )
         check_counts(self, "rows", "epochs", "steps", "at_once", "pairs")
 
     def protocol(self, kind: str, method: str, judged: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.align_options import SHARED, StudyOptions
 from simlab.experiments.align_rows import (
     Member,
@@ -194,7 +194,7 @@ class Part:
             widths = sorted({unit.fitted.shape[1] for unit in units})
             if len(widths) > 1:
                 raise UserError(
-                    f"--map {SHARED}: wanted layers of one width, found {widths[0]} and "
+                    f"{argument('map', SHARED)}: wanted layers of one width, found {widths[0]} and "
                     f"{widths[-1]} in {side.fitted.folder}"
                 )
         params = self._params()
@@ -218,13 +218,15 @@ class Part:
         try:
             yield
         except TooFewRowsError as error:
-            option, more = f"--rows {options.rows}", ""
+            option, more = argument("rows", options.rows), ""
             if len(split.train) < options.rows:
                 more = f"; {MORE_ROWS}"
-                option = f"--heldout-share {options.heldout_share}"
+                option = argument("heldout_share", options.heldout_share)
                 if self.x.other is not None:
                     option = "align-study"
-            raise UserError(f"{option}, --method {self.method}: {where}: {error}{more}") from None
+            raise UserError(
+                f"{option}, {argument('methods', self.method)}: {where}: {error}{more}"
+            ) from None
         except ValueError as error:
             raise UserError(f"{where}: {self.method}: {error}") from None
 

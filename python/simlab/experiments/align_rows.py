@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import (
     MANIFEST,
     MORE_ROWS,
@@ -103,8 +103,8 @@ def load_members(
         label = other.manifest["label"]
         if label in found:
             raise UserError(
-                f"--judge: wanted one folder with label {label!r}, found {found[label].folder} and "
-                f"{other.folder}"
+                f"{argument('judge')}: wanted one folder with label {label!r}, found "
+                f"{found[label].folder} and {other.folder}"
             )
         if label in labels:
             found[label] = other
@@ -113,7 +113,8 @@ def load_members(
         label = model.manifest["label"]
         if label not in found:
             raise UserError(
-                f"--judge: wanted a folder with label {label!r} for {model.folder}, found none"
+                f"{argument('judge')}: wanted a folder with label {label!r} for {model.folder}, "
+                "found none"
             )
         members.append(Member(model, found[label]))
     _check_judged(members)
@@ -130,8 +131,8 @@ def _folders_in(places: Sequence[str | Path]) -> Iterator[Path]:
         inside = sorted(path.parent for path in place.glob(f"*/{MANIFEST}"))
         if not inside:
             raise UserError(
-                f"--judge {place}: wanted a folder written by `simcore extract` or a folder of "
-                "such folders, found neither"
+                f"{argument('judge', place)}: wanted a folder written by `simcore extract` or a "
+                "folder of such folders, found neither"
             )
         yield from inside
 
@@ -141,11 +142,14 @@ def _check_models(models: list[Representations], options: StudyOptions) -> None:
     if len(set(labels)) < len(labels):
         raise UserError(f"align-study: wanted folders with different labels, found {labels}")
     if len(models) < 2 and not options.within:
-        raise UserError(f"align-study: wanted 2 folders or more, or --within, found {len(models)}")
+        raise UserError(
+            f"align-study: wanted 2 folders or more, or {argument('within')}, found {len(models)}"
+        )
     first = models[0]
     if options.causal and not first.is_attention:
         raise UserError(
-            f"--causal: wanted kind attention in {first.folder}, found {first.manifest['kind']}"
+            f"{argument('causal')}: wanted kind attention in {first.folder}, found "
+            f"{first.manifest['kind']}"
         )
     for other in models[1:]:
         _check_alike(first, other)
@@ -157,7 +161,7 @@ def _check_judged(members: list[Member]) -> None:
         _check_alike(member.fitted, member.judged)
         if has_same_examples(member.fitted, member.judged):
             raise UserError(
-                f"--judge {member.judged.folder}: wanted other examples than in "
+                f"{argument('judge', member.judged.folder)}: wanted other examples than in "
                 f"{member.fitted.folder}, found the same"
             )
     for other in members[1:]:
@@ -196,8 +200,8 @@ def split_rows(model: Representations, options: StudyOptions, *, heads: bool = F
     heldout = round(options.heldout_share * count)
     if min(heldout, count - heldout) < 2:
         raise UserError(
-            f"--heldout-share {options.heldout_share}: wanted 2 examples or more on each side, "
-            f"found {heldout} of {count} held out in {model.folder}; {MORE_ROWS}"
+            f"{argument('heldout_share', options.heldout_share)}: wanted 2 examples or more on "
+            f"each side, found {heldout} of {count} held out in {model.folder}; {MORE_ROWS}"
         )
     draw = np.random.default_rng(options.seed)
     judged = np.zeros(count, bool)

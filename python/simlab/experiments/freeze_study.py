@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.evaluate import read_evaluation
 from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import note
@@ -114,7 +114,7 @@ def freeze_study(
         raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
     freezes = ways(bottom, top)
     if not seeds:
-        raise UserError("--seeds: wanted at least one seed, found none")
+        raise UserError(f"{argument('seeds')}: wanted at least one seed, found none")
     out, source = Path(out), resolve(model)
     require_trainable(source, recipe, changes, freezes)
     task = load_task_of([source.path], task, task_options)

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
@@ -198,7 +198,7 @@ def inject_pairs(
     options.check()
     out = Path(out)
     if directions not in DIRECTIONS:
-        raise UserError(f"--directions {directions}: wanted {' or '.join(DIRECTIONS)}")
+        raise UserError(f"{argument('directions', directions)}: wanted {' or '.join(DIRECTIONS)}")
     names = expand_names([str(model) for model in models])
     targets = expand_names([str(model) for model in into or ()])
     if len({*names, *targets}) < 2:
@@ -210,7 +210,7 @@ def inject_pairs(
         numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
         chosen = [(names[i], names[j]) for i, j in numbers]
     if out.suffix == ".parquet" or out.is_file():
-        raise UserError(f"--out {out}: wanted a folder for the results of several pairs")
+        raise UserError(f"{argument('out', out)}: wanted a folder for the results of several pairs")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)
     folders = [members[name].source.path for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(folders, task, task_options)
@@ -306,12 +306,14 @@ def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Membe
     """Return the models by name."""
     if labels is not None and len(labels) != len(names):
         raise UserError(
-            f"--label: wanted {len(names)} labels, one for each of {', '.join(names)}, found "
-            f"{len(labels)}"
+            f"{argument('labels')}: wanted {len(names)} labels, one for each of "
+            f"{', '.join(names)}, found {len(labels)}"
         )
     called = list(labels or names)
     if len(set(called)) < len(called):
-        raise UserError(f"--label: wanted another label for each model, found {', '.join(called)}")
+        raise UserError(
+            f"{argument('labels')}: wanted another label for each model, found {', '.join(called)}"
+        )
     return {name: _Member.of(name, label) for name, label in zip(names, called, strict=True)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     OURS,
     check_choice,
@@ -108,7 +108,9 @@ class InjectOptions:
         check_training(self.training)
         check_truncation(self.truncation, self.methods or ())
         if self.epochs is not None and self.steps is not None:
-            raise UserError("--epochs, --steps: wanted one of them, found both")
+            raise UserError(
+                f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
+            )
         check_counts(self, "fit_size", "epochs", "steps")
 
     def protocol(self, method: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import PairStates
 from simlab.experiments.options import map_params
@@ -108,7 +108,8 @@ class InjectionPair:
         left_out = set(SAME_WIDTH) if widths[0] != widths[1] else set()
         for method in left_out.intersection(wanted or ()):
             raise UserError(
-                f"--method {method}: wanted models of one width, found {widths[0]} and {widths[1]}"
+                f"{argument('methods', method)}: wanted models of one width, found {widths[0]} and "
+                f"{widths[1]}"
             )
         if self.original is None:
             left_out.add(RANDOM_CLASSIFIER)
@@ -139,11 +140,13 @@ class InjectionPair:
         except TooFewRowsError as error:
             option, size = self._limit()
             if self.options.methods is not None:
-                raise UserError(f"{option} {size}, --method {method}: {error}") from error
+                raise UserError(
+                    f"{argument(option, size)}, {argument('methods', method)}: {error}"
+                ) from error
             self.undefined[method] = f"{option} {size}: {error}"
             return None
         except ValueError as error:
-            raise UserError(f"--method {method}, {len(x)} rows: {error}") from error
+            raise UserError(f"{argument('methods', method)}, {len(x)} rows: {error}") from error
 
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
@@ -155,8 +158,8 @@ class InjectionPair:
         return ALIGNERS[method](**params)
 
     def _limit(self) -> tuple[str, int]:
-        """Return the option that limits the number of examples of the fit, and this number."""
-        sizes = {"--fit-size": self.options.fit_size, "--train-size": len(self.task.train)}
+        """Return the argument that limits the number of examples of the fit, and this number."""
+        sizes = {"fit_size": self.options.fit_size, "train_size": len(self.task.train)}
         return min(sizes.items(), key=lambda size: size[1])
 
     def _predictions(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import (
     ALL,
     INJECTED,
@@ -221,8 +221,8 @@ class PairStates:
         for example, found in zip(flat.ids, pooled, strict=True):
             if not found.any():
                 raise UserError(
-                    f"--fit-on {self.options.fit_on}: wanted a token to average, found none in "
-                    f"example {example}"
+                    f"{argument('fit_on', self.options.fit_on)}: wanted a token to average, found "
+                    f"none in example {example}"
                 )
         groups = [np.where(found, 0, NO_ROW) for found in pooled]
         choices = len(flat) // len(examples)
@@ -240,8 +240,9 @@ class PairStates:
         for example, a, b in zip(examples.ids, encoded_a, encoded_b, strict=True):
             if a["input_ids"] != b["input_ids"]:
                 raise UserError(
-                    f"--tokens {ALL}: wanted models that split texts into the same tokens, found "
-                    f"different tokens of {self.names[0]} and {self.names[1]} in example {example}"
+                    f"{argument('tokens', ALL)}: wanted models that split texts into the same "
+                    f"tokens, found different tokens of {self.names[0]} and {self.names[1]} in "
+                    f"example {example}"
                 )
 
 
@@ -257,7 +258,9 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
     chosen = min(counts.values()) if layer is None else layer
     for source, most in counts.items():
         if not 0 <= chosen <= most:
-            raise UserError(f"--layer {chosen}: wanted 0 to {most}, the layers of {source.name}")
+            raise UserError(
+                f"{argument('layer', chosen)}: wanted 0 to {most}, the layers of {source.name}"
+            )
     return chosen
 
 
@@ -269,7 +272,7 @@ def _copy_classifier(
     shapes = [{name: list(w.shape) for name, w in state.items()} for state in (mine, theirs)]
     if shapes[0] != shapes[1]:
         raise UserError(
-            "--continue-with classifier: wanted classifiers of one shape, found "
+            f"{argument('continue_with', 'classifier')}: wanted classifiers of one shape, found "
             f"{shapes[0]} in {names[0]} and {shapes[1]} in {names[1]}"
         )
     _classifier(taker).load_state_dict(theirs)

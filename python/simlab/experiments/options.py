@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.results import LEARNT
 
 # How maps that learn by gradient descent are trained: with the defaults of the aligners, or as in
@@ -61,13 +61,14 @@ def check_truncation(truncation: float | int | None, methods: Sequence[str]) -> 
         return
     if SVCCA not in methods:
         raise UserError(
-            f"--truncation {truncation}: wanted --method {SVCCA}, which alone keeps components, "
-            f"found {', '.join(methods) or 'the default methods'}"
+            f"{argument('truncation', truncation)}: wanted {argument('methods', SVCCA)}, which "
+            f"alone keeps components, found {', '.join(methods) or 'the default methods'}"
         )
     is_share = isinstance(truncation, float) and 0 < truncation <= 1
     if not is_share and not (isinstance(truncation, int) and truncation >= 1):
         raise UserError(
-            f"--truncation {truncation}: wanted a share of the variance (0.99) or a count (20)"
+            f"{argument('truncation', truncation)}: wanted a share of the variance (0.99) or a "
+            "count (20)"
         )
 
 
@@ -80,16 +81,16 @@ def truncation_choice(truncation: float | int | None, method: str | None) -> dic
 def check_training(name: str) -> None:
     """Raise UserError if training `name` is unknown."""
     if name not in TRAININGS:
-        raise UserError(f"--training {name}: wanted {' or '.join(TRAININGS)}")
+        raise UserError(f"{argument('training', name)}: wanted {' or '.join(TRAININGS)}")
 
 
 def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
     """Raise UserError if one of `methods` is not `known`, or comes twice."""
     for name in methods:
         if name not in known:
-            raise UserError(f"--method {name}: wanted one of {', '.join(known)}")
+            raise UserError(f"{argument('methods', name)}: wanted one of {', '.join(known)}")
     if len(set(methods)) < len(methods):
-        raise UserError(f"--method: wanted each once, found {', '.join(methods)}")
+        raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
 
 
 def check_counts(options: object, *names: str) -> None:
@@ -97,7 +98,7 @@ def check_counts(options: object, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise UserError(f"--{name.replace('_', '-')}: wanted at least 1, found {value}")
+            raise UserError(f"{argument(name)}: wanted at least 1, found {value}")
 
 
 def drawn_pairs(
@@ -138,8 +139,8 @@ def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
     if count is None:
         return list(range(pairs))
     if not 1 <= count <= pairs:
-        more = f"; `--pairs {pairs}` takes all" if count > pairs > 0 else ""
-        raise UserError(f"--pairs {count}: wanted 1 to {pairs}, the pairs of {of}{more}")
+        more = f"; {argument('pairs', pairs)} takes all" if count > pairs > 0 else ""
+        raise UserError(f"{argument('pairs', count)}: wanted 1 to {pairs}, the pairs of {of}{more}")
     draw = np.random.default_rng(seed)
     return sorted(draw.choice(pairs, count, replace=False).tolist())
 
@@ -148,4 +149,4 @@ def check_choice(options: object, name: str, known: Sequence[str]) -> None:
     """Raise UserError if field `name` of `options` is not `known`."""
     if (given := getattr(options, name)) not in known:
         wanted = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise UserError(f"--{name.replace('_', '-')} {given}: wanted {wanted}")
+        raise UserError(f"{argument(name, given)}: wanted {wanted}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import (
@@ -136,7 +136,10 @@ def shorten(
     """
     options = dataclasses.replace(options or TruncationOptions(), **changes)
     if len(options.modes) != 1:
-        raise UserError(f"--export: wanted one --mode, found {', '.join(options.modes)}")
+        raise UserError(
+            f"{argument('layers')}: wanted one {argument('modes')}, found "
+            f"{', '.join(options.modes)}"
+        )
     (mode,) = options.modes
     checkpoint = Path(checkpoint)
     task = load_task_of([checkpoint], task, task_options)
@@ -145,7 +148,7 @@ def shorten(
     whole = load_classifier(source)
     count = len(architecture_of(whole).layers(whole))
     if not 1 <= layers <= count:
-        raise UserError(f"--export {layers}: wanted 1 to {count} layers, found {layers}")
+        raise UserError(f"{argument('layers', layers)}: wanted 1 to {count} layers, found {layers}")
     kept = length_of([checkpoint], max_length)
     inputs = {
         "step": "export",
@@ -180,7 +183,7 @@ def shorten(
         }
         write_json(partial / EVALUATION, evaluation)
 
-    return run_job(Path(out), inputs, make, replace=overwrite, option="--export")
+    return run_job(Path(out), inputs, make, replace=overwrite)
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
@@ -135,8 +135,8 @@ def plan_skip(
     per_call = (_LAYER_STATES * state) + 3 * scores
     if kept + per_call > max_memory:
         raise UserError(
-            f"--max-memory: wanted at least {kept + per_call:,} bytes for one example of {tokens} "
-            f"tokens in {layers} layers, found {max_memory:,}"
+            f"{argument('max_memory')}: wanted at least {kept + per_call:,} bytes for one example "
+            f"of {tokens} tokens in {layers} layers, found {max_memory:,}"
         )
     examples = min(len(ids), max_memory // (kept + per_call))
     room = (max_memory - examples * kept) // (examples * per_call)

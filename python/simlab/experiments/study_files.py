@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import hash_json, writing
 from simlab.store.ownership import owned
 from simlab.store.results import (
@@ -77,9 +77,9 @@ def remove_old_files(folder: Path, study: str, *, replace: bool) -> None:
     old = [file for file in files if _is_old(read_results(file), file, study)]
     if old and not replace:
         raise UserError(
-            f"--out {folder}: wanted no other results of study {study!r}, found files of an "
-            f"earlier version, such as {old[0].name}; choose another --out or --name, or "
-            "pass --overwrite to remove them"
+            f"{argument('out', folder)}: wanted no other results of study {study!r}, found files "
+            f"of an earlier version, such as {old[0].name}; choose another {argument('out')} or "
+            f"{argument('name')}, or pass {argument('overwrite', True)} to remove them"
         )
     for file in old:
         with owned(file):

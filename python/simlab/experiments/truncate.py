@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
 from simlab.models.evaluate import (
@@ -106,11 +106,13 @@ class TruncationOptions:
         """Raise UserError if a mode is unknown or comes twice, or a metric comes without advice."""
         for mode in self.modes:
             if mode not in MODES:
-                raise UserError(f"--mode {mode}: wanted one of {', '.join(MODES)}")
+                raise UserError(f"{argument('modes', mode)}: wanted one of {', '.join(MODES)}")
         if len(set(self.modes)) < len(self.modes):
-            raise UserError(f"--mode: wanted each once, found {', '.join(self.modes)}")
+            raise UserError(f"{argument('modes')}: wanted each once, found {', '.join(self.modes)}")
         if self.metric is not None and self.tolerance is None:
-            raise UserError(f"--metric {self.metric}: wanted --advise, found no --advise")
+            raise UserError(
+                f"{argument('metric', self.metric)}: wanted {argument('tolerance')}, found none"
+            )
         self.recipe.check()
 
     def changed(self, changes: Mapping[str, Any]) -> TruncationOptions:
@@ -325,13 +327,13 @@ def original_of(checkpoint: Path) -> str:
         name = evaluation["model"]
     except (OSError, KeyError) as error:
         raise UserError(
-            f"--original: wanted the model before fine-tuning, because {checkpoint} does not name "
-            "that model, found no --original"
+            f"{argument('original')}: wanted the model before fine-tuning, because {checkpoint} "
+            "does not name that model, found none"
         ) from error
     if evaluation.get("recipe", {}).get("random_init"):
         raise UserError(
-            f"--original: wanted the model before fine-tuning, because {checkpoint} was trained "
-            f"from random weights and not from the weights of {name}, found no --original"
+            f"{argument('original')}: wanted the model before fine-tuning, because {checkpoint} "
+            f"was trained from random weights and not from the weights of {name}, found none"
         )
     return name
 

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import draw_panels
@@ -89,7 +89,7 @@ def plot(
     """
     for name in formats:
         if name not in FORMATS:
-            raise UserError(f"--format {name}: wanted one of {', '.join(FORMATS)}")
+            raise UserError(f"{argument('formats', name)}: wanted one of {', '.join(FORMATS)}")
     frame = distinguish(of_metric(read_table(results), metric))
     files: list[Path] = []
     used: set[str] = set()
@@ -191,7 +191,9 @@ def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> Non
     missing = [name for name in comparisons if name not in found]
     if missing:
         names = ", ".join(found) or "none"
-        raise UserError(f"--comparison {missing[0]}: wanted a comparison in the results ({names})")
+        raise UserError(
+            f"{argument('comparisons', missing[0])}: wanted a comparison in the results ({names})"
+        )
 
 
 def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST, LAST, NONE
 from simlab.models.vocabulary import require_embedded, require_known
 
@@ -74,8 +74,8 @@ def require_short(
     for example, row in zip(ids, encoded, strict=True):
         if len(row["input_ids"]) > limit:
             raise UserError(
-                f"--max-length {max_length}: wanted at most {limit} tokens, the limit of the "
-                f"model, found a longer text in example {example}"
+                f"{argument('max_length', max_length)}: wanted at most {limit} tokens, the limit "
+                f"of the model, found a longer text in example {example}"
             )
 
 
@@ -192,7 +192,9 @@ def classifier_positions(
         The tokenizer has no CLS token or puts it elsewhere, or an example has no token at all.
     """
     if token == NONE:
-        raise UserError(f"--kind cls: wanted a model with a classifier token, found {model_name}")
+        raise UserError(
+            f"{argument('kind', 'cls')}: wanted a model with a classifier token, found {model_name}"
+        )
     inputs = [example["input_ids"] for example in encoded]
     if not all(inputs):
         raise UserError(f"model {model_name}: wanted a token in every example, found an empty one")
@@ -203,7 +205,8 @@ def classifier_positions(
     if token != LAST and (cls is None or any(number != cls for number in found)):
         place = "at position 0" if token == FIRST else "at the last position"
         raise UserError(
-            f"model {model_name}: wanted a CLS token {place}, found none there; --kind mean needs "
-            "none, and --modules with --pool first or last takes any token"
+            f"model {model_name}: wanted a CLS token {place}, found none there; "
+            f"{argument('kind', 'mean')} needs none, and {argument('modules')} with "
+            f"{argument('pool', 'first')} or 'last' takes any token"
         )
     return positions

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import hash_file, hash_json
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def _no_weights(name: str) -> Iterator[None]:
     except Exception as error:  # clients raise errors of any type without a connection
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(
-            f"model {name}: wanted its pretrained weights, found: {reason}; --random-init draws "
-            "random ones"
+            f"model {name}: wanted its pretrained weights, found: {reason}; "
+            f"{argument('random_init')} draws random ones"
         ) from error
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.batches import batches, encode
 from simlab.models.files import CONFIG
 from simlab.models.load import read_config
@@ -154,8 +154,8 @@ def _require_memory(wanted: int) -> None:
     free = free_memory()
     if wanted > free:
         raise UserError(
-            f"--train-size: wanted examples whose vectors fit into memory, found {wanted:,} bytes "
-            f"of vectors and {free:,} bytes free"
+            f"{argument('train_size')}: wanted examples whose vectors fit into memory, found "
+            f"{wanted:,} bytes of vectors and {free:,} bytes free"
         )
 
 

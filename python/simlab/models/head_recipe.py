@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.console import note
 
 
@@ -61,14 +61,14 @@ class HeadRecipe:
     def _check(self, name: str, wanted: str, holds: bool) -> None:
         value = getattr(self, name)
         if not (holds and math.isfinite(value)):
-            raise UserError(f"--head-{name.replace('_', '-')}: wanted {wanted}, found {value}")
+            raise UserError(f"{argument(f'head_{name}')}: wanted {wanted}, found {value}")
 
     def note_long_warmup(self) -> None:
         """Say so if training ends before the warm-up does."""
         if self.warmup > self.most_steps:
             note(
-                f"--head-warmup {self.warmup:g}: heads are trained for {self.most_steps} steps, "
-                f"up to {self.most_steps / self.warmup:.1%} of the learning rate"
+                f"{argument('head_warmup', self.warmup)}: heads are trained for {self.most_steps} "
+                f"steps, up to {self.most_steps / self.warmup:.1%} of the learning rate"
             )
 
     def record(self) -> dict[str, Any]:

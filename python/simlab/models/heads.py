@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output, layer_states
@@ -59,8 +59,8 @@ def classifier_vectors(
     if not torch.allclose(found, wanted, atol=_ROUNDING * float(wanted.abs().max())):
         raise UserError(
             f"model {name}: wanted a head that reads one vector of a text, found architecture "
-            f"{model.config.model_type!r}, whose head reads something else; --mode untuned keeps "
-            "the head as it is"
+            f"{model.config.model_type!r}, whose head reads something else; "
+            f"{argument('modes', 'untuned')} keeps the head as it is"
         )
     return torch.stack(vectors).unflatten(1, shape)
 
@@ -142,7 +142,9 @@ def train_heads(
     import torch
 
     if len(labels) < 2:
-        raise UserError(f"--train-size: wanted at least 2 rows to train heads, found {len(labels)}")
+        raise UserError(
+            f"{argument('train_size')}: wanted at least 2 rows to train heads, found {len(labels)}"
+        )
     generator = torch.Generator().manual_seed(recipe.seed)
     order = torch.randperm(len(labels), generator=generator)
     kept = max(1, round(recipe.validation_share * len(labels))) if recipe.validation_share else 0

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.recognise import blocks_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class HiddenStates:
     def _refuse(self, found: str) -> NoReturn:
         raise UserError(
             f"model of type {self._model.config.model_type!r}: wanted hidden states that begin "
-            f"with the input of the first block, found {found}; --modules records any module"
+            f"with the input of the first block, found {found}; {argument('modules')} records any "
+            "module"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.papers.choice import Choice, PaperPreset
 from simlab.papers.phang2021 import PHANG2021
 from simlab.papers.ren2023 import REN2023
@@ -17,7 +17,7 @@ PAPERS: Mapping[str, PaperPreset] = {paper.name: paper for paper in (PHANG2021, 
 def find_paper(name: str) -> PaperPreset:
     """Return paper `name`; raise UserError with all names if there is no such paper."""
     if name not in PAPERS:
-        raise UserError(f"--paper {name}: wanted one of {', '.join(PAPERS)}")
+        raise UserError(f"{argument('paper', name)}: wanted one of {', '.join(PAPERS)}")
     return PAPERS[name]
 
 
@@ -58,7 +58,7 @@ def require_choices(paper: str, command: str) -> None:
         return
     names = [p.name for p in PAPERS.values() if any(c.command == command for c in p.choices)]
     raise UserError(
-        f"--paper {paper}: wanted a paper that has choices for `simcore {command}` "
+        f"{argument('paper', paper)}: wanted a paper that has choices for `simcore {command}` "
         f"({', '.join(names) or 'none has'})"
     )
 

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.figures.table import distinguish, read_table
 from simlab.report.curves import curves
 from simlab.report.gather import gather, is_cell
@@ -131,7 +131,9 @@ def require_page(path: Path) -> None:
         It does not end in .html, or is a folder.
     """
     if path.suffix != ".html" or path.is_dir():
-        raise UserError(f"--out {path}: wanted the name of a file that ends in .html, found {path}")
+        raise UserError(
+            f"{argument('out', path)}: wanted the name of a file that ends in .html, found {path}"
+        )
 
 
 def page(data: dict[str, Any], text: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.vocabulary import letters, texts_of
 from simlab.representations.kinds import CLS, Rows
 
@@ -39,7 +39,7 @@ def require_other_tokens(kind: str, rows: Rows, examples: Examples, model: str) 
         raise UserError(
             f"model {model}: wanted tokens that differ between texts, found the same {len(tokens)} "
             f"for all {len(rows.encoded):,} texts, whose letters differ; does its tokenizer know "
-            "their language, and does --max-length reach to where they differ?"
+            f"their language, and does {argument('max_length')} reach to where they differ?"
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError, did_you_mean
+from simlab.errors import UserError, argument, did_you_mean
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
@@ -93,18 +93,24 @@ class ExtractOptions:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
-            raise UserError(f"--kind {self.kind}: wanted one of {', '.join(KINDS)}{meant}")
+            raise UserError(
+                f"{argument('kind', self.kind)}: wanted one of {', '.join(KINDS)}{meant}"
+            )
         if self.words not in (None, *WORD_SOURCES):
-            raise UserError(f"--words {self.words}: wanted {' or '.join(WORD_SOURCES)}")
+            raise UserError(f"{argument('words', self.words)}: wanted {' or '.join(WORD_SOURCES)}")
         if self.dtype not in DTYPES:
-            raise UserError(f"--dtype {self.dtype}: wanted {' or '.join(DTYPES)}")
+            raise UserError(f"{argument('dtype', self.dtype)}: wanted {' or '.join(DTYPES)}")
         if not self.special_tokens and self.kind == CLS:
             raise UserError(
-                f"--no-special-tokens: wanted a --kind that needs no classifier token, found {CLS}"
+                f"{argument('special_tokens', False)}: wanted a {argument('kind')} that needs no "
+                f"classifier token, found {CLS}"
             )
         if self.words == WORD_SOURCES[1] and not KINDS[self.kind].has_words:
             kinds = ", ".join(name for name, kind in KINDS.items() if kind.has_words)
-            raise UserError(f"--words {self.words}: wanted --kind {kinds}, found {self.kind}")
+            raise UserError(
+                f"{argument('words', self.words)}: wanted {argument('kind')} {kinds}, found "
+                f"{self.kind}"
+            )
 
 
 def extract(
@@ -216,15 +222,17 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
     """Raise UserError if options of hidden states come with modules, or a pool without modules."""
     if not modules:
         if pool is not None:
-            raise UserError(f"--pool {pool}: wanted --modules, found none")
+            raise UserError(f"{argument('pool', pool)}: wanted {argument('modules')}, found none")
         return
     if pool not in (None, *POOLS):
-        raise UserError(f"--pool {pool}: wanted one of {', '.join(POOLS)}")
+        raise UserError(f"{argument('pool', pool)}: wanted one of {', '.join(POOLS)}")
     default = ExtractOptions()
     for name in OF_STATES:
         if (given := getattr(options, name)) != getattr(default, name):
-            flag = "--no-special-tokens" if given is False else f"--{name} {given}"
-            raise UserError(f"{flag}: wanted none with --modules, whose --pool says what a row is")
+            raise UserError(
+                f"{argument(name, given)}: wanted none with {argument('modules')}, whose "
+                f"{argument('pool')} says what a row is"
+            )
 
 
 def _source(
@@ -234,8 +242,8 @@ def _source(
         return resolve(model)
     if not modules:
         raise UserError(
-            f"model {model}: wanted --modules, because only models of transformers have a list of "
-            "layers, found none"
+            f"model {model}: wanted {argument('modules')}, because only models of transformers "
+            "have a list of layers, found none"
         )
     return build_model(str(model), seed)
 
@@ -314,8 +322,8 @@ def _attentions(
     else:
         return found
     raise UserError(
-        f"--kind {ATTENTION}: wanted weights [batch, heads, tokens, tokens] of every block, "
-        f"found {told} in a model of type {model.config.model_type!r}"
+        f"{argument('kind', ATTENTION)}: wanted weights [batch, heads, tokens, tokens] of every "
+        f"block, found {told} in a model of type {model.config.model_type!r}"
     )
 
 
@@ -330,8 +338,8 @@ def _extract_to(
     assert options.words is not None
     if load_config(source).is_encoder_decoder:
         raise UserError(
-            f"model {source.name}: wanted an encoder, found an encoder-decoder; --modules records "
-            "its encoder"
+            f"model {source.name}: wanted an encoder, found an encoder-decoder; "
+            f"{argument('modules')} records its encoder"
         )
     tokenizer = load_tokenizer(source)
     rows = find_rows(

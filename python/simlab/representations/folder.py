@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
@@ -35,7 +35,10 @@ from simlab.store.runtime import versions
 MANIFEST = "manifest.json"
 DTYPES = ("float32", "float16")  # of the stored values
 # The end of error messages about too few rows.
-MORE_ROWS = "`simcore extract` of more examples (--limit, --train-size, --heldout-size) gives more"
+MORE_ROWS = (
+    f"`simcore extract` of more examples ({argument('limit')}, {argument('train_size')}, "
+    f"{argument('heldout_size')}) gives more"
+)
 
 
 @dataclass(frozen=True)
@@ -264,8 +267,8 @@ def _require_range(values: np.ndarray, dtype: str) -> None:
     largest, most = abs(values).max(initial=0), np.finfo(dtype).max
     if largest > most:
         raise UserError(
-            f"--dtype {dtype}: wanted values up to {most:,.0f}, found {largest:,.0f}; choose "
-            f"{DTYPES[0]}"
+            f"{argument('dtype', dtype)}: wanted values up to {most:,.0f}, found {largest:,.0f}; "
+            f"choose {DTYPES[0]}"
         )
 
 

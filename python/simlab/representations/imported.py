@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.layouts import Layers, Sentences, opened
@@ -132,9 +132,9 @@ def import_representations(
 def _check(kind: str, dtype: str) -> None:
     known = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
     if kind not in known:
-        raise UserError(f"--kind {kind}: wanted one of {', '.join(known)}")
+        raise UserError(f"{argument('kind', kind)}: wanted one of {', '.join(known)}")
     if dtype not in DTYPES:
-        raise UserError(f"--dtype {dtype}: wanted {' or '.join(DTYPES)}")
+        raise UserError(f"{argument('dtype', dtype)}: wanted {' or '.join(DTYPES)}")
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,10 @@ def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Pat
         try:
             own = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--ids {file}: wanted a text file of ids, found: {error}") from error
-    where = f"--ids {file}" if file is not None else f"{content.where}, ids"
+            raise UserError(
+                f"{argument('ids', file)}: wanted a text file of ids, found: {error}"
+            ) from error
+    where = f"{argument('ids', file)}" if file is not None else f"{content.where}, ids"
     if own is not None and (len(own) != count or len(set(own)) < count):
         found = f"{len(own)} ids, {len(set(own))} of them different"
         raise UserError(f"{where}: wanted a different id for each of {count} rows, found {found}")
@@ -173,7 +175,9 @@ def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Pat
 def _ids_of(content: Layers | Sentences, examples: Examples) -> list[str]:
     """Return an id for each example or each word of a task, as there are rows."""
     if examples.pairs is not None or examples.choices is not None:
-        raise UserError("--task: wanted a task of single texts, found pairs or choices")
+        raise UserError(
+            f"{argument('task')}: wanted a task of single texts, found pairs or choices"
+        )
     count = int(content.counts.sum())
     if isinstance(content, Layers):
         if count == len(examples):
@@ -181,21 +185,21 @@ def _ids_of(content: Layers | Sentences, examples: Examples) -> list[str]:
         words = [len(text.split()) for text in examples.texts]
         if count != sum(words):
             raise UserError(
-                f"{content.where}: wanted {len(examples)} rows, one for each example of --task, or "
-                f"{sum(words)}, one for each word, found {count}"
+                f"{content.where}: wanted {len(examples)} rows, one for each example of "
+                f"{argument('task')}, or {sum(words)}, one for each word, found {count}"
             )
         return _word_ids(examples.ids, examples.texts)
     if len(content.arrays) != len(examples):
         raise UserError(
-            f"{content.where}: wanted {len(examples)} sentences, one for each example of --task, "
-            f"found {len(content.arrays)}"
+            f"{content.where}: wanted {len(examples)} sentences, one for each example of "
+            f"{argument('task')}, found {len(content.arrays)}"
         )
     _require_words(content, dict(enumerate(examples.texts)))
     for number, text in (content.texts or {}).items():
         if number < len(examples) and text.split() != examples.texts[number].split():
             raise UserError(
                 f"{content.where}: wanted {examples.texts[number]!r} as sentence {number}, which "
-                f"is in --task, found {text!r}"
+                f"is in {argument('task')}, found {text!r}"
             )
     return _word_ids(examples.ids, examples.texts)
 

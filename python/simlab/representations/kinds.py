@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
 from simlab.models.batches import classifier_positions, encode
 from simlab.representations.words import NO_WORD, TextTokens, encode_words
@@ -91,14 +91,17 @@ class Kind:
 def _mean(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
     if not tokens.in_text.any():
         raise UserError(
-            f"example {example}: --kind mean wanted a token that is not special, found none"
+            f"example {example}: {argument('kind', 'mean')} wanted a token that is not special, "
+            "found none"
         )
     return np.where(tokens.in_text, 0, NO_ROW), [example]
 
 
 def _mean_all(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
     if not tokens.tokens:
-        raise UserError(f"example {example}: --kind mean-all wanted a token, found none")
+        raise UserError(
+            f"example {example}: {argument('kind', 'mean-all')} wanted a token, found none"
+        )
     return np.zeros(len(tokens.tokens), np.int64), [example]
 
 
@@ -177,7 +180,8 @@ def find_rows(
     )
     if not rows.counts.any():
         raise UserError(
-            f"--kind {kind}: wanted a whole word in {max_length} tokens, found none in any example"
+            f"{argument('kind', kind)}: wanted a whole word in {max_length} tokens, found none in "
+            "any example"
         )
     return rows
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.array_files import ArrayFile, StoredArray, in_order, open_arrays
 from simlab.representations.folder import LayerWriter
 
@@ -171,7 +171,8 @@ def _layers_of(files: list[ArrayFile], chosen: Sequence[str]) -> Layers:
     if unknown:
         found = ", ".join(array.name for file in files for array in file.arrays)
         raise UserError(
-            f"--layer {next(iter(unknown))}: wanted an array of this name, found {found}"
+            f"{argument('layers', next(iter(unknown)))}: wanted an array of this name, found "
+            f"{found}"
         )
     first = layers[0]
     for layer in layers:
@@ -193,8 +194,8 @@ def _parts(array: StoredArray, name: str) -> list[_Layer]:
     _require_floating(array)
     if len(array.shape) not in (2, 3) or 0 in array.shape:
         raise UserError(
-            f"{array.where}: wanted {_LAYOUTS}, found shape {list(array.shape)}; --layer names the "
-            "arrays to take"
+            f"{array.where}: wanted {_LAYOUTS}, found shape {list(array.shape)}; "
+            f"{argument('layers')} names the arrays to take"
         )
     if len(array.shape) == 2:
         return [_Layer(name, array)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
 from simlab.models.load import give_padding, load_encoder, load_tokenizer
@@ -43,12 +43,12 @@ def kind_of(pool: str | None) -> str:
 KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
 # How messages of `record` begin, and how those of the command do.
 _OPTIONS = {
-    "modules": "--modules",
-    "pool": "--pool",
-    "max_memory": "--batch-size",
-    "mask": "--pool: mask",
-    "select": "--modules: select",
-    "the output of": "--modules: the output of",
+    "modules": argument("modules"),
+    "pool": argument("pool"),
+    "max_memory": argument("batch_size"),
+    "mask": f"{argument('pool')}: mask",
+    "select": f"{argument('modules')}: select",
+    "the output of": f"{argument('modules')}: the output of",
 }
 
 
@@ -175,8 +175,9 @@ class _RowWriter:
         for name, layer in layers.items():
             if len(layer) != counts.sum():
                 raise UserError(
-                    f"--pool {self.recording.pool}: wanted modules that all give {counts.sum()} "
-                    f"rows for {len(examples)} examples, found {len(layer)} rows of {name!r}"
+                    f"{argument('pool', self.recording.pool)}: wanted modules that all give "
+                    f"{counts.sum()} rows for {len(examples)} examples, found {len(layer)} rows of "
+                    f"{name!r}"
                 )
         if not self._created:
             self.writer.create(self.widths)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.batches import per_example, require_short, token_limit
 from simlab.models.vocabulary import require_embedded, require_known
 
@@ -79,7 +79,7 @@ def encode_words(
     if not tokenizer.is_fast:
         raise UserError(
             f"tokenizer {type(tokenizer).__name__}: wanted a fast tokenizer, which knows the words "
-            "of its tokens, found a slow one; only --kind cls works with it"
+            f"of its tokens, found a slow one; only {argument('kind', 'cls')} works with it"
         )
     sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
     split = words == "spaces"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
@@ -109,7 +109,7 @@ def blocks(
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
     if not permutations:
-        raise UserError("--permutations: wanted 1 or more, found 0")
+        raise UserError(f"{argument('permutations')}: wanted 1 or more, found 0")
     files, stored = read_inputs(results, path, resampling)
     found = list(block_rows(read_results(files), clusters, resampling, stored))
     if path is not None:

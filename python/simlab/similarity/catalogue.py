@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, did_you_mean
+from simlab.errors import UserError, argument, did_you_mean
 from simlab.similarity.options import BOTH, OPTIONS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def find_measure(name: str) -> Measure:
     name = spelled(name)
     if name not in MEASURES:
         meant = did_you_mean(name, MEASURES)
-        raise UserError(f"--measure {name}: wanted one of {', '.join(MEASURES)}{meant}")
+        raise UserError(f"{argument('measure', name)}: wanted one of {', '.join(MEASURES)}{meant}")
     return MEASURES[name]
 
 
@@ -85,13 +85,13 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     options = find_measure(name).options
     for option, value in given.items():
         if option not in options:
-            names = ", ".join(map(_flag, options)) or "none"
-            flag = _flag(option)
+            names = ", ".join(map(argument, options)) or "none"
             raise UserError(
-                f"--measure {name}: wanted no options but its own ({names}), found {flag}"
+                f"{argument('measure', name)}: wanted no options but its own ({names}), found "
+                f"{argument(option)}"
             )
         if not OPTIONS[option].accepts(value):
-            raise UserError(f"{_flag(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
+            raise UserError(f"{argument(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
     return {**options, **given}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import (
     MORE_ROWS,
     Representations,
@@ -101,13 +101,17 @@ def grid(
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
     if not (joint or 1 <= len(folders) <= 2):
-        raise UserError(f"wanted one or two folders, or --joint; found {len(folders)} folders")
+        raise UserError(
+            f"wanted one or two folders, or {argument('joint')}; found {len(folders)} folders"
+        )
     loaded = [load_representations(folder) for folder in folders]
     note_other_lengths(loaded)
     xs, ys = (loaded, loaded) if joint else (loaded[:1], loaded[-1:])
     labels = [representations.manifest["label"] for representations in (*xs, *ys)]
     if joint and len(set(labels)) < len(loaded):
-        raise UserError(f"--joint: wanted folders with different labels, found {labels}")
+        raise UserError(
+            f"{argument('joint')}: wanted folders with different labels, found {labels}"
+        )
     named = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
     comparison = comparison or named
     keys = ("data_sha256", "label", "seed", "task")
@@ -155,8 +159,8 @@ def grid_rows(
     measure = find_measure(name)
     if resampling.permutations and not measure.paired:
         raise UserError(
-            f"--permutations: wanted a measure that compares rows, found {name}, which ignores "
-            "which rows of two layers belong together"
+            f"{argument('permutations')}: wanted a measure that compares rows, found {name}, which "
+            "ignores which rows of two layers belong together"
         )
     for other in (*xs[1:], *ys):
         require_same_examples(xs[0], other)
@@ -197,7 +201,9 @@ def _require_input(
                 f"`simcore extract --kind attention`, found kind {kind}"
             )
         if chosen.get("causal") and not side.is_attention:
-            raise UserError(f"--causal: wanted kind attention in {side.folder}, found {kind}")
+            raise UserError(
+                f"{argument('causal')}: wanted kind attention in {side.folder}, found {kind}"
+            )
 
 
 def layers_of(

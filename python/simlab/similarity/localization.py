@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.resampling import NONE, Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
@@ -193,8 +193,8 @@ def _in_order(sides: Sequence[Representations], frame: pd.DataFrame) -> list[Rep
         found = [side for side in sides if belongs(side, rows.iloc[0])]
         if len(found) != 1:
             raise UserError(
-                f"--bootstrap: wanted one folder with the representations of {label} of task "
-                f"{rows.iloc[0]['task']}, found {len(found)}"
+                f"{argument('bootstrap')}: wanted one folder with the representations of {label} "
+                f"of task {rows.iloc[0]['task']}, found {len(found)}"
             )
         ordered += found
     return ordered

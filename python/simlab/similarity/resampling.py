@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import MORE_ROWS, Representations
 from simlab.store.console import err, note
 
@@ -67,11 +67,15 @@ class Resampling:
 
     def check(self) -> None:
         """Raise UserError for a number below 0."""
-        names = {"bootstrap": "bootstrap", "permutations": "permutations"}
-        for name, option in {**names, "seed": "resampling-seed"}.items():
-            value = getattr(self, name)
+        names = {
+            "bootstrap": "bootstrap",
+            "permutations": "permutations",
+            "resampling_seed": "seed",
+        }
+        for name, field in names.items():
+            value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise UserError(f"--{option}: wanted a whole number from 0, found {value!r}")
+                raise UserError(f"{argument(name)}: wanted a whole number from 0, found {value!r}")
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -152,7 +156,7 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         test = _run(
             call,
             "permutation_test",
-            "--permutations",
+            "permutations",
             permutations=resampling.permutations,
             seed=resampling.seed,
         )
@@ -170,7 +174,7 @@ def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) ->
     return _run(
         call,
         "bootstrap_ci",
-        "--bootstrap",
+        "bootstrap",
         resamples=resampling.bootstrap,
         seed=resampling.seed,
         method="half",
@@ -204,9 +208,9 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
 
                 found = run(*layers, measure=simcore.cka_grid, **how, **options)
         except (ValueError, ImportError) as error:
-            raise UserError(f"{call.where}: {option}: {error}; {MORE_ROWS}") from None
+            raise UserError(f"{call.where}: {argument(option)}: {error}; {MORE_ROWS}") from None
     for warning in caught:
-        note(f"{call.where}: {option}: {warning.message}; {MORE_ROWS}")
+        note(f"{call.where}: {argument(option)}: {warning.message}; {MORE_ROWS}")
     return found
 
 
@@ -228,9 +232,9 @@ def _note_places(call: Call) -> None:
     share = found[counts == 1].sum() / len(groups)
     if share >= _NOTED:
         note(
-            f"{call.where}: --permutations leaves {share:.0%} of the rows in place, because texts "
-            "change places only with texts that have the same number of rows: calibrated values "
-            f"are too low, and the test has less power; {MORE_ROWS}"
+            f"{call.where}: {argument('permutations')} leaves {share:.0%} of the rows in place, "
+            "because texts change places only with texts that have the same number of rows: "
+            f"calibrated values are too low, and the test has less power; {MORE_ROWS}"
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.representations.folder import MANIFEST, Representations, load_representations
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import layers_of
@@ -47,8 +47,10 @@ def read_inputs(
     if bool(folders) != bool(resampling.bootstrap):
         wanted = "representation folders (`simcore extract`) beside the results"
         if folders:
-            raise UserError(f"--bootstrap: wanted 1 or more with {folders[0]}, found 0")
-        raise UserError(f"--bootstrap {resampling.bootstrap}: wanted {wanted}, found none")
+            raise UserError(f"{argument('bootstrap')}: wanted 1 or more with {folders[0]}, found 0")
+        raise UserError(
+            f"{argument('bootstrap', resampling.bootstrap)}: wanted {wanted}, found none"
+        )
     return files, [load_representations(folder) for folder in folders]
 
 

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from simlab.errors import spelled
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress
@@ -38,7 +40,7 @@ _last_line: float | None = None
 
 def note(message: str) -> None:
     """Print `message` as a note on standard error; the command continues."""
-    err.print(f"[yellow]note:[/] {escape(message)}")
+    err.print(f"[yellow]note:[/] {escape(spelled(message))}")
 
 
 @contextmanager

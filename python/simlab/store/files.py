@@ -16,7 +16,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import ReadError, UserError, WriteError
+from simlab.errors import ReadError, UserError, WriteError, argument
 
 _BLOCK = 1 << 20
 # Errors after which the user has to make room or choose another place.
@@ -210,7 +210,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def real_output(path: Path, option: str = "--out") -> Path:
+def real_output(path: Path) -> Path:
     """Follow `path` to the place that it leads to, unless it has a name and is no link.
 
     The partial output and the lock stand beside that place, whichever link names it, and the link
@@ -227,13 +227,13 @@ def real_output(path: Path, option: str = "--out") -> Path:
     if not real.name or os.path.islink(real):
         found = "links in a circle" if real.name else "the root of the file system"
         raise UserError(
-            f"{option} {path}: wanted a place with a name of its own, found {found}; choose "
-            f"another {option}"
+            f"{argument('out', path)}: wanted a place with a name of its own, found {found}; "
+            f"choose another {argument('out')}"
         )
     return real
 
 
-def require_replaceable(path: Path, option: str = "--out") -> None:
+def require_replaceable(path: Path) -> None:
     """Check that `replace_folder` may replace folder `path`.
 
     Raises
@@ -243,8 +243,8 @@ def require_replaceable(path: Path, option: str = "--out") -> None:
     """
     if Path.cwd().is_relative_to(os.path.realpath(path)):
         raise UserError(
-            f"{option} {path}: wanted a folder to replace, found the working directory or one "
-            f"above it; choose another {option} or start elsewhere"
+            f"{argument('out', path)}: wanted a folder to replace, found the working directory or "
+            f"one above it; choose another {argument('out')} or start elsewhere"
         )
 
 

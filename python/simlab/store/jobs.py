@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError, WriteError
+from simlab.errors import UserError, WriteError, argument
 from simlab.store.files import (
     hash_json,
     read_json,
@@ -56,7 +56,6 @@ def run_job(
     *,
     replace: bool = False,
     resumable: bool = False,
-    option: str = "--out",
 ) -> Outcome:
     """Make `folder` by calling ``make(partial_folder)``, unless it was made from the same inputs.
 
@@ -73,8 +72,6 @@ def run_job(
         Make `folder` anew if it was made from other inputs; if False, raise an error instead.
     resumable
         Keep the files of an interrupted `make`, and give them to the next call with the same key.
-    option
-        The command-line option that names `folder`, for error messages.
 
     Raises
     ------
@@ -85,34 +82,34 @@ def run_job(
         Another process is making `folder`.
     """
     key = hash_json(inputs)
-    place = real_output(folder, option)
-    outcome = _find_done(place, key, inputs, replace, option)
+    place = real_output(folder)
+    outcome = _find_done(place, key, inputs, replace)
     if outcome is None:  # a finished folder needs no lock, so the place may be read-only
-        with owned(place, option=option), writing(place, partial=_partial(place)):
+        with owned(place), writing(place, partial=_partial(place)):
             # The last owner of the lock may have finished the folder meanwhile.
-            outcome = _find_done(place, key, inputs, replace, option)
+            outcome = _find_done(place, key, inputs, replace)
             outcome = outcome or _make_folder(place, key, inputs, make, resumable)
     return dataclasses.replace(outcome, path=folder)
 
 
-def _find_done(
-    folder: Path, key: str, inputs: Mapping[str, Any], replace: bool, option: str
-) -> Outcome | None:
+def _find_done(folder: Path, key: str, inputs: Mapping[str, Any], replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
     if record is not None and record["key"] == key:
         return Outcome(folder, key, record["seconds"], skipped=True)
     if folder.exists() and not folder.is_dir():
         raise UserError(
-            f"{option} {folder}: wanted a folder, found a file; choose another {option}"
+            f"{argument('out', folder)}: wanted a folder, found a file; choose another "
+            f"{argument('out')}"
         )
     if folder.exists() and not replace:
         raise UserError(
-            f"{option} {folder}: wanted a new folder or a folder made from the same inputs, found "
-            f"{_describe_other(record, inputs)}; choose another {option} or pass --overwrite"
+            f"{argument('out', folder)}: wanted a new folder or a folder made from the same "
+            f"inputs, found {_describe_other(record, inputs)}; choose another {argument('out')} or "
+            f"pass {argument('overwrite', True)}"
         )
     if folder.exists():
-        require_replaceable(folder, option)
+        require_replaceable(folder)
     return None
 
 

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import BusyError, UserError
+from simlab.errors import BusyError, UserError, argument
 from simlab.store.files import real_output, writing
 
 if TYPE_CHECKING:
@@ -40,15 +40,13 @@ _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 @contextmanager
-def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> Iterator[None]:
+def owned(output: Path, *, lock: Path | None = None) -> Iterator[None]:
     """Hold the lock of `output` while the block runs.
 
     Parameters
     ----------
     output
         The file or folder that the block makes; it may exist already.
-    option
-        The command-line option that names `output`, for error messages.
     lock
         The lock file; by default it stands beside `output`. Its folder is made if missing.
 
@@ -61,12 +59,12 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
         The lock file cannot be written, is a folder, or its file system has no locks.
     """
     if lock is None:
-        output = real_output(output, option)
+        output = real_output(output)
         lock = output.with_name(f".{output.name}.lock")
     signature, owner = _signature(), os.getpid()
     with writing(output):
         lock.parent.mkdir(parents=True, exist_ok=True)
-        held = _claim(lock, signature, output, option)
+        held = _claim(lock, signature, output)
     with held:
         try:
             yield
@@ -76,7 +74,7 @@ def owned(output: Path, *, option: str = "--out", lock: Path | None = None) -> I
                 lock.unlink()
 
 
-def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireReturnProxy[Any]:
+def _claim(lock: Path, signature: str, output: Path) -> AcquireReturnProxy[Any]:
     """Lock the file named `lock`, and write `signature` into it."""
     from filelock import FileLock, Timeout
 
@@ -88,19 +86,21 @@ def _claim(lock: Path, signature: str, output: Path, option: str) -> AcquireRetu
             return held.acquire(timeout=_PATIENCE_SECONDS)
         except Timeout:
             raise BusyError(
-                f"{option} {output}: wanted one process at a time, found "
-                f"{_read(lock) or 'another process'}; wait for it or choose another {option}"
+                f"{argument('out', output)}: wanted one process at a time, found "
+                f"{_read(lock) or 'another process'}; wait for it or choose another "
+                f"{argument('out')}"
             ) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 raise UserError(
-                    f"{option} {output}: wanted a file system that can lock files (flock), found "
-                    f"a file system that answers: {error.strerror}; choose another {option}"
+                    f"{argument('out', output)}: wanted a file system that can lock files (flock), "
+                    f"found a file system that answers: {error.strerror}; choose another "
+                    f"{argument('out')}"
                 ) from error
             if error.errno == errno.EISDIR:
                 raise UserError(
-                    f"{option} {output}: wanted to lock file {lock}, found a folder there; choose "
-                    f"another {option}"
+                    f"{argument('out', output)}: wanted to lock file {lock}, found a folder there; "
+                    f"choose another {argument('out')}"
                 ) from error
             if error.errno != errno.ESTALE or time.monotonic() > until:
                 raise

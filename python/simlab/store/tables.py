@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
@@ -99,10 +99,13 @@ def require_table_file(path: Path) -> None:
         It does not end in .parquet, or is a folder.
     """
     if path.suffix != ".parquet":
-        raise UserError(f"--out {path}: wanted a name that ends in .parquet, found {path.name}")
+        raise UserError(
+            f"{argument('out', path)}: wanted a name that ends in .parquet, found {path.name}"
+        )
     if path.is_dir():
         raise UserError(
-            f"--out {path}: wanted a results file, found a folder; choose another --out"
+            f"{argument('out', path)}: wanted a results file, found a folder; choose another "
+            f"{argument('out')}"
         )
 
 
@@ -180,8 +183,8 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
     if path.exists() and not replace:
         raise UserError(
-            f"--out {path}: wanted a new file or one made from the same inputs, found another; "
-            "choose another --out or pass --overwrite"
+            f"{argument('out', path)}: wanted a new file or one made from the same inputs, found "
+            f"another; choose another {argument('out')} or pass {argument('overwrite', True)}"
         )
     return None
 

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.console import note
 from simlab.sweeps.execute import CRASHED, STOPPED, Answer, Order
 from simlab.sweeps.local import thread_variables
@@ -166,7 +166,7 @@ class RayEngine:
         try:
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
         except (OSError, RuntimeError, ValueError) as error:
-            where = f"--address {address}" if address else "--engine ray"
+            where = argument("address", address) if address else argument("engine", "ray")
             raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
         finally:
             if handler is not None and threading.current_thread() is threading.main_thread():
@@ -209,9 +209,9 @@ class RayEngine:
                 return False
             self._is_lost = True
             raise UserError(
-                f"--engine ray: wanted the head of the cluster at {address}, found that it is gone "
-                f"({error.strerror or error}); what is done stays: start a cluster, and repeat the "
-                "command"
+                f"{argument('engine', 'ray')}: wanted the head of the cluster at {address}, found "
+                f"that it is gone ({error.strerror or error}); what is done stays: start a "
+                "cluster, and repeat the command"
             ) from None
         self._headless = None
         return True
@@ -235,8 +235,8 @@ class RayEngine:
         reason = local_locks(Path(self.desk.root)) if len(self._nodes) > 1 else None
         if reason is not None:
             raise UserError(
-                f"--out {self.desk.root}: wanted a folder whose locks hold on all nodes of the "
-                f"cluster, found that {reason}"
+                f"{argument('out', self.desk.root)}: wanted a folder whose locks hold on all nodes "
+                f"of the cluster, found that {reason}"
             )
         self._probe = self.desk.open()
         asked = {}
@@ -256,8 +256,8 @@ class RayEngine:
                 wrong = brief(error)
             if wrong:
                 raise UserError(
-                    f"--out {self.desk.root}: wanted a folder that all nodes of the cluster share, "
-                    f"found that node {node.name} does not: {wrong}"
+                    f"{argument('out', self.desk.root)}: wanted a folder that all nodes of the "
+                    f"cluster share, found that node {node.name} does not: {wrong}"
                 )
 
     def _answer(self, reference: Any) -> Answer:
@@ -290,7 +290,7 @@ def load_ray(address: str | None) -> Any:
         from simcore._optional import install_command
 
         raise UserError(
-            f"--engine ray: wanted the package ray, found: {error}; install it with "
+            f"{argument('engine', 'ray')}: wanted the package ray, found: {error}; install it with "
             f"`{install_command('ray')}`"
         ) from None
 
@@ -304,8 +304,8 @@ def brief(error: Exception) -> str:
 def _require_no_connection(ray: Any) -> None:
     if ray.is_initialized():
         raise UserError(
-            "--engine ray: wanted a process that has no connection to Ray, found one; call "
-            "ray.shutdown() first"
+            f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, found "
+            "one; call ray.shutdown() first"
         )
 
 
@@ -318,7 +318,8 @@ def _require_listener(address: str) -> None:
         socket.create_connection((host, int(port)), _LISTEN_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
         raise UserError(
-            f"--address {address}: wanted HOST:PORT of the head of a Ray cluster, found: {error}"
+            f"{argument('address', address)}: wanted HOST:PORT of the head of a Ray cluster, "
+            f"found: {error}"
         ) from None
 
 

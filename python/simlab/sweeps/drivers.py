@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.console import note
 from simlab.store.files import hash_json
 from simlab.sweeps import processes
@@ -56,9 +56,9 @@ class Driving:
             return
         if not self._held.is_held():
             raise UserError(
-                f"--out {self._folder.root}: wanted to go on, found that other commands have taken "
-                "this one for gone, because it stood still for long; what is done stays, and the "
-                "same command continues"
+                f"{argument('out', self._folder.root)}: wanted to go on, found that other commands "
+                "have taken this one for gone, because it stood still for long; what is done "
+                "stays, and the same command continues"
             )
         self._neighbours.look()
         self._checked = processes.clock()
@@ -145,8 +145,9 @@ def _others(folder: SweepFolder, study: str, watch: Watch, first: dict[Path, Sig
             before = first.setdefault(path, sight)
             if sight.is_here() or sight.signature != before.signature:
                 raise UserError(
-                    f"--out {folder.root}: wanted one study at a time, found {sight} at work on "
-                    "another; end it or wait for it (what is done stays), or choose another --out"
+                    f"{argument('out', folder.root)}: wanted one study at a time, found {sight} at "
+                    "work on another; end it or wait for it (what is done stays), or choose "
+                    f"another {argument('out')}"
                 )
             unknown.append(sight)
     return unknown

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.sweeps.execute import Answer, Order
 from simlab.sweeps.folder import SweepFolder
 
@@ -68,14 +68,17 @@ class EngineChoice:
         from simlab.sweeps.resources import parse_resources
 
         if self.name not in ENGINES:
-            raise UserError(f"--engine {self.name}: wanted {' or '.join(ENGINES)}")
+            raise UserError(f"{argument('engine', self.name)}: wanted {' or '.join(ENGINES)}")
         if self.name == RAY:
             load_ray(self.address)
             parse_resources(self.resources)
             return
-        for option, value in (("--address", self.address), ("--resources", self.resources)):
+        for option, value in (("address", self.address), ("resources", self.resources)):
             if value:
-                raise UserError(f"{option}: wanted --engine {RAY} beside it, found {self.name}")
+                raise UserError(
+                    f"{argument(option)}: wanted {argument('engine', RAY)} beside it, found "
+                    f"{self.name}"
+                )
 
     def start(self, folder: SweepFolder, kinds: Iterable[str]) -> Engine:
         """Start the engine for jobs of some kinds."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import time
 
-from simlab.errors import UserError
+from simlab.errors import UserError, spelled
+from simlab.steps.words import as_key
 from simlab.sweeps.plan import Job
 from simlab.sweeps.records import FailureRecord
 
@@ -31,7 +32,8 @@ def failure(
 
 def last_line(error: object) -> str:
     """Return an error in one line, which UTF-8 can encode."""
-    text = " ".join(_encodable(str(error)).split())
+    said = spelled(error.message, as_key) if isinstance(error, UserError) else str(error)
+    text = " ".join(_encodable(said).split())
     if isinstance(error, UserError) or not isinstance(error, BaseException):
         return text
     return f"{type(error).__name__}: {text}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.sweeps import processes
 from simlab.sweeps.claims import BEAT_SECONDS, Sight, Signature, look
 from simlab.sweeps.folder import SweepFolder
@@ -48,10 +48,10 @@ class Neighbours:
                     continue
                 if self._free.setdefault(path, sight.signature) != sight.signature:
                     raise UserError(
-                        f"--out {self.folder.root}: wanted a folder whose locks hold on all "
-                        f"machines, found that {sight} is at work there, and that its locks do not "
-                        "keep this machine off (as with BeeGFS, sshfs, or CIFS with nobrl); use "
-                        "one machine at a time, or choose another --out"
+                        f"{argument('out', self.folder.root)}: wanted a folder whose locks hold on "
+                        f"all machines, found that {sight} is at work there, and that its locks do "
+                        "not keep this machine off (as with BeeGFS, sshfs, or CIFS with nobrl); "
+                        f"use one machine at a time, or choose another {argument('out')}"
                     )
                 found.append(sight)
         return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from simlab.errors import argument
 from simlab.sweeps.execute import REFUSED, Answer, Order, execute
 from simlab.sweeps.locking import Probe, is_kept_off
 from simlab.sweeps.worker import keep_imports
@@ -98,7 +99,8 @@ def do(desk: Desk, order: Order) -> Answer:
     wrong = _sit_down(desk)
     if wrong:
         node = socket.gethostname()
-        message = f"--out {desk.root}: wanted a folder that node {node} shares, found that {wrong}"
+        wanted = f"a folder that node {node} shares"
+        message = f"{argument('out', desk.root)}: wanted {wanted}, found that {wrong}"
         return Answer(order.job.key, REFUSED, message=message)
     with _printing_to(Path(desk.root, "log", f"worker-{socket.gethostname()}.txt")):
         answer = execute(order)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.sections import Size
 
@@ -108,9 +108,9 @@ def fitting(
         each = (f"{n.cores} cores, {n.gpus:g} GPUs, {n.memory:,} bytes" for n in nodes)
         has = "; ".join(sorted(set(each)))
         raise UserError(
-            f"--resources: wanted {cores} cores, {gpus:g} GPUs and {memory:,} bytes of memory on "
-            f"one node for a job of kind {kind}, found nodes with {has or 'no cores'}; choose "
-            "--threads or --resources"
+            f"{argument('resources')}: wanted {cores} cores, {gpus:g} GPUs and {memory:,} bytes of "
+            f"memory on one node for a job of kind {kind}, found nodes with {has or 'no cores'}; "
+            f"choose {argument('threads')} or {argument('resources')}"
         )
     return {"num_cpus": cores, "num_gpus": gpus, "memory": memory}
 
@@ -129,12 +129,14 @@ def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         kind, _, rest = text.partition(":")
         if kind not in kinds.KINDS:
             known = ", ".join(kinds.KINDS)
-            raise UserError(f"--resources {text}: wanted one of {known} before ':', found {kind!r}")
+            raise UserError(
+                f"{argument('resources', text)}: wanted one of {known} before ':', found {kind!r}"
+            )
         for pair in rest.split(","):
             name, _, value = (part.strip() for part in pair.partition("="))
             if name not in NAMES:
                 wanted = " or ".join(f"{known}=" for known in NAMES)
-                raise UserError(f"--resources {text}: wanted {wanted}, found {pair!r}")
+                raise UserError(f"{argument('resources', text)}: wanted {wanted}, found {pair!r}")
             found.setdefault(kind, {})[name] = _value(text, name, value)
     return found
 
@@ -157,4 +159,4 @@ def _value(text: str, name: str, value: str) -> float:
             return number
     except (ValueError, ValidationError):
         pass
-    raise UserError(f"--resources {text}: wanted {_WANTED[name]}, found {value!r}")
+    raise UserError(f"{argument('resources', text)}: wanted {_WANTED[name]}, found {value!r}")

@@ -18,12 +18,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model, model
 from pydantic_core import PydanticCustomError
 
 from simlab.errors import UserError
+from simlab.steps.words import key_and_rest
 from simlab.training.recipes import parse_seeds
 
 OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_OPTION = re.compile(r"--(?P<name>[a-z0-9-]+)(?: (?P<found>\S+))?: (?P<rest>.*)")
-_TAKES_ALL = re.compile(r"; `--pairs \d+` takes all")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)?\s*", re.IGNORECASE)
 
 
@@ -65,20 +64,17 @@ def wrong(
 
 
 def checked(check: Any, *arguments: Any) -> None:
-    """Call ``check(*arguments)``, and raise its UserError as the error of a key.
-
-    Checks that commands share name the option of the command line first (``--kind cks:``), whose
-    hyphens a file does not have.
-    """
+    """Call ``check(*arguments)``, and raise its UserError as the error of the key that it names."""
     try:
         check(*arguments)
     except UserError as error:
-        raise _error(re.sub(r"^--(?=[a-z0-9-]+( \S+)?: )", "", str(error))) from error
+        key, rest = key_and_rest(error)
+        raise _error(rest, key) from error
 
 
 @contextmanager
 def under_key(section: str) -> Iterator[None]:
-    """Turn an error that names an option of a command into one that names a key of `section`.
+    """Turn an error that names an argument into one that names a key of `section`.
 
     Raises
     ------
@@ -88,13 +84,10 @@ def under_key(section: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        option = _OPTION.fullmatch(str(error))
-        if option is None:
+        key, rest = key_and_rest(error)
+        if not key:
             raise
-        rest = _TAKES_ALL.sub("; 'all' takes all", option["rest"])
-        found = "" if option["found"] is None else f", found {option['found']}"
-        key = option["name"].replace("-", "_")
-        raise UserError(f"sweep, key {section}.{key}: {rest}{found}") from error
+        raise UserError(f"sweep, key {section}.{key}: {rest}") from error
 
 
 def _error(text: str, key: str = "") -> PydanticCustomError:

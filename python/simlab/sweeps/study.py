@@ -19,6 +19,7 @@ from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
+from simlab.sweeps.sections import under_key
 from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec
 from simlab.tasks import ALL, TASKS
 from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
@@ -199,10 +200,8 @@ class TaskStudy:
             for split in section.split or (default,):
                 length = self.recipes[0].max_length if self.recipes else DEFAULT_MAX_LENGTH
                 made = ExtractOptions(**{"max_length": length, **options, "split": split})
-                try:
+                with under_key("extract"):
                     made.check()
-                except UserError as error:
-                    raise UserError(f"sweep, key extract: {error}") from None
                 self._require_rows(made, split)
                 modules = section.modules or ()
                 found.append(View(kind, split, section.stages, made, modules, section.pool))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import hash_json, read_json, write_json
 from simlab.store.planned import PLAN
 from simlab.sweeps import claims
@@ -320,13 +320,16 @@ def require_place(folder: SweepFolder) -> None:
     """
     root = folder.root
     if root.exists() and not root.is_dir():
-        raise UserError(f"--out {root}: wanted a folder, found a file; choose another --out")
+        raise UserError(
+            f"{argument('out', root)}: wanted a folder, found a file; choose another "
+            f"{argument('out')}"
+        )
     names = sorted(file.name for file in root.glob("[!.]*"))
     # `SweepFolder.create` makes the claims first: a process may have been killed behind it.
     known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS)) or folder.claims.is_dir()
     if names and not known:
         found = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise UserError(
-            f"--out {root}: wanted a new or empty folder, or that of a sweep; found {found}; "
-            "choose another --out"
+            f"{argument('out', root)}: wanted a new or empty folder, or that of a sweep; found "
+            f"{found}; choose another {argument('out')}"
         )

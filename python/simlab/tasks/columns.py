@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.console import note
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:
         _note_once(f"{where}: categories that are not read: {', '.join(map(repr, categories))}")
     if not left:
         return
-    named = f"--text-column {chosen.text_column}"
+    named = f"{argument('text_column', chosen.text_column)}"
     pair = chosen.pair_column or left[0]
     raise UserError(
         f"{where}: wanted options that name its columns, found texts that would not be read in "
         f"{', '.join(map(repr, left))}; {named} reads {chosen.text_column!r} alone, and {named} "
-        f"--text-pair-column {pair} a pair"
+        f"{argument('pair_column', pair)} a pair"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import (
     CORPUS_SUFFIXES,
@@ -56,16 +56,15 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     """
     if isinstance(name, Task):
         raise UserError(
-            f"--split {ALL}: wanted the name of a task or file, found task {name.name}, which is "
-            "split already"
+            f"{argument('split', ALL)}: wanted the name of a task or file, found task {name.name}, "
+            "which is split already"
         )
     name, options = str(name), options or TaskOptions()
     for option in ("label_column", "train_size", "heldout_size", "split_seed"):
         if getattr(options, option) is not None:
-            flag = f"--{option.replace('_', '-')}"
             raise UserError(
-                f"{flag}: wanted none with --split {ALL}, which reads no labels and "
-                f"takes all rows, found {getattr(options, option)}"
+                f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "
+                f"labels and takes all rows, found {getattr(options, option)}"
             )
     known, _, folder = name.partition(":")
     if known in TASKS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
 from simlab.tasks.metrics import CORRELATIONS
@@ -48,7 +48,7 @@ def build_task(
     splits = sized_examples(name, train, heldout, options)
     task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
     if task.metric in CORRELATIONS:
-        size = f"--heldout-size {len(task.heldout)}"
+        size = argument("heldout_size", len(task.heldout))
         require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
     return task
 
@@ -84,9 +84,9 @@ def sized_examples(
     UserError
         The data have fewer rows than a size wants.
     """
-    kept = _take(heldout, options.heldout_size, "--heldout-size", name)
+    kept = _take(heldout, options.heldout_size, "heldout_size", name)
     heldout = _whole_questions(kept, heldout, name) if QUESTION in heldout.columns else kept
-    train = _take(train, options.train_size, "--train-size", name)
+    train = _take(train, options.train_size, "train_size", name)
     return examples_of(train), examples_of(heldout)
 
 
@@ -113,8 +113,8 @@ def split_frame(
     frame = frame.iloc[sorted(first.values())]
     if not 1 <= size < len(frame):
         raise UserError(
-            f"{where}: --heldout-size wanted 1 to {len(frame) - 1} of {len(frame)} different "
-            f"texts, found {size}"
+            f"{where}: {argument('heldout_size')}: wanted 1 to {len(frame) - 1} of {len(frame)} "
+            f"different texts, found {size}"
         )
     rng = np.random.default_rng(options.seed)
     if GROUP not in frame.columns:
@@ -157,9 +157,9 @@ def standard_frame(
     """
     import pandas as pd
 
-    texts = {"text": ("--text-column ", options.text_column or "text")}
+    texts = {"text": ("text_column", options.text_column or "text")}
     if options.pair_column:
-        texts["pair"] = ("--text-pair-column ", options.pair_column)
+        texts["pair"] = ("pair_column", options.pair_column)
     columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
     found = {role: _column(frame, name, where, option) for role, (option, name) in texts.items()}
     pictures = picture_columns(found["text"])
@@ -169,7 +169,7 @@ def standard_frame(
             continue
         columns[role] = [_as_text(value, where, texts[role][1]) for value in values]
     label = options.label_column or "label"
-    columns["label"] = _column(frame, label, where, "--label-column ") if labelled else 0
+    columns["label"] = _column(frame, label, where, "label_column") if labelled else 0
     columns[IN_WORDS] = all(_is_list(value) for values in found.values() for value in values)
     return pd.DataFrame(columns)
 
@@ -240,7 +240,8 @@ def _column(frame: pd.DataFrame, column: str, where: str, option: str = "") -> n
     """Return the values of `column`; raise UserError if it is missing or has empty cells."""
     if column not in frame.columns:
         found = ", ".join(map(str, frame.columns))
-        raise UserError(f"{where}: {option}wanted column {column!r}, found {found}")
+        named = f"{argument(option, column)}: " if option else ""
+        raise UserError(f"{where}: {named}wanted column {column!r}, found {found}")
     missing = np.flatnonzero(frame[column].isna().to_numpy())
     if missing.size:
         raise UserError(
@@ -336,7 +337,9 @@ def _text_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
 def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.DataFrame:
     size = len(frame) if size is None else size
     if not 1 <= size <= len(frame):
-        raise UserError(f"task {where}: {option} wanted 1 to {len(frame)} rows, found {size}")
+        raise UserError(
+            f"task {where}: {argument(option)}: wanted 1 to {len(frame)} rows, found {size}"
+        )
     return frame.iloc[:size]
 
 
@@ -347,8 +350,8 @@ def _whole_questions(kept: pd.DataFrame, every: pd.DataFrame, where: str) -> pd.
     if whole.empty:
         answers = int((every[QUESTION] == every[QUESTION].iloc[0]).sum())
         raise UserError(
-            f"task {where}: --heldout-size wanted at least {answers} rows, all answers of the "
-            f"first question, found {len(kept)}"
+            f"task {where}: {argument('heldout_size')}: wanted at least {answers} rows, all "
+            f"answers of the first question, found {len(kept)}"
         )
     return whole
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
 from simlab.tasks.hub_data import HubData
@@ -104,26 +104,24 @@ def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
     """Raise UserError if `options` name columns of a task that has its own."""
     for option, given in _columns(options):
         raise UserError(
-            f"{option} {given}: wanted a file or data set without a name of its own, found task "
-            f"{spec.name}, whose columns are {', '.join(spec.columns)}"
+            f"{argument(option, given)}: wanted a file or data set without a name of its own, "
+            f"found task {spec.name}, whose columns are {', '.join(spec.columns)}"
         )
 
 
 def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame]:
     """Read a task of images, or raise UserError if `options` name columns."""
     for option, given in _columns(options):
-        raise UserError(f"{option} {given}: wanted a table, found images ({name})")
+        raise UserError(f"{argument(option, given)}: wanted a table, found images ({name})")
     return images.read_images(name)
 
 
 def _columns(options: TaskOptions) -> list[tuple[str, str]]:
     """Return the columns that `options` name, after their options."""
-    named = {
-        "--text-column": options.text_column,
-        "--text-pair-column": options.pair_column,
-        "--label-column": options.label_column,
+    given = {
+        name: getattr(options, name) for name in ("text_column", "pair_column", "label_column")
     }
-    return [(option, given) for option, given in named.items() if given is not None]
+    return [(name, column) for name, column in given.items() if column is not None]
 
 
 def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:

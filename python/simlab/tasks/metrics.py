@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,9 @@ def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     rows = frame.loc[scored, ["task", "measure"]]
     if metric is not None and len(rows) and metric not in set(rows["measure"]):
         found = ", ".join(dict.fromkeys(rows["measure"]))
-        raise UserError(f"--metric {metric}: wanted a metric in the results, found {found}")
+        raise UserError(
+            f"{argument('metric', metric)}: wanted a metric in the results, found {found}"
+        )
     shown = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
     shown |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)
     return frame[~scored | (frame["measure"] == frame["task"].map(shown))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
 from simlab.tasks.metrics import score
 
@@ -114,7 +114,7 @@ class Examples:
             There are fewer than `count` examples, or `count` is less than 1.
         """
         if not 1 <= count <= len(self):
-            raise UserError(f"--limit: wanted 1 to {len(self)} examples, found {count}")
+            raise UserError(f"{argument('limit')}: wanted 1 to {len(self)} examples, found {count}")
         return replace(
             self,
             ids=self.ids[:count],
@@ -230,5 +230,5 @@ class Task:
     def split(self, name: str) -> Examples:
         """Return split ``heldout`` or ``train``."""
         if name not in SPLITS:
-            raise UserError(f"--split {name}: wanted {', '.join(SPLITS)} or {ALL}")
+            raise UserError(f"{argument('split', name)}: wanted {', '.join(SPLITS)} or {ALL}")
         return self.heldout if name == "heldout" else self.train

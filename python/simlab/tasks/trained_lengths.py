@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from simlab.errors import argument
 from simlab.store.console import note
 from simlab.store.files import read_json
 from simlab.store.jobs import RECORD
@@ -65,12 +66,12 @@ def length_of(checkpoints: Sequence[Path], given: int | None) -> int:
         if trained not in (None, chosen):
             note(
                 f"{folder} was fine-tuned on texts of at most {trained} tokens, and reads at most "
-                f"{chosen} now (--max-length {chosen})"
+                f"{chosen} now ({argument('max_length', chosen)})"
             )
         elif trained is None and given is None and read_own_evaluation(folder) is not None:
             note(
                 f"{folder} does not say at how many tokens its texts were cut in fine-tuning (an "
-                f"earlier version wrote it): it reads at most {chosen} now, unless --max-length "
-                "says otherwise"
+                f"earlier version wrote it): it reads at most {chosen} now, unless "
+                f"{argument('max_length')} says otherwise"
             )
     return chosen

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.console import note
 from simlab.store.files import read_json
 from simlab.store.jobs import RECORD
@@ -160,11 +160,11 @@ def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task
 def _require_unseen(folder: Path, record: dict[str, Any], trained: Task, task: Task) -> None:
     leaked = len(set(trained.train.ids).intersection(task.heldout.ids))
     if leaked:
-        own = " ".join(f"--{size.replace('_', '-')} {record[size]}" for size in _SIZES)
+        own = " ".join(argument(size, record[size]) for size in _SIZES)
         raise UserError(
-            f"--heldout-size, --split-seed: wanted held-out rows that {folder} was not trained on "
-            f"(the split of {folder} is {own}), found {leaked} of {len(task.heldout)} among its "
-            "training rows"
+            f"{argument('heldout_size')}, {argument('split_seed')}: wanted held-out rows that "
+            f"{folder} was not trained on (the split of {folder} is {own}), found {leaked} of "
+            f"{len(task.heldout)} among its training rows"
         )
 
 
@@ -177,5 +177,6 @@ def _note_unknown_split(folder: Path, record: dict[str, Any], task: Task) -> Non
         note(
             f"{folder} does not say which rows of {task.name} it was trained on (an earlier "
             "version wrote it): some of its training rows may be held out now, unless "
-            "--train-size, --heldout-size and --split-seed are those of its fine-tuning"
+            f"{argument('train_size')}, {argument('heldout_size')} and {argument('split_seed')} "
+            "are those of its fine-tuning"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.batches import collator, encode
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -99,8 +99,8 @@ def finetune(
     require_varied_labels(task)
     if cka_every is not None and len(task.heldout) < _FEWEST_PROBES:
         raise UserError(
-            f"--heldout-size {len(task.heldout)}: wanted at least {_FEWEST_PROBES} rows for "
-            "--cka-every"
+            f"{argument('heldout_size', len(task.heldout))}: wanted at least {_FEWEST_PROBES} rows "
+            f"for {argument('cka_every')}"
         )
     inputs = {
         "step": "finetune",
@@ -156,9 +156,11 @@ def require_varied_labels(task: Task) -> None:
         All training labels are the same, or all held-out labels of a regression are the same.
     """
     # Multiple choice can be learnt even if the right choice has the same number in every row.
-    splits = {} if task.is_multiple_choice else {"training rows (--train-size)": task.train}
+    splits = (
+        {} if task.is_multiple_choice else {f"training rows ({argument('train_size')})": task.train}
+    )
     if task.is_regression:  # a correlation is undefined if all labels are the same, accuracy is not
-        splits["held-out rows (--heldout-size)"] = task.heldout
+        splits[f"held-out rows ({argument('heldout_size')})"] = task.heldout
     for name, examples in splits.items():
         values = np.unique(examples.labels)
         if len(values) < 2:
@@ -197,8 +199,8 @@ def _note_long_warmup(recipe: Recipe, steps: int) -> None:
     warmup = recipe.warmup_steps(steps)
     if warmup > steps:
         note(
-            f"--warmup {warmup}: training ends after {steps} steps, before the warm-up does, at "
-            f"{steps / warmup:.1%} of the learning rate"
+            f"{argument('warmup', warmup)}: training ends after {steps} steps, before the warm-up "
+            f"does, at {steps / warmup:.1%} of the learning rate"
         )
 
 

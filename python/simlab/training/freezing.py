@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,7 +48,9 @@ def parse_freeze(text: str) -> Freeze | None:
         return None
     side, _, count = text.partition(":")
     if side not in (BOTTOM, TOP) or not count.isdecimal() or int(count) < 1:
-        raise UserError(f"--freeze {text}: wanted none, bottom:K or top:K with K at least 1")
+        raise UserError(
+            f"{argument('freeze', text)}: wanted none, bottom:K or top:K with K at least 1"
+        )
     return Freeze(side, int(count))
 
 
@@ -106,7 +108,7 @@ def _layers(model: PreTrainedModel, freeze: Freeze, name: str) -> list[nn.Module
 
 
 def _check(freeze: Freeze, name: str, architecture: Architecture, layers: int) -> None:
-    option = f"--freeze {freeze.side}:{freeze.count}: model {name}"
+    option = f"{argument('freeze', f'{freeze.side}:{freeze.count}')}: model {name}"
     if freeze.count > layers:
         raise UserError(f"{option} wanted at least {freeze.count} layers, found {layers}")
     if architecture.shared:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.training.recipes import Schedule, changed
 
@@ -62,19 +62,19 @@ class Pretraining(Schedule):
         for field in _COUNTS:
             value = getattr(self, field)
             if value is not None and value < 1:
-                raise UserError(f"--{field}: wanted 1 or more, found {value}")
+                raise UserError(f"{argument(field)}: wanted 1 or more, found {value}")
         if self.hidden % self.heads:
             raise UserError(
-                f"--hidden {self.hidden}: wanted a multiple of --heads {self.heads}, found a rest "
-                f"of {self.hidden % self.heads}"
+                f"{argument('hidden', self.hidden)}: wanted a multiple of "
+                f"{argument('heads', self.heads)}, found a rest of {self.hidden % self.heads}"
             )
         if self.vocabulary < 0:
-            raise UserError(f"--vocabulary: wanted 0 or more, found {self.vocabulary}")
+            raise UserError(f"{argument('vocabulary')}: wanted 0 or more, found {self.vocabulary}")
         for field in _SHARES:
             value = getattr(self, field)
             if not 0 <= value < 1 or (field == "masked" and value == 0):
                 least = "more than 0" if field == "masked" else "at least 0"
-                raise UserError(f"--{field}: wanted {least} and less than 1, found {value}")
+                raise UserError(f"{argument(field)}: wanted {least} and less than 1, found {value}")
 
     def without_tokenizer(self) -> dict[str, Any]:
         """Return the fields for a key, where the content of the tokenizer stands for its name."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
 
@@ -71,9 +71,11 @@ class Schedule:
             if value is None or (math.isfinite(value) and (value > 0 or (zero and value == 0))):
                 continue
             wanted = "0 or more" if zero else "more than 0"
-            raise UserError(f"--{field.replace('_', '-')}: wanted {wanted}, found {value}")
+            raise UserError(f"{argument(field)}: wanted {wanted}, found {value}")
         if self.max_length < _SHORTEST:
-            raise UserError(f"--max-length: wanted at least {_SHORTEST}, found {self.max_length}")
+            raise UserError(
+                f"{argument('max_length')}: wanted at least {_SHORTEST}, found {self.max_length}"
+            )
 
     def steps(self, rows: int) -> int:
         """Return the number of training steps for `rows` training rows."""
@@ -141,7 +143,7 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
         No recipe has this name, or a value is out of range.
     """
     if isinstance(recipe, str) and recipe not in RECIPES:
-        raise UserError(f"--recipe {recipe}: wanted one of {', '.join(RECIPES)}")
+        raise UserError(f"{argument('recipe', recipe)}: wanted one of {', '.join(RECIPES)}")
     if isinstance(recipe, str):
         own = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
         recipe = Recipe(**own)
@@ -162,12 +164,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = _SEEDS.fullmatch(part.strip())
         if match is None:
-            raise UserError(f"--seeds {text}: wanted e.g. 0..4 or 0,3,7, found {part.strip()!r}")
+            raise UserError(
+                f"{argument('seeds', text)}: wanted e.g. 0..4 or 0,3,7, found {part.strip()!r}"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UserError(f"--seeds {text}: wanted a range that rises, found {part.strip()!r}")
+            raise UserError(
+                f"{argument('seeds', text)}: wanted a range that rises, found {part.strip()!r}"
+            )
         seeds += range(first, last + 1)
     twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
     if twice is not None:
-        raise UserError(f"--seeds {text}: wanted each seed once, found {twice} twice")
+        raise UserError(f"{argument('seeds', text)}: wanted each seed once, found {twice} twice")
     return tuple(seeds)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -46,8 +46,8 @@ def common_words(
         return tokenizer
     if not isinstance(tokenizer, BertTokenizer):
         raise UserError(
-            f"--vocabulary {size}: wanted a tokenizer of BERT, found {type(tokenizer).__name__}; "
-            "0 keeps all its words"
+            f"{argument('vocabulary', size)}: wanted a tokenizer of BERT, found "
+            f"{type(tokenizer).__name__}; 0 keeps all its words"
         )
     words = tokenizer.get_vocab()
     counts = token_counts(tokenizer, texts)
@@ -57,8 +57,8 @@ def common_words(
     kept = special | {i for word, i in words.items() if _bare(word) in letters}
     if size < len(kept):
         raise UserError(
-            f"--vocabulary: wanted at least {len(kept)} words, the special tokens and the letters "
-            f"of these texts, found {size}"
+            f"{argument('vocabulary')}: wanted at least {len(kept)} words, the special tokens and "
+            f"the letters of these texts, found {size}"
         )
     others = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i] and i not in kept]
     kept |= set(others[: size - len(kept)])

@@ -33,7 +33,7 @@ def test_a_command_for_one_model_runs_for_each():
 
 
 def test_outputs_need_a_place_for_the_number():
-    with pytest.raises(UserError, match=r"--out: wanted \{seed\} or \{name\} in it"):
+    with pytest.raises(UserError, match=r"out: wanted \{seed\} or \{name\} in it"):
         expand_arguments(["skip", "m-{0..24}", "rt", "--out", "x.parquet"])
 
 

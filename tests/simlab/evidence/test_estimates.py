@@ -315,7 +315,7 @@ def test_the_first_metric_counts_unless_another_is_named():
         for metric in (None, "f1")
     )
     assert (first, named) == ({HOLDS}, {FAILS})
-    with pytest.raises(UserError, match=r"--metric mcc: wanted .* found accuracy, f1"):
+    with pytest.raises(UserError, match=r"metric='mcc': wanted .* found accuracy, f1"):
         judged("freeze-bottom", to_frame(rows), ClaimOptions(metric="mcc"))
 
 

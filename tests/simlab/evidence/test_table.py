@@ -67,9 +67,9 @@ def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_pa
     changes = ({"tolerance": 0.3}, {"families": {"A": "A"}}, {"tuned": "x"}, {"pretrained": "x"},
                {"metric": "accuracy"})  # fmt: skip
     for change in changes:
-        with pytest.raises(UserError, match="--overwrite"):
+        with pytest.raises(UserError, match="overwrite=True"):
             claims(source, out, **change)
-    with pytest.raises(UserError, match="--overwrite"):
+    with pytest.raises(UserError, match="overwrite=True"):
         claims(results, out)
     changed = claims(source, out, tolerance=0.3, overwrite=True)
     pd.testing.assert_frame_equal(pd.read_parquet(out), changed, check_dtype=False)

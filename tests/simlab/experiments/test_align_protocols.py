@@ -134,11 +134,11 @@ def test_folders_to_judge_on_that_do_not_fit(tmp_path, folders, simcore):
         with pytest.raises(UserError, match=text):
             align_study(chosen, tmp_path / "out", LINEAR, judge=judge)
 
-    refused(r"--judge: wanted a folder with label 'R\[1\]'.*found none", folders["test"][:1])
-    refused("--judge .*train/0: wanted other examples than in .*train/0", folders["train"])
+    refused(r"judge: wanted a folder with label 'R\[1\]'.*found none", folders["test"][:1])
+    refused("judge='.*train/0': wanted other examples than in .*train/0", folders["train"])
     refused("wanted one folder with label 'R.0.', found", [*folders["test"], folders["train"][0]])
     refused("found attention", folders["attention"])
-    refused("--judge .*: wanted a folder written by `simcore extract` or a folder", [tmp_path])
+    refused("judge='.*': wanted a folder written by `simcore extract` or a folder", [tmp_path])
 
 
 def relabelled(folder, root, count):
@@ -170,7 +170,7 @@ def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore)
         assert all(x < y for x, y in one)
         assert both == one | {(y, x) for x, y in one}
     assert drawn[0, "one"] != drawn[1, "one"]
-    with pytest.raises(UserError, match="--pairs 7: wanted 1 to 6, the pairs of 4 models"):
+    with pytest.raises(UserError, match="pairs=7: wanted 1 to 6, the pairs of 4 models"):
         align_study(models, tmp_path / "none", LINEAR, pairs=7)
 
 
@@ -178,7 +178,7 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     arguments = ["align-study", *folders["train"], "--out", tmp_path, "--paper", "ren2023"]
     code, _, errors = simcore(*arguments, "--method", "linear")
     assert (code, len(errors)) == (2, 1)
-    wanted = "--pairs 8: wanted 1 to 1, the pairs of 2 models; `--pairs 1` takes all"
+    wanted = "--pairs 8: wanted 1 to 1, the pairs of 2 models; --pairs 1 takes all"
     assert wanted in errors[0]
     code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
     assert (code, errors) == (0, [])
@@ -277,11 +277,11 @@ def test_choices_that_do_not_exist(tmp_path, folders, simcore):
         with pytest.raises(UserError, match=text):
             align_study(folders["train"], tmp_path / "out", LINEAR, **changes)
 
-    refused("--map joint: wanted per-layer or shared", map="joint")
-    refused("--directions up: wanted both or one", directions="up")
-    refused("--training theirs: wanted ours or ren2023", training="theirs")
-    refused("--epochs, --steps: wanted one of them, found both", epochs=1, steps=1)
-    refused("--steps: wanted at least 1, found 0", steps=0)
+    refused("map='joint': wanted per-layer or shared", map="joint")
+    refused("directions='up': wanted both or one", directions="up")
+    refused("training='theirs': wanted ours or ren2023", training="theirs")
+    refused("epochs, steps: wanted one of them, found both", epochs=1, steps=1)
+    refused("steps: wanted at least 1, found 0", steps=0)
     code, _, errors = simcore(
         *("align-study", *folders["train"], "--out", tmp_path / "out", "--map", "joint")
     )

@@ -159,7 +159,7 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     assert norms.iloc[0] == nuclear_norm(matrices[0])
     assert all(json.loads(text)["causal"] for text in frame["options"])
     assert plot(frame, tmp_path / "figures", ("png",))
-    with pytest.raises(UserError, match=r"--causal: wanted kind attention in .* found cls"):
+    with pytest.raises(UserError, match=r"causal: wanted kind attention in .* found cls"):
         align_study(folders["cls"], tmp_path / "cls", causal)
     with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
         align_study(folders["attention"], tmp_path, LINEAR)
@@ -247,20 +247,20 @@ def test_bad_input_is_named(tmp_path, folders):
             align_study(chosen, out, replace(LINEAR, **changes))
         assert not list(out.glob("*alignment*"))
 
-    refused("--method conv: wanted one of linear", methods=("conv",))
-    refused("--method: wanted each once, found cca, cca", methods=("cca", "cca"))
-    refused("--heldout-share 1.5: wanted a share", heldout_share=1.5)
-    refused("--rows: wanted at least 1, found 0", rows=0)
-    refused("wanted 2 folders or more, or --within, found 1", folders["cls"][:1])
+    refused("methods='conv': wanted one of linear", methods=("conv",))
+    refused("methods: wanted each once, found cca, cca", methods=("cca", "cca"))
+    refused("heldout_share=1.5: wanted a share", heldout_share=1.5)
+    refused("rows: wanted at least 1, found 0", rows=0)
+    refused("wanted 2 folders or more, or within, found 1", folders["cls"][:1])
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
     refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
     refused(
-        r"--heldout-share 0.001: wanted 2 examples or more on each side, found 0 of 128 held out",
+        r"heldout_share=0.001: wanted 2 examples or more on each side, found 0 of 128 held out",
         heldout_share=0.001,
     )
-    few = r"--method linear: .*cls-0 and .*cls-1: pair 0: X: wanted at least 25 rows .* got"
-    refused(rf"--rows 10, {few} 10$", rows=10)
-    refused(rf"--heldout-share 0.9, {few} 13; .*--limit, --train-size", heldout_share=0.9)
+    few = r"methods='linear': .*cls-0 and .*cls-1: pair 0: X: wanted at least 25 rows .* got"
+    refused(rf"rows=10, {few} 10$", rows=10)
+    refused(rf"heldout_share=0.9, {few} 13; .*limit, train_size", heldout_share=0.9)
 
 
 @pytest.mark.parametrize("method", ["linear", "cca"])
@@ -331,7 +331,7 @@ def test_an_old_file_that_somebody_makes_is_not_removed(tmp_path, folders):
     align_study(folders["cls"][:2], tmp_path, LINEAR)
     (written,) = tmp_path.glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
     old = written.rename(tmp_path / "old.parquet")
-    with owned(old), pytest.raises(BusyError, match=r"old\.parquet: wanted one process at a time"):
+    with owned(old), pytest.raises(BusyError, match=r"old\.parquet': wanted one process at a time"):
         align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
     assert old.exists()
     assert len(align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)) == 6

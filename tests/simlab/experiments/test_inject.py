@@ -193,20 +193,20 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
             inject(*(sources or (a, b)), review_task, out, InjectOptions(**options))
         assert not out.exists()
 
-    refused(r"--method conv: wanted one of itself, identity", methods=("conv",))
-    refused(r"--method: wanted each once, found cca, cca", methods=("cca", "cca"))
-    refused(r"--tokens some: wanted cls or all", tokens="some")
-    refused(r"--fit-on words: wanted tokens, mean, mean-all or mean-padded", fit_on="words")
-    refused(r"--continue-with A: wanted model or classifier", continue_with="A")
-    refused(r"--layer 4: wanted 0 to 3, the layers of .*m1", layer=4)
-    refused(r"--layer -1: wanted 0 to 3", layer=-1)
-    refused(r"--fit-size: wanted at least 1, found 0", fit_size=0)
+    refused(r"methods='conv': wanted one of itself, identity", methods=("conv",))
+    refused(r"methods: wanted each once, found cca, cca", methods=("cca", "cca"))
+    refused(r"tokens='some': wanted cls or all", tokens="some")
+    refused(r"fit_on='words': wanted tokens, mean, mean-all or mean-padded", fit_on="words")
+    refused(r"continue_with='A': wanted model or classifier", continue_with="A")
+    refused(r"layer=4: wanted 0 to 3, the layers of .*m1", layer=4)
+    refused(r"layer=-1: wanted 0 to 3", layer=-1)
+    refused(r"fit_size: wanted at least 1, found 0", fit_size=0)
     few = {"fit_size": 10, "methods": ("linear",)}
-    refused(r"--fit-size 10, --method linear: X: wanted at least 25 rows.*got 10", **few)
+    refused(r"fit_size=10, methods='linear': X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
     refused(r"wanted a checkpoint with a head", a, bare)
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
-    refused(r"--tokens all: wanted models that split texts", other, b, layer=1, tokens="all")
+    refused(r"tokens='all': wanted models that split texts", other, b, layer=1, tokens="all")
 
 
 def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
@@ -245,13 +245,13 @@ def test_too_few_rows_leave_methods_out_that_were_not_asked_for(pair_of_models, 
     left_out = {name for name, row in rows.items() if np.isnan(row.value)}
     assert left_out == {"linear", "cca", "pwcca"}
     for name in left_out:
-        assert re.match("--fit-size 20: X: wanted at least 2[56] rows for .* got 20", reasons[name])
+        assert re.match("fit_size 20: X: wanted at least 2[56] rows for .* got 20", reasons[name])
 
 
 def test_too_few_training_rows_name_their_option(tmp_path, pair_of_models, review_task):
     few = Task("t", review_task.train.head(10), review_task.heldout, review_task.label_names)
     out = tmp_path / "r.parquet"
-    with pytest.raises(UserError, match=r"--train-size 10, --method cca: X: wanted at least"):
+    with pytest.raises(UserError, match=r"train_size=10, methods='cca': X: wanted at least"):
         inject(*pair_of_models, few, out, InjectOptions(2, ("itself", "cca")))
     assert not out.exists()
 
@@ -278,10 +278,10 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
     assert [json.loads(row.options)["method"] for row in pair.rows("A", "B")] == [
         name for name in TABLE_5 if name not in ("identity", "inn", "random-classifier")
     ]
-    with pytest.raises(UserError, match="--method inn: wanted models of one width, found 32 and"):
+    with pytest.raises(UserError, match="methods='inn': wanted models of one width, found 32 and"):
         InjectionPair(source, b, review_task, InjectOptions(2, ("inn",)))
     load_classifier(source, review_task).save_pretrained(wide)
-    with pytest.raises(UserError, match="--continue-with classifier: wanted classifiers of one sh"):
+    with pytest.raises(UserError, match="continue_with='classifier': wanted classifiers of one sh"):
         InjectionPair(source, b, review_task, InjectOptions(2, continue_with="classifier"))
 
 

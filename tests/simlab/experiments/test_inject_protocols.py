@@ -54,7 +54,7 @@ def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
 
 def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task):
     states = PairStates(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
-    with pytest.raises(UserError, match=r"--fit-on mean: wanted a token to average.* example b"):
+    with pytest.raises(UserError, match=r"fit_on='mean': wanted a token to average.* example b"):
         states.fit_rows(Examples(("a", "b"), ("the", ""), None, np.array([0, 1])))
 
 
@@ -144,10 +144,10 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     assert (row["seed_x"] is pd.NA, row["seed_y"]) == (True, 3)
     # The model before all fine-tuning, not the last one, which has a trained head.
     assert _find_original(twice, options).fingerprint == tiny_bert.fingerprint
-    with pytest.raises(UserError, match=r"--original: wanted the model before fine-tuning"):
+    with pytest.raises(UserError, match=r"original: wanted the model before fine-tuning"):
         inject(b, a, review_task, tmp_path / "a.parquet", options)
     assert _find_original(a, InjectOptions()) is None
-    assert "note: random-classifier is left out: --original: wanted" in capfd.readouterr().err
+    assert "note: random-classifier is left out: original: wanted" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ def test_files_of_an_earlier_version_stay_done(tmp_path, pair_of_models, review_
     ensure_results(out, inputs, list)
     assert inject(a, b, review_task, out, options).skipped
     for change in ({"fit_on": "mean"}, {"training": "ren2023"}, {"methods": None}):
-        with pytest.raises(UserError, match="--overwrite"):
+        with pytest.raises(UserError, match="overwrite=True"):
             inject(a, b, review_task, out, options, **change)
 
 

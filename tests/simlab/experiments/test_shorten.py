@@ -148,7 +148,7 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
 
 def test_too_few_rows_to_halve_name_their_option(review_task):
     few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
-    with pytest.raises(UserError, match="--heldout-size 3: wanted at least 4 rows for --advise"):
+    with pytest.raises(UserError, match="heldout_size=3: wanted at least 4 rows for tolerance"):
         check_advice(0.1, None, few)
 
 

@@ -122,13 +122,13 @@ def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, rev
     again = all_skip_logits(source, review_task, 64, max_memory=limit)
     for span, logits in found.items():
         assert_same_forward(again[span], logits)
-    with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
+    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 1,000"):
         all_skip_logits(source, review_task, 64, max_memory=1000)
 
 
 def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
     monkeypatch.setattr("simcore.free_memory", lambda device: 4000)
-    with pytest.raises(UserError, match=r"--max-memory: wanted at least [\d,]+ bytes.*found 1,000"):
+    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 1,000"):
         all_skip_logits(source, review_task, 64)
 
 

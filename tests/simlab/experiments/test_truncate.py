@@ -106,7 +106,7 @@ def test_tuned_heads_learn_and_begin_with_the_model_s_own(checkpoint, review_tas
 
 
 def test_a_warm_up_of_heads_that_outlasts_their_training_is_told(checkpoint, review_task, capfd):
-    told = "note: --head-warmup 8: heads are trained for 2 steps, up to 25.0% of the learning rate"
+    told = "note: head_warmup=8: heads are trained for 2 steps, up to 25.0% of the learning rate"
     for mode, warmup, wanted in (("tuned", 8, True), ("tuned", 2, False), ("untuned", 8, False)):
         recipe = HeadRecipe(most_steps=2, warmup=warmup)
         options = TruncationOptions(modes=(mode,), recipe=recipe)
@@ -125,7 +125,7 @@ def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, 
 
 def test_vectors_have_to_fit_into_what_simcore_finds_free(checkpoint, review_task, monkeypatch):
     monkeypatch.setattr("simcore.free_memory", lambda: 4000)
-    with pytest.raises(UserError, match=r"--train-size: .* found [\d,]+ bytes .* and 4,000 bytes"):
+    with pytest.raises(UserError, match=r"train_size: .* found [\d,]+ bytes .* and 4,000 bytes"):
         cut_model(checkpoint, review_task, 64, "tuned", OPTIONS)
 
 
@@ -157,7 +157,7 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
 def test_a_model_of_random_weights_has_no_original(tmp_path, tiny_bert):
     evaluation = {"model": str(tiny_bert.path), "recipe": {"random_init": True}}
     write_json(tmp_path / EVALUATION, evaluation)
-    with pytest.raises(UserError, match=f"--original: .*{tmp_path.name} was trained from random"):
+    with pytest.raises(UserError, match=f"original: .*{tmp_path.name} was trained from random"):
         original_of(tmp_path)
     write_json(tmp_path / EVALUATION, {**evaluation, "recipe": {"random_init": False}})
     assert original_of(tmp_path) == str(tiny_bert.path)

@@ -200,9 +200,9 @@ def test_curve_has_every_layer_and_the_majority_line(frame):
 def test_comparisons_can_be_chosen_and_must_exist(tmp_path, frame):
     files = plot(frame, tmp_path, ("png",), ["FT-FT"])
     assert files
-    with pytest.raises(UserError, match=r"--comparison X-Y.*ORIG-ORIG"):
+    with pytest.raises(UserError, match=r"comparisons='X-Y'.*ORIG-ORIG"):
         plot(frame, tmp_path, ("png",), ["X-Y"])
-    with pytest.raises(UserError, match="--format gif"):
+    with pytest.raises(UserError, match="formats='gif'"):
         plot(frame, tmp_path, ("gif",))
 
 

@@ -338,7 +338,7 @@ def test_what_elmo_has_not_is_refused(tmp_path, elmo, review_task):
     corpus = tmp_path / "texts.txt"
     corpus.write_text("a film\n")
     for kind, message in (
-        ("cls", "--kind cls: wanted a model with a classifier token, found .*elmo"),
+        ("cls", "kind='cls': wanted a model with a classifier token, found .*elmo"),
         ("attention", "found none in a model of type 'elmo'"),
     ):
         with pytest.raises(UserError, match=message):

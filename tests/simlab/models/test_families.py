@@ -143,7 +143,7 @@ def test_states_that_are_one_layer_off_are_refused(padded):
     model = built(family)
     states_of = HiddenStates(model)
     states_of._blocks = []
-    with pytest.raises(UserError, match="found others; --modules records any module"):
+    with pytest.raises(UserError, match="found others; modules records any module"):
         states_of(padded[1])
 
 
@@ -156,7 +156,7 @@ def test_states_of_a_model_without_lists_of_blocks_are_refused():
         def forward(self, states, **_):
             return BaseModelOutput(states, (states,))
 
-    with pytest.raises(UserError, match="found others; --modules records any module"):
+    with pytest.raises(UserError, match="found others; modules records any module"):
         HiddenStates(Bare(PretrainedConfig()))({"states": torch.ones(1, 2, 3)})
 
 

@@ -95,7 +95,7 @@ def test_a_head_reads_one_vector(family):
 @each([f for f in without(TUNED) if FINETUNE not in f.without and SKIP not in f.without])
 def test_a_head_of_several_vectors_is_refused(family):
     model, batch, _ = logits_of(family)
-    with torch.no_grad(), pytest.raises(UserError, match=r"reads something else; --mode untuned"):
+    with torch.no_grad(), pytest.raises(UserError, match=r"reads something else; modes='untuned'"):
         classifier_vectors(model, batch)
 
 

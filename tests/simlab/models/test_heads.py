@@ -118,7 +118,7 @@ def test_a_head_that_only_gets_worse_keeps_its_start(learnable):
 
 def test_one_row_is_too_few(learnable):
     model, vectors, labels = learnable
-    with pytest.raises(UserError, match=r"--train-size: wanted at least 2 rows .* found 1"):
+    with pytest.raises(UserError, match=r"train_size: wanted at least 2 rows .* found 1"):
         train_heads(model, vectors[:, :1], labels[:1], RECIPE)
 
 

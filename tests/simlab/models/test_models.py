@@ -213,7 +213,7 @@ def test_a_text_longer_than_the_model_allows_is_refused(tmp_path, simcore, tiny_
     tokenizer, task = load_tokenizer(tiny_bert), load_task(str(path), TaskOptions(heldout_size=3))
     texts = Examples(("row-1",), ("plot " * 100,), None, task.heldout.labels[:1])
     assert len(encode(tokenizer, texts, 64)[0]["input_ids"]) == 64
-    with pytest.raises(UserError, match="--max-length 65: wanted at most 64"):
+    with pytest.raises(UserError, match="max_length=65: wanted at most 64"):
         find_rows("mean", tokenizer, texts, 65, "tokenizer", "bert")
 
 

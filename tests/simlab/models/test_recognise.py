@@ -65,7 +65,7 @@ def test_a_longer_text_than_an_unlisted_model_has_positions_for_is_one_line(tmp_
     long = review_task.heldout.texts[0] + " film" * 80
     path = tmp_path / "long.txt"
     path.write_text(f"{long}\n{review_task.heldout.texts[1]}\n")
-    with pytest.raises(UserError, match="--max-length 66: wanted at most 64 tokens, the limit of"):
+    with pytest.raises(UserError, match="max_length=66: wanted at most 64 tokens, the limit of"):
         extract(source, path, tmp_path / "reps", split="all", kind="mean", max_length=66)
     extract(source, path, tmp_path / "reps", split="all", kind="mean", max_length=64)
 
@@ -169,7 +169,7 @@ def test_an_encoder_without_a_cls_token_names_the_kinds_that_need_none(tmp_path,
     config = configuration("bert")
     config.vocab_size = 300
     random_twin(AutoModel, config, 1).save_pretrained(source.path)
-    with pytest.raises(UserError, match=r"wanted a CLS token .* --kind mean needs none, and --mod"):
+    with pytest.raises(UserError, match=r"wanted a CLS token .* kind='mean' needs none, and mod"):
         extract(source, review_task, tmp_path / "reps")
 
 
@@ -179,7 +179,7 @@ def test_an_encoder_decoder_is_refused_before_training(tmp_path, review_task, mo
     with pytest.raises(UserError, match=f"found an encoder-decoder .{model_type}., whose head no"):
         finetune(source, review_task, tmp_path / "ft")
     assert not (tmp_path / "ft").exists()
-    with pytest.raises(UserError, match="found an encoder-decoder; --modules records its encoder"):
+    with pytest.raises(UserError, match="found an encoder-decoder; modules records its encoder"):
         extract(source, review_task, tmp_path / "reps")
 
 

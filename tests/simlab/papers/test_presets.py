@@ -60,9 +60,9 @@ def test_choices_depend_on_what_is_given():
 
 
 def test_unknown_papers_and_commands_are_refused():
-    with pytest.raises(UserError, match=r"^--paper wu: wanted one of phang2021, wu2020, ren2023$"):
+    with pytest.raises(UserError, match=r"^paper='wu': wanted one of phang2021, wu2020, ren2023$"):
         paper_options("wu", "grid")
-    with pytest.raises(UserError, match=r"^--paper wu2020: .* `simcore truncate` \(phang2021\)$"):
+    with pytest.raises(UserError, match=r"^paper='wu2020': .* `simcore truncate` \(phang2021\)$"):
         paper_options("wu2020", "truncate")
 
 

@@ -151,7 +151,7 @@ def test_different_texts_of_the_same_tokens_are_refused(tmp_path, tiny_bert, tex
     for kind in KINDS:
         with pytest.raises(UserError, match=found):
             rows(tiny_bert, texts("the quince", "lynx the"), tmp_path / "out", kind=kind)
-    with pytest.raises(UserError, match=r"same 4 .* does --max-length reach"):
+    with pytest.raises(UserError, match=r"same 4 .* does max_length reach"):
         rows(tiny_bert, texts("the film is", "the film and"), tmp_path / "out", max_length=4)
     rows(tiny_bert, texts("The film", "the film!", "film, thé"), tmp_path / "same", kind="cls")
 

@@ -144,14 +144,14 @@ def test_what_a_corpus_does_not_have_is_refused(tmp_path, sentences, review_task
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"caf\xe9")
     for name, options, message in (
-        (sentences, TaskOptions(train_size=3), "--train-size: wanted none with --split all"),
-        (sentences, TaskOptions(label_column="x"), "--label-column: wanted none with --split all"),
+        (sentences, TaskOptions(train_size=3), "train_size: wanted none with split='all'"),
+        (sentences, TaskOptions(label_column="x"), "label_column: wanted none with split='all'"),
         (tmp_path / "none.txt", None, "none.txt: wanted a data file, found no such file"),
         (empty, None, "empty.txt: wanted rows, found none"),
         (latin, None, "latin.txt: wanted a file of sentences in UTF-8, found: 'utf-8' codec"),
-        (review_task, None, "--split all: wanted the name of a task or file, found task"),
+        (review_task, None, "split='all': wanted the name of a task or file, found task"),
     ):
         with pytest.raises(UserError, match=message):
             load_corpus(name, options)
-    with pytest.raises(UserError, match="--split some: wanted heldout, train or all"):
+    with pytest.raises(UserError, match="split='some': wanted heldout, train or all"):
         extract(pieces, review_task, tmp_path / "reps", split="some")

@@ -219,7 +219,7 @@ def test_texts_without_a_token_are_left_out(tmp_path, pieces):
     options = ExtractOptions(kind="word-last", special_tokens=False, batch_size=1)
     extract(pieces, task, tmp_path / "words", options)
     assert load_representations(tmp_path / "words").ids == ["e1:0:the", "e1:1:film"]
-    with pytest.raises(UserError, match="example e0: --kind mean-all wanted a token, found none"):
+    with pytest.raises(UserError, match="example e0: kind='mean-all' wanted a token, found none"):
         extract(pieces, task, tmp_path / "all", kind="mean-all", special_tokens=False)
 
 
@@ -285,19 +285,19 @@ def test_an_example_without_words_has_no_rows_and_no_mean(tmp_path, pieces):
     assert load_representations(tmp_path / "words").ids == ["e1:0:the", "e1:1:film"]
     extract(pieces, task, tmp_path / "attention", ExtractOptions(kind="attention"))
     assert load_representations(tmp_path / "attention").manifest["lengths"] == [2]
-    with pytest.raises(UserError, match="example e0: --kind mean wanted a token"):
+    with pytest.raises(UserError, match="example e0: kind='mean' wanted a token"):
         extract(pieces, task, tmp_path / "mean", ExtractOptions(kind="mean"))
-    with pytest.raises(UserError, match="--kind token: wanted a whole word"):
+    with pytest.raises(UserError, match="kind='token': wanted a whole word"):
         extract(pieces, text_task(("",)), tmp_path / "none", ExtractOptions(kind="token"))
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path, pieces):
     for options, message in (
-        (ExtractOptions(kind="sum"), "--kind sum: wanted one of cls, mean"),
-        (ExtractOptions(kind="word-last", words="bytes"), "--words bytes: wanted tokenizer or"),
-        (ExtractOptions(kind="mean", words="spaces"), "--words spaces: wanted --kind word-last"),
-        (ExtractOptions(special_tokens=False), "--no-special-tokens: wanted a --kind that"),
-        (ExtractOptions(limit=5), "--limit: wanted 1 to 4 examples, found 5"),
+        (ExtractOptions(kind="sum"), "kind='sum': wanted one of cls, mean"),
+        (ExtractOptions(kind="word-last", words="bytes"), "words='bytes': wanted tokenizer or"),
+        (ExtractOptions(kind="mean", words="spaces"), "words='spaces': wanted kind word-last"),
+        (ExtractOptions(special_tokens=False), "special_tokens=False: wanted a kind that"),
+        (ExtractOptions(limit=5), "limit: wanted 1 to 4 examples, found 5"),
     ):
         with pytest.raises(UserError, match=message):
             extract(pieces, text_task(), tmp_path / "reps", options)
@@ -333,6 +333,6 @@ def test_float16_takes_half_the_room_and_is_read_as_float32(tiny_bert, review_ta
 def test_float16_refuses_values_out_of_its_range(tmp_path):
     writer = LayerWriter(tmp_path, "mean", np.array([1]), "float16")
     with pytest.raises(
-        UserError, match="--dtype float16: wanted values up to 65,504, found 70,000"
+        UserError, match="dtype='float16': wanted values up to 65,504, found 70,000"
     ):
         writer.put(np.array([0]), [np.full((1, 1, 4), 7e4, np.float32)])

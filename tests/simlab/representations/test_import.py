@@ -236,7 +236,7 @@ def test_rows_of_a_task_are_its_examples_or_its_words(tmp_path, corpus):
         wanted = ids or load_representations(folder / "words").ids
         assert load_representations(step.path).ids == wanted
     file = save_npy(tmp_path / "x.npy", np.ones((9, 2), np.float32))
-    message = rf"x.npy: wanted 11 rows, one for each example of --task, or {words}, .* found 9"
+    message = rf"x.npy: wanted 11 rows, one for each example of task, or {words}, .* found 9"
     with pytest.raises(UserError, match=message):
         import_representations(file, tmp_path / "no", **named)
 
@@ -322,7 +322,7 @@ BAD = {
     "rows": (other_shape, r"x.npz, layer.2: wanted 7 rows as in .*embeddings, found 6"),
     "one axis": (
         lambda at: save_npy(at / "x.npy", np.ones(3)),
-        r"x.npy: wanted \[rows, columns\], .* found shape \[3\]; --layer names",
+        r"x.npy: wanted \[rows, columns\], .* found shape \[3\]; layers names",
     ),
     "no rows": (lambda at: save_npy(at / "x.npy", np.ones((0, 3))), r"found shape \[0, 3\]"),
     "whole numbers": (
@@ -372,10 +372,10 @@ def test_options_that_do_not_fit_are_refused(tmp_path, corpus):
     write_sentences(tmp_path / "w.hdf5", ["other words here", *texts[1:]])
     task = {"task": folder / "sentences.txt", "split": "all"}
     for files, options, message in (
-        (file, {"kind": "attention"}, "--kind attention: wanted one of imported, cls, mean"),
-        (file, {"dtype": "int8"}, "--dtype int8: wanted float32 or float16"),
-        (file, {"layers": ("b",)}, "--layer b: wanted an array of this name, found embeddings, l"),
-        (file, {"ids": tmp_path / "no.txt"}, "--ids .*no.txt: wanted a text file of ids, found"),
+        (file, {"kind": "attention"}, "kind='attention': wanted one of imported, cls, mean"),
+        (file, {"dtype": "int8"}, "dtype='int8': wanted float32 or float16"),
+        (file, {"layers": ("b",)}, "layers='b': wanted an array of this name, found embeddings, l"),
+        (file, {"ids": tmp_path / "no.txt"}, "ids='.*no.txt': wanted a text file of ids, found"),
         (tmp_path / "w.hdf5", task, "w.hdf5, 0: wanted 5 words as in 'the film is un ##able', f"),
         ([file, tmp_path / "w.hdf5"], {}, "w.hdf5: wanted no other file with arrays of sentences"),
     ):

@@ -150,7 +150,7 @@ def test_of_an_encoder_decoder_the_encoder_is_recorded(tmp_path, review_task, ar
     assert found.manifest["names"] == [first, last]
     for layer, wanted in zip(found.layers, output.hidden_states[1:], strict=True):
         assert_same_forward(layer, wanted[mask])
-    with pytest.raises(UserError, match=r"found an encoder-decoder; --modules records its encoder"):
+    with pytest.raises(UserError, match=r"found an encoder-decoder; modules records its encoder"):
         extract(str(folder), review_task, tmp_path / "no", kind="mean", limit=9)
 
 
@@ -295,25 +295,25 @@ def test_what_does_not_fit_is_refused(tmp_path, nets):
     text = tmp_path / "texts.txt"
     text.write_text("a film\nthe plot\n")
     for model, task, options, message in (
-        (net, "digits", {}, "model nets:net: wanted --modules, because only"),
-        (net, "digits", {"modules": "9"}, "--modules: wanted '9' to match a module .* no match"),
-        (net, "digits", {"modules": "0"}, r"--pool: wanted 'spatial-mean', .* \(2, 4, 6, 6\)"),
-        (net, "digits", {"modules": "0", "pool": "sum"}, "--pool sum: wanted one of first, last"),
-        (net, "digits", {"pool": "mean"}, "--pool mean: wanted --modules, found none"),
-        (net, "digits", {"modules": "0", "kind": "mean"}, "--kind mean: wanted none with --mod"),
+        (net, "digits", {}, "model nets:net: wanted modules, because only"),
+        (net, "digits", {"modules": "9"}, "modules: wanted '9' to match a module .* no match"),
+        (net, "digits", {"modules": "0"}, r"pool: wanted 'spatial-mean', .* \(2, 4, 6, 6\)"),
+        (net, "digits", {"modules": "0", "pool": "sum"}, "pool='sum': wanted one of first, last"),
+        (net, "digits", {"pool": "mean"}, "pool='mean': wanted modules, found none"),
+        (net, "digits", {"modules": "0", "kind": "mean"}, "kind='mean': wanted none with mod"),
         (
             net, "digits", {"modules": "*", "pool": "positions"},
-            "--pool positions: wanted modules that all give 72 rows for 2 examples, found 8 rows",
+            "pool='positions': wanted modules that all give 72 rows for 2 examples, found 8 rows",
         ),
         ("nets:no", "digits", {"modules": "0"}, "wanted a function no in nets, found net, pr"),
         ("nets:wide", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
         ("nets:narrow", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
-        ("nets:Strict", "digits", {"modules": "whole"}, "^--modules: the output of 'whole': w"),
+        ("nets:Strict", "digits", {"modules": "whole"}, "^modules: the output of 'whole': w"),
         (
             "nets:Strict", "digits", {"modules": "turned", "pool": "positions"},
-            r"^--pool: wanted the channels .*, whose last axis is as wide as layers inside$",
+            r"^pool: wanted the channels .*, whose last axis is as wide as layers inside$",
         ),
-        (net, "digits", {"modules": "0"}, "^--pool: wanted .* 'flatten' for the output"),
+        (net, "digits", {"modules": "0"}, "^pool: wanted .* 'flatten' for the output"),
         ("no_nets:net", "digits", {"modules": "0"}, "wanted a module no_nets in the working dir"),
         ("nets:no_net", "digits", {"modules": "0"}, "found one that returns int"),
         (net, text, {"modules": "0", "split": "all"}, "a tokenizer beside .* found none"),
@@ -322,7 +322,7 @@ def test_what_does_not_fit_is_refused(tmp_path, nets):
         (bert, "digits", {}, r"wanted texts, found images"),
         (
             bert, text, {"modules": "no", "split": "all"},
-            "--modules: wanted 'no' to match a module",
+            "modules: wanted 'no' to match a module",
         ),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message) as caught:
@@ -341,7 +341,7 @@ def test_errors_of_a_model_and_of_memory_are_of_the_command(tmp_path, nets, monk
     monkeypatch.undo()
     monkeypatch.chdir(nets)
     monkeypatch.setattr(simcore_record.tape, "Budget", lambda _: Budget(100))
-    message = "^--batch-size: wanted room for 1152 bytes of recorded rows, got 100, after 0 rows$"
+    message = "^batch_size: wanted room for 1152 bytes of recorded rows, got 100, after 0 rows$"
     with pytest.raises(UserError, match=message):
         extract("nets:net", "digits", tmp_path / "x", modules="0", pool="flatten", limit=2)
     assert not list(tmp_path.iterdir())

@@ -111,7 +111,7 @@ def test_the_draws_belong_to_the_key(results, tmp_path):
     blocks(results, out)
     blocks(results, out)
     for changed in ({"clusters": 3}, {"permutations": 20}, {"resampling_seed": 1}):
-        with pytest.raises(UserError, match="--overwrite"):
+        with pytest.raises(UserError, match="overwrite=True"):
             blocks(results, out, **changed)
 
 

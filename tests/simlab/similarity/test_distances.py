@@ -139,7 +139,7 @@ def test_an_interval_of_a_value_above_one_holds_the_value(tmp_path):
 @pytest.mark.parametrize("measure", ["magnitude", "imd"])
 def test_measures_of_unpaired_rows_are_not_permuted(tmp_path, reps, measure):
     out = tmp_path / "grid.parquet"
-    with pytest.raises(UserError, match=r"^--permutations: wanted .* rows, found"):
+    with pytest.raises(UserError, match=r"^permutations: wanted .* rows, found"):
         grid(reps, out, measure=measure, permutations=9)
     assert not out.exists()
     grid(reps, out, measure=measure, bootstrap=4)

@@ -165,8 +165,8 @@ def test_causal_attention_counts_the_lower_triangle(tmp_path, reps):
         (("a-words", "b-words"), "attention-js", {}, "a-words: measure attention-js wanted .*kind"),
         (("a-attention", "b-attention"), "rsa", {}, "measure rsa wanted representations"),
         (("a-words", "b-cls"), "cka", {}, "wanted the same rows, found .*different ids"),
-        (("a-words",), "cka", {"causal": True}, "--causal: wanted kind attention"),
-        (("a-words", "b-words", "a-cls"), "cka", {}, "one or two folders, or --joint; found 3"),
+        (("a-words",), "cka", {"causal": True}, "causal: wanted kind attention"),
+        (("a-words", "b-words", "a-cls"), "cka", {}, "one or two folders, or joint; found 3"),
     ],
 )
 def test_input_that_does_not_fit_is_refused(tmp_path, reps, names, measure, options, message):
@@ -189,13 +189,13 @@ def test_too_few_rows_name_the_options_that_give_more(
 ):
     few, out = tmp_path / "few", tmp_path / "grid.parquet"
     extract(tiny_bert, review_task, few, ExtractOptions(limit=count), label="A")
-    with pytest.raises(UserError, match=rf"{message}; .*simcore extract.*--limit, --train-size"):
+    with pytest.raises(UserError, match=rf"{message}; .*simcore extract.*limit, train_size"):
         grid(few, out, measure=measure)
     assert not out.exists()
 
 
 def test_a_joint_grid_needs_labels_that_differ(tmp_path, reps):
-    with pytest.raises(UserError, match="--joint: wanted folders with different labels"):
+    with pytest.raises(UserError, match="joint: wanted folders with different labels"):
         grid([reps / "a-cls", reps / "a-cls"], tmp_path / "grid.parquet", joint=True)
 
 

@@ -157,7 +157,7 @@ def test_draws_belong_to_the_key_and_their_absence_does_not(tmp_path, reps):
     folders, out = [reps / "a-cls", reps / "b-cls"], tmp_path / "grid.parquet"
     key = grid(folders, out, measure="rsa").key
     assert grid(folders, out, measure="rsa", resampling_seed=4).skipped
-    with pytest.raises(UserError, match="--overwrite"):
+    with pytest.raises(UserError, match="overwrite=True"):
         grid(folders, out, measure="rsa", permutations=5)
     keys = {
         grid(folders, out, measure="rsa", overwrite=True, **draws).key
@@ -206,7 +206,7 @@ def test_too_few_texts_are_refused(tmp_path, reps, simcore, options, message):
 
 
 def test_numbers_below_zero_are_refused(tmp_path, reps):
-    with pytest.raises(UserError, match="--permutations: wanted a whole number from 0, found -1"):
+    with pytest.raises(UserError, match="permutations: wanted a whole number from 0, found -1"):
         grid([reps / "a-cls"], tmp_path / "grid.parquet", permutations=-1)
 
 

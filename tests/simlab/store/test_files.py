@@ -254,10 +254,10 @@ def test_a_link_to_a_results_file_stays_one(tmp_path):
 def test_links_in_a_circle_and_the_root_are_refused(tmp_path):
     (tmp_path / "x").symlink_to("y")
     (tmp_path / "y").symlink_to("x")
-    with pytest.raises(UserError, match=rf"--out {tmp_path}/x: wanted .*, found links in a circle"):
+    with pytest.raises(UserError, match=rf"out='{tmp_path}/x': wanted .*, found links in a circle"):
         run_job(tmp_path / "x", {}, fail)
     for root in ("/", "//"):
-        with pytest.raises(UserError, match=r"--out //?: wanted .*, found the root"):
+        with pytest.raises(UserError, match=r"out='//?': wanted .*, found the root"):
             run_job(Path(root), {}, fail, replace=True)
 
 
@@ -280,7 +280,7 @@ def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
     ):
         run_job(Path(name), {"value": "after"}, fail)
     wanted = r"wanted a folder to replace, found the working directory or one above it; choose"
-    with pytest.raises(UserError, match=rf"^--out {tmp_path}/.*: {wanted}"):
+    with pytest.raises(UserError, match=rf"^out='{tmp_path}/.*': {wanted}"):
         run_job(Path(name), {"value": "after"}, fail, replace=True)
     assert (place / "value").read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -290,9 +290,9 @@ def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "dir.parquet").mkdir()
     for replace in (False, True):
-        with pytest.raises(UserError, match=rf"--out {tmp_path}/file: wanted a folder, found a fi"):
+        with pytest.raises(UserError, match=rf"out='{tmp_path}/file': wanted a folder, found a fi"):
             run_job(tmp_path / "file", {}, fail, replace=replace)
-        with pytest.raises(UserError, match=r"dir.parquet: wanted a results file, found a folder"):
+        with pytest.raises(UserError, match=r"dir.parquet': wanted a results file, found a folder"):
             ensure_results(tmp_path / "dir.parquet", {}, fail, replace=replace)
     with pytest.raises(WriteError, match=r"dir.parquet: wanted to write there, found: Is a dir"):
         write_bytes(tmp_path / "dir.parquet", b"a")

@@ -91,11 +91,11 @@ def test_the_second_is_told_who_is_at_work(workplace, first_key, second_key):
     code, printed, errors = end(workplace.start(second_key))
     assert (code, printed, len(errors)) == (2, "", 1)
     assert errors[0].startswith(
-        f"error: --out {workplace.out}: wanted one process at a time, found "
+        f"error: out='{workplace.out}': wanted one process at a time, found "
         f"process {first.pid} on {socket.gethostname()} since 20"
     )
     assert f"(`owner.py {workplace.kind} {workplace.out} {first_key} " in errors[0]
-    assert errors[0].endswith("; wait for it or choose another --out")
+    assert errors[0].endswith("; wait for it or choose another out")
     workplace.go()
     assert end(first) == (0, "made", [])
     workplace.check_made(first_key)
@@ -238,7 +238,7 @@ def test_one_output_under_two_names_has_one_owner(tmp_path, monkeypatch, name):
 
 def test_a_folder_in_the_place_of_the_lock_is_refused(tmp_path):
     (tmp_path / ".out.lock").mkdir()
-    match = rf"--out {tmp_path}/out: wanted to lock file .*/\.out\.lock, found a folder there; ch"
+    match = rf"out='{tmp_path}/out': wanted to lock file .*/\.out\.lock, found a folder there; ch"
     with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
         pass
     assert (tmp_path / ".out.lock").is_dir()
@@ -299,8 +299,8 @@ def test_an_owner_that_has_not_signed_yet_is_another_process(tmp_path):
     with (tmp_path / ".out.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         with (
-            pytest.raises(BusyError, match=r"^--export .*/out: .* found another process; wait"),
-            owned(tmp_path / "out", option="--export"),
+            pytest.raises(BusyError, match=r"^out='.*/out': .* found another process; wait"),
+            owned(tmp_path / "out"),
         ):
             pass
 
@@ -311,7 +311,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, number):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    match = rf"--out .*/out: wanted a file system that can lock .*: {os.strerror(number)}; choose"
+    match = rf"out='.*/out': wanted a file system that can lock .*: {os.strerror(number)}; choose"
     with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
         pass
 

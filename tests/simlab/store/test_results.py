@@ -148,7 +148,7 @@ def test_work_is_done_once_per_key(tmp_path):
     path = tmp_path / "a.parquet"
     assert not ensure_results(path, {"x": 1}, make).skipped
     assert ensure_results(path, {"x": 1}, make).skipped
-    with pytest.raises(UserError, match="--overwrite"):
+    with pytest.raises(UserError, match="overwrite=True"):
         ensure_results(path, {"x": 2}, make)
     assert not ensure_results(path, {"x": 2}, make, replace=True).skipped
     assert len(calls) == 2

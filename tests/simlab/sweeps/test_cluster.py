@@ -165,7 +165,7 @@ def test_real_models_give_the_bits_of_the_local_engine(
 @needs_machines
 def test_a_node_that_does_not_see_the_folder_is_named(cluster, tmp_path):
     plan = toy_plan(tmp_path)
-    words = rf"--out {tmp_path}: .* node {FAR} \(127.0.0.1\) does not: it does not see"
+    words = rf"out='{tmp_path}': .* node {FAR} \(127.0.0.1\) does not: it does not see"
     with cluster.far_node(hidden=tmp_path), pytest.raises(UserError, match=words):
         run_on(cluster, tmp_path, plan)
     assert not (tmp_path / "runs.txt").exists()

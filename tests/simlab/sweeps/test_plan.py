@@ -354,10 +354,10 @@ def test_a_model_that_cannot_be_tuned_is_refused():
 def test_too_many_pairs_name_the_key(section, more, message):
     given = {section: {"pairs": 2, **more}, "finetune": {"seeds": "1..2"}}
     with pytest.raises(
-        UserError, match=re.escape(f"sweep, key {section}.pairs: {message}")
+        UserError, match=re.escape(f"sweep, key {section}.pairs = 2: {message}")
     ) as found:
         plan_of(models=["minilm"], **given)
-    assert str(found.value).endswith("; 'all' takes all, found 2")
+    assert str(found.value).endswith("; pairs = 1 takes all")
 
 
 def test_columns_are_checked_when_a_sweep_is_planned(tmp_path):

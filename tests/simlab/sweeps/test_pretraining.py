@@ -82,7 +82,7 @@ def test_what_changes_nothing_keeps_the_keys():
         ),
         (
             {"pretrain": {"texts": ["rt"], "hidden": 10, "heads": 3}},
-            r"key models\[0\].pretrain: hidden 10: wanted a multiple of --heads 3",
+            r"key models\[0\].pretrain.hidden = 10: wanted a multiple of heads = 3",
         ),
         ({"pretrain": {"texts": ["rt"], "seed": 3}}, r"key models\[0\].pretrain.seed: wanted"),
     ],

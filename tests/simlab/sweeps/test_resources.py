@@ -57,7 +57,7 @@ def test_a_job_that_fits_nowhere_is_refused(chosen, threads):
     ],
 )
 def test_a_wrong_text_is_one_line(text, words):
-    with pytest.raises(UserError, match=f"^--resources {text}: .*{words}"):
+    with pytest.raises(UserError, match=f"^resources='{text}': .*{words}"):
         parse_resources([text])
 
 

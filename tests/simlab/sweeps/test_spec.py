@@ -28,7 +28,7 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
         ({**BASE, "finetune": {"recipe": "wu202"}}, r"did you mean 'wu2020'\?"),
         (
             {**BASE, "finetune": {"freeze": "below:2"}},
-            "key finetune: freeze below:2: wanted none, bottom:K or top:K",
+            "key finetune.freeze = 'below:2': wanted none, bottom:K or top:K",
         ),
         (
             {**BASE, "grids": [{"measure": "cka"}, {"measure": ["cka", "scvca"]}]},
@@ -36,7 +36,7 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
         ),
         (
             {**BASE, "grids": {"measure": "cka", "truncation": 3}},
-            r"key grids\[0\]: measure cka: wanted no options but .* found --truncation",
+            r"key grids\[0\].measure = 'cka': wanted no options but .* found truncation",
         ),
         (
             {**BASE, "truncate": True},

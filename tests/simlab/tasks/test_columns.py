@@ -74,8 +74,8 @@ def test_texts_that_would_not_be_read_are_refused(name):
         guess_columns(table(**columns), TaskOptions(), "task some/data")
     message = str(caught.value)
     assert message.startswith("task some/data: wanted options that name its columns, found texts")
-    assert f"would not be read in {left}; --text-column " in message
-    assert "--text-pair-column" in message
+    assert f"would not be read in {left}; text_column=" in message
+    assert "pair_column=" in message
     chosen = guess_columns(table(**columns), TaskOptions(text_column="label"), "")
     assert chosen.text_column == "label"
 

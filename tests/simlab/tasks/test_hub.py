@@ -65,7 +65,7 @@ def test_hidden_labels_missing_splits_and_columns_are_refused(served):
     with pytest.raises(UserError, match="wanted a split 'train', found test"):
         load_task("some/pairs")
     served(train=split(20))
-    with pytest.raises(UserError, match=r"--text-column wanted column 'body', found premise"):
+    with pytest.raises(UserError, match=r"text_column='body': wanted column 'body', found premise"):
         load_task("some/pairs", TaskOptions(text_column="body"))
 
 

@@ -121,8 +121,8 @@ def test_what_is_no_image_is_named(tmp_path):
         [picture.array() for picture in examples.images]
     for name, options, message in (
         (f"images:{tmp_path / 'no'}", {}, "wanted a folder of images, found no such folder"),
-        (f"images:{folder}", {"text_column": "a"}, "--text-column a: wanted a table, found images"),
-        (f"images:{folder}", {"pair_column": "a"}, "--text-pair-column a: wanted a table, found"),
+        (f"images:{folder}", {"text_column": "a"}, "text_column='a': wanted a table, found images"),
+        (f"images:{folder}", {"pair_column": "a"}, "pair_column='a': wanted a table, found"),
     ):
         with pytest.raises(UserError, match=message):
             load_task(name, TaskOptions(**options))

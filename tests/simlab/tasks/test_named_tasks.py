@@ -381,7 +381,7 @@ def test_a_wrong_number_of_choices_is_refused(tmp_path):
 
 
 def test_columns_of_a_named_task_are_its_own(folders):
-    with pytest.raises(UserError, match=r"--label-column body: .* found task cola, whose columns"):
+    with pytest.raises(UserError, match=r"label_column='body': .* found task cola, whose columns"):
         from_folder(folders["cola"], "cola", label_column="body")
 
 

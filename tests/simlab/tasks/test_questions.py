@@ -78,7 +78,7 @@ def test_a_size_keeps_whole_questions(tmp_path, seed):
 
 def test_a_size_below_a_question_and_rows_without_numbers_are_refused(tmp_path):
     name = write(tmp_path, [(0, 0)] * 4 + [(0, 1)] * 4)
-    wanted = "--heldout-size wanted at least 4 rows, all answers of the first question, found 3"
+    wanted = "heldout_size: wanted at least 4 rows, all answers of the first question, found 3"
     with pytest.raises(UserError, match=wanted):
         load_task(name, TaskOptions(heldout_size=3))
     splits = {n: table.remove_columns("idx") for n, table in published("multirc").items()}

@@ -133,13 +133,13 @@ def test_labels_that_cannot_be_ordered_are_refused(tmp_path, labels):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("text,label\nx,1\ny,0\n", TaskOptions(text_column="body"), "--text-column .*'body'.*text"),
-        ("text,label\nx,1\ny,0\n", TaskOptions(label_column="z"), "--label-column .*'z'"),
-        ("text,label\nx,1\ny,0\n", TaskOptions(pair_column="z"), "--text-pair-column .*'z'"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(text_column="body"), "text_column='body': .*text"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(label_column="z"), "label_column='z': wanted"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(pair_column="z"), "pair_column='z': wanted column"),
         ("text,label\nx,1\n,0\n", TaskOptions(), "'text' wanted a value in every row, found 1"),
         ("text,label\nx,1\ny,1\n", TaskOptions(), "two different labels"),
-        ("text,label\nx,1\ny,0\n", TaskOptions(train_size=9), "--train-size wanted 1 to"),
-        ("text,label\nx,1\ny,0\n", TaskOptions(heldout_size=9), "--heldout-size wanted 1 to"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(train_size=9), "train_size: wanted 1 to"),
+        ("text,label\nx,1\ny,0\n", TaskOptions(heldout_size=9), "heldout_size: wanted 1 to"),
         ("", TaskOptions(), "wanted a csv table"),
         ("text,label\n", TaskOptions(), "wanted rows, found none"),
         ("text,label\nx,1\nX ,0\n", TaskOptions(), "wanted 1 to 0 of 1 different texts"),

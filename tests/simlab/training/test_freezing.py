@@ -87,7 +87,7 @@ def test_frozen_layers_are_checked_before_the_task_is_read(
 ):
     arguments = (tiny_bert.path, tmp_path / "none.csv", "--freeze", freeze, "--out", tmp_path / "x")
     check_refused(simcore("finetune", *arguments), f"--freeze {freeze}", found)
-    with pytest.raises(UserError, match=f"^--freeze {freeze}"):
+    with pytest.raises(UserError, match=f"^freeze='{freeze}"):
         finetune(tiny_bert, tmp_path / "none.csv", tmp_path / "x", freeze=freeze)
 
 
@@ -100,5 +100,5 @@ def test_frozen_layers_are_checked_before_the_task_is_read(
     ],
 )
 def test_what_cannot_be_frozen_is_refused(tmp_path, review_task, architecture, freeze, found):
-    with pytest.raises(UserError, match=rf"^--freeze {freeze}: model .*{found}"):
+    with pytest.raises(UserError, match=rf"^freeze='{freeze}': model .*{found}"):
         frozen_model(tmp_path, architecture, review_task, freeze)

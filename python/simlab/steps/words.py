@@ -1,0 +1,69 @@
+"""The spelling of arguments in messages: as options of a command, and as keys of a sweep file.
+
+`simlab.errors.in_python` is the third spelling, and the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simlab.errors import Argument, UserError, spelled
+
+# Options with another name than the argument: the option of a list is singular.
+_OPTIONS = {
+    ("truncate", "modes"): "--mode",
+    ("truncate", "tolerance"): "--advise",
+    ("inject", "methods"): "--method",
+    ("inject", "labels"): "--label",
+    ("align-study", "methods"): "--method",
+    ("import", "layers"): "--layer",
+    ("claims", "families"): "--family",
+    ("plot", "formats"): "--format",
+    ("plot", "comparisons"): "--comparison",
+}
+_OF_ALL = {"pair_column": "--text-pair-column"}
+
+
+def option_of(command: str, name: str) -> str:
+    """Return the option of a command for an argument: ``--head-warmup`` for ``head_warmup``."""
+    own = _OPTIONS.get((command, name)) or _OF_ALL.get(name)
+    return own or f"--{name.replace('_', '-')}"
+
+
+def as_option(command: str) -> Callable[[Argument], str]:
+    """Return a function that spells an argument as an option of `command`, with its value."""
+
+    def spell(argument: Argument) -> str:
+        option = option_of(command, argument.name)
+        if not argument.has_value or argument.value is True:
+            return option
+        if argument.value is False:
+            return f"--no-{option.removeprefix('--')}"
+        return f"{option} {argument.value}"
+
+    return spell
+
+
+def as_key(argument: Argument) -> str:
+    """Spell an argument as a key of a sweep file, with its value: ``head_warmup = 0.5``."""
+    if not argument.has_value:
+        return argument.name
+    value = argument.value
+    return f"{argument.name} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
+
+
+def key_and_rest(error: UserError) -> tuple[str, str]:
+    """Split a message that begins with an argument into its key and the text after the colon.
+
+    The key is empty if the message begins with something else.
+
+    >>> from simlab.errors import argument
+    >>> key_and_rest(UserError(f"{argument('pairs', 9)}: wanted 1 to 3"))
+    ('pairs = 9', 'wanted 1 to 3')
+    """
+    text = spelled(error.message, as_key)
+    first = error.parts[0] if error.parts else ""
+    if not isinstance(first, Argument):
+        return "", text
+    end = text.find(": ", len(as_key(first)))
+    return ("", text) if end < 0 else (text[:end], text[end + 2 :])
