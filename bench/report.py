@@ -139,7 +139,7 @@ def joint(models: int, measure: str, whole: bool) -> Any:
         pvalue = _symmetric(pvalue)
     x, y = np.divmod(np.arange(count**2), count)
     columns = {"value": value, "low": low, "high": high, "pvalue": pvalue}
-    return _rows("all", measure, (model[x], layer[x]), (model[y], layer[y])).assign(
+    return _rows("joint grid", "all", measure, (model[x], layer[x]), (model[y], layer[y])).assign(
         **{name: table.ravel() for name, table in columns.items()}
     )
 
@@ -149,7 +149,7 @@ def pair(number: int) -> Any:
     draw = np.random.default_rng(number)
     layer, other = np.divmod(np.arange(LAYERS**2), LAYERS)
     model = np.full(LAYERS**2, 100 + number)
-    rows = _rows(f"pair {number}", "cka", (model, layer), (model + 1, other))
+    rows = _rows("grid", f"pair {number}", "cka", (model, layer), (model + 1, other))
     return rows.assign(value=draw.uniform(0, 1, LAYERS**2))
 
 
@@ -157,7 +157,9 @@ def _symmetric(table: np.ndarray) -> np.ndarray:
     return (table + table.T) / 2
 
 
-def _rows(comparison: str, measure: str, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
+def _rows(
+    experiment: str, comparison: str, measure: str, x: tuple[Any, Any], y: tuple[Any, Any]
+) -> Any:
     import pandas as pd
 
     from simlab.store.results import COLUMNS
@@ -165,10 +167,12 @@ def _rows(comparison: str, measure: str, x: tuple[Any, Any], y: tuple[Any, Any])
     sides = {
         f"{what}_{side}": column
         for side, (model, layer) in (("x", x), ("y", y))
-        for what, column in (("model", model), ("seed", model), ("layer", layer))
+        for what, column in (("label", model), ("seed", model), ("layer", layer))
     }
-    frame = pd.DataFrame({**sides, "comparison": comparison, "measure": measure})
-    for side in ("model_x", "model_y"):
+    frame = pd.DataFrame(
+        {**sides, "experiment": experiment, "comparison": comparison, "measure": measure}
+    )
+    for side in ("label_x", "label_y"):
         frame[side] = "FT[" + frame[side].astype(str) + "]"
     frame = frame.assign(kind="cls", n=1000, task="rt", kernel="linear", estimator="biased")
     return frame.reindex(columns=list(COLUMNS))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.harness import machine
-from simlab.store.results import ResultRow
+from simlab.store.results import GRID, ResultRow
 from simlab.sweeps.claims import claim
 from simlab.sweeps.driver import Driver
 from simlab.sweeps.execute import BEFORE, Answer, Order, Work
@@ -158,11 +158,12 @@ def rows(job: Job) -> Iterator[ResultRow]:
     label = job.title.split()[0]
     for row in range(ROWS.get(job.kind, 1)):
         yield ResultRow(
+            experiment=GRID,
             comparison="FT-FT",
             measure=job.params.get("measure", "accuracy"),
             kind="cls",
-            model_x=label,
-            model_y=label,
+            label_x=label,
+            label_y=label,
             seed_x=1,
             seed_y=1,
             layer_x=row // LAYERS,
@@ -178,7 +179,7 @@ def nothing(work: Work) -> list[ResultRow]:
     number = work.params["number"]
     return [
         ResultRow(
-            comparison="c", measure="m", model_x="x", layer_x=number, value=0.5, n=1, task="t"
+            experiment="e", measure="m", label_x="x", layer_x=number, value=0.5, n=1, task="t"
         )
     ]
 

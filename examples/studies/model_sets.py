@@ -210,8 +210,8 @@ def _accuracies(folder: Path) -> dict[str, float]:
     if not files:
         return {}
     rows = read_results(files)
-    rows = rows[(rows["comparison"] == BASELINE) & (rows["measure"] == "accuracy")]
-    return dict(zip(rows["model_x"], rows["value"], strict=True))
+    rows = rows[(rows["experiment"] == BASELINE) & (rows["measure"] == "accuracy")]
+    return dict(zip(rows["label_x"], rows["value"], strict=True))
 
 
 def _layers(folder: Path) -> list[Any]:

@@ -104,14 +104,14 @@ def publish_rows(results: Path, known: list[dict[str, object]]) -> None:
     """Write the mean errors over layers, for every pair and method, as one table."""
     import pandas as pd
 
-    from simlab.store.results import read_results
+    from simlab.store.results import ACROSS, ALIGNMENT, WITHIN, read_results
 
     frame = read_results(results)
-    frame = frame[frame["comparison"].str.startswith("alignment")]
+    frame = frame[frame["experiment"].isin((ALIGNMENT, WITHIN, ACROSS))]
     options = [json.loads(text) for text in frame["options"]]
     for name in ("method", "rows", "map", "training"):
         frame[name] = [chosen.get(name, "") for chosen in options]
-    keys = ["map", "training", "method", "rows", "model_x", "model_y", "measure"]
+    keys = ["map", "training", "method", "rows", "label_x", "label_y", "measure"]
     pairs = frame.groupby(keys)["value"].mean().unstack("measure").reset_index()
     names = {column: column.removeprefix("alignment-").replace("-", "_") for column in pairs}
     names |= {"alignment-error": "relative", "alignment-component-error": "component_relative"}

@@ -71,16 +71,17 @@ def staged(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with columns for the stages of both models, the method, and the part."""
     options = frame["options"].fillna("{}").map(json.loads)
     return frame.assign(
-        **{side: frame[f"model_{side}"].str.extract("-(ORIG|FT)")[0] for side in ("x", "y")},
+        x=frame["stage_x"],
+        y=frame["stage_y"],
         method=options.map(lambda found: found.get("method", "")),
         rows=options.map(lambda found: found.get("rows", "")),
-        same=(frame["model_x"] == frame["model_y"]).fillna(False),
+        same=(frame["label_x"] == frame["label_y"]).fillna(False),
     )
 
 
 def means(frame: pd.DataFrame) -> pd.DataFrame:
     """Return mean, standard deviation and number over models and pairs of equal stages."""
-    by = ["task", "comparison", "measure", "kind", "method", "rows", "x", "y", "same"]
+    by = ["task", "experiment", "comparison", "measure", "kind", "method", "rows", "x", "y", "same"]
     groups = staged(frame).groupby([*by, "layer_x", "layer_y"], dropna=False)["value"]
     return groups.agg(["mean", "std", "count"]).reset_index().round(DIGITS)
 
@@ -88,7 +89,8 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
 def table_4(frame: pd.DataFrame) -> str:
     """Return the errors of every method, mean over layers and pairs, before and after tuning."""
     rows = staged(frame)
-    rows = rows[rows["comparison"].str.startswith("alignment: table 4") & (rows["layer_x"] > 0)]
+    rows = rows[(rows["experiment"] == "alignment") & (rows["layer_x"] > 0)]
+    rows = rows[rows["comparison"].str.startswith("table 4")]
     rows = rows[rows["measure"].isin(["alignment-mse", "alignment-error"])]
     by = ["x", "measure", "rows"]
     return markdown(rows.pivot_table("value", by, "method", aggfunc="mean", sort=False))
@@ -97,7 +99,7 @@ def table_4(frame: pd.DataFrame) -> str:
 def table_5(frame: pd.DataFrame) -> str:
     """Return the accuracy of injections, mean and least over pairs."""
     rows = staged(frame)
-    rows = rows[rows["comparison"] == "injection"]
+    rows = rows[rows["experiment"] == "injection"]
     return markdown(rows.groupby("method", sort=False)["value"].agg(["mean", "min", "count"]))
 
 

@@ -124,7 +124,7 @@ def _cells(layers: Blocks, rows: list[ResultRow], intervals: bool) -> list[str]:
     shown = ", ".join(f"{name} {value}" for name, value in options.items())
     parts = (first.measure, first.kernel, first.estimator, first.kind, shown)
     measure = " ".join(part for part in parts if part)
-    model = first.model_x + (f" → {first.model_y}" if first.model_y else "")
+    model = first.label_x + (f" → {first.label_y}" if first.label_y else "")
     names = (first.task, model, measure, _spans(layers))
     bounds = f"{_number(layers.low)} to {_number(layers.high)}"
     return [

@@ -38,11 +38,11 @@ def claims(
     ] = None,
     tuned: Annotated[
         str | None,
-        typer.Option(help="Pattern of the labels of fine-tuned models; default: the word FT."),
+        typer.Option(help="Pattern of the labels of fine-tuned models, where rows do not say it."),
     ] = None,
     pretrained: Annotated[
         str | None,
-        typer.Option(help="Pattern of the labels of pretrained models; default: the word ORIG."),
+        typer.Option(help="Pattern of the labels of pretrained models, where rows do not say it."),
     ] = None,
     csv: Annotated[
         bool, typer.Option("--csv", help="Write the table also as csv, beside --out.")

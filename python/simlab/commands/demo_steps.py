@@ -19,18 +19,27 @@ from typing import Any
 from simlab.experiments import baselines
 from simlab.experiments.truncate import truncation_rows
 from simlab.models.evaluate import read_evaluation
+from simlab.models.origin import side_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.catalogue import MEASURES, settings
-from simlab.similarity.grids import grid_rows
+from simlab.similarity.grids import Naming, grid_rows
 from simlab.similarity.localization import NEEDED, localize
 from simlab.store.console import out, print_table
 from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
-from simlab.store.results import LOCALIZATION, ResultRow, ensure_results, read_results
+from simlab.store.results import (
+    FT,
+    JOINT,
+    LOCALIZATION,
+    ResultRow,
+    Side,
+    ensure_results,
+    read_results,
+)
 from simlab.store.runtime import versions
 from simlab.tasks import Task, TaskOptions
 from simlab.tasks.trained_splits import load_task_of
@@ -77,6 +86,10 @@ class _Model:
     source: ModelSource
     label: str
     seed: int | None
+
+    @property
+    def side(self) -> Side:
+        return side_of(self.source, self.label, self.seed)
 
 
 class Run:
@@ -194,10 +207,11 @@ def _baseline_rows(run: Run) -> Iterable[ResultRow]:
     yield from baselines.majority_rows(task)
     yield from baselines.tfidf_rows(task)
     random_scores = _evaluation(run, "random-init")["scores"]
-    yield from baselines.baseline_rows(task, RANDOM_BASELINE, random_scores, SEEDS[0])
-    for seed in SEEDS:
-        scores = _evaluation(run, f"ft-{seed}")["scores"]
-        yield from baselines.baseline_rows(task, f"FT[{seed}]", scores, seed)
+    random = Side(RANDOM_BASELINE, SEEDS[0], stage=FT)
+    yield from baselines.baseline_rows(task, random, random_scores)
+    for name, model in _tuned(run).items():
+        scores = _evaluation(run, name)["scores"]
+        yield from baselines.baseline_rows(task, model.side, scores)
 
 
 def _extract_all(run: Run) -> None:
@@ -218,7 +232,12 @@ def _extract_words(run: Run) -> None:
 
 def _models(run: Run) -> dict[str, _Model]:
     """Return the models of the joint grids."""
-    models = {"orig": _Model(run.source, "ORIG", None)}
+    return {"orig": _Model(run.source, "ORIG", None), **_tuned(run)}
+
+
+def _tuned(run: Run) -> dict[str, _Model]:
+    """Return the fine-tuned models."""
+    models = {}
     for seed in SEEDS:
         source = ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
         models[f"ft-{seed}"] = _Model(source, source.name, seed)
@@ -245,7 +264,7 @@ def _compare_all(run: Run) -> None:
     def make() -> Iterable[ResultRow]:
         loaded = {name: load_representations(folder / name) for name in names}
         for comparison, x, y in GRIDS:
-            yield from grid_rows("cka", chosen, [loaded[x]], [loaded[y]], comparison)
+            yield from grid_rows("cka", chosen, [loaded[x]], [loaded[y]], Naming(comparison))
 
     run.results("cka", {"grids": GRIDS, "representations": _hashes(run, names), **chosen}, make)
 
@@ -266,7 +285,9 @@ def _compare_jointly(run: Run) -> None:
         def make(
             measure: str = measure, kind: str = kind, chosen: dict[str, Any] = chosen
         ) -> Iterable[ResultRow]:
-            return grid_rows(measure, chosen, load(kind), load(kind), JOINT_COMPARISON)
+            return grid_rows(
+                measure, chosen, load(kind), load(kind), Naming(JOINT_COMPARISON, JOINT)
+            )
 
         hashes = _hashes(run, [f"{name}-{kind}" for name in MODELS])
         run.results(measure, {"representations": hashes, **chosen}, make)
@@ -277,21 +298,18 @@ def _compare_jointly(run: Run) -> None:
 
 
 def _truncate_all(run: Run) -> None:
-    sources = {
-        seed: ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
-        for seed in SEEDS
-    }
+    models = _tuned(run).values()
     max_length = run.config.recipe.max_length
     inputs = {
-        "models": [source.fingerprint for source in sources.values()],
+        "models": [model.source.fingerprint for model in models],
         "heldout": run.task.heldout.fingerprint,
         "max_length": max_length,
         **run.task.metric_inputs,
     }
 
     def make() -> Iterable[ResultRow]:
-        for seed, source in sources.items():
-            yield from truncation_rows(source, run.task, max_length, label=source.name, seed=seed)
+        for model in models:
+            yield from truncation_rows(model.source, run.task, max_length, model.side)
 
     run.results("truncation", inputs, make)
 
@@ -322,13 +340,13 @@ def _summarise(run: Run, figures: list[Path]) -> None:
     table.add_column("model")
     for metric in metrics:
         table.add_column(metric, justify="right")
-    for model, rows in frame.groupby("model_x", sort=False):
-        style = "bold" if model.startswith("FT[") else None
+    for (model, base), rows in frame.groupby(["label_x", "base_x"], dropna=False, sort=False):
+        style = "bold" if isinstance(base, str) else None
         values = rows.set_index("measure")["value"].reindex(metrics)
         table.add_row(_escape(model), *(f"{value:.3f}" for value in values), style=style)
     print_table(table)
     frame = frame[frame["measure"] == run.task.metric]
-    tuned = frame["model_x"].str.startswith("FT[")
+    tuned = frame["base_x"].notna()  # baselines have no base
     if frame.loc[tuned, "value"].min() <= frame.loc[~tuned, "value"].max():
         out.print("[yellow]A fine-tuned model does not beat every baseline with this recipe.[/]")
     seconds = sum(step["seconds"] for step in run.manifest["steps"].values())

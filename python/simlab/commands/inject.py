@@ -209,7 +209,7 @@ def _describe_undefined(frame: pd.DataFrame) -> list[str]:
     from simlab.store.results import INJECTION
 
     methods: dict[tuple[int, str], dict[str, None]] = {}
-    for row in frame[frame["comparison"] == INJECTION].itertuples():
+    for row in frame[frame["experiment"] == INJECTION].itertuples():
         options = json.loads(row.options)
         if "undefined" in options:
             names = methods.setdefault((row.layer_x, options["undefined"]), {})

@@ -188,12 +188,9 @@ INTERVALS = (
 )
 
 ROLES = (
-    "A model is fine-tuned if its label has the word FT (FT[1], ft-1, roberta-rte FT[2]), and "
-    "pretrained if it has the word ORIG; `--tuned` and `--pretrained` name patterns of other "
-    "labels. Labels without these words get their role from grids named as in Phang et al. 2021, "
-    "figure 1: FT-FT, FT-ORIG, ORIG-ORIG, FT[1]-FT[2]. Models of truncation, skipping and freezing "
-    "are always fine-tuned; untrained models, whose labels begin with RANDOM, are left out. The "
-    "rest of a label, without the task, names its base model (roberta); rows of freezing name it "
-    "themselves, unless an earlier version wrote them. Base models, or the families that "
-    "`--family` names, are judged apart, except for claims that compare them."
+    "Rows say the stage of each model: as pretrained, fine-tuned, or with random weights, which "
+    "are left out. `--tuned` and `--pretrained` name patterns of labels that count more, for rows "
+    "that do not say it. Models of truncation, skipping and freezing are always fine-tuned. Rows "
+    "say the base of each model too, which is the model before fine-tuning. Base models, or the "
+    "families that `--family` names, are judged apart, except for claims that compare them."
 )

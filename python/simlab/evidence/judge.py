@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DRAWS, DRAW_SEED = 20, 0
 _EXAMPLES = "interval with the error over examples"
 # Rows of one grid or one curve, such as the errors of a method's maps between two models.
-_CURVE = ("x", "y", "comparison", "measure", "kind", "options")
+_CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
 
 
 def judge(

@@ -21,8 +21,8 @@ class ClaimOptions:
     families
         Name of each family, and a pattern of its models' labels, such as ``{"BERT": "BERT*"}``.
     tuned, pretrained
-        Patterns of the labels of fine-tuned and pretrained models; None goes by the words FT and
-        ORIG in labels (`simlab.evidence.labels`).
+        Patterns of the labels of fine-tuned and pretrained models, which count more than the
+        stages that rows name (`simlab.evidence.labels`).
     """
 
     metric: str | None = None

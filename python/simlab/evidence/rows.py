@@ -1,7 +1,7 @@
 """The rows of one task as claims read them: curves, grids and alignment errors by model.
 
 `simlab.evidence.labels` says which models are fine-tuned and which are pretrained. Models of
-truncation, skipping and freezing are always fine-tuned. Untrained models are left out.
+truncation, skipping and freezing are always fine-tuned. Models with random weights are left out.
 
 If a measure was computed in several ways (estimator, kernel, options, kind of rows), the first way
 in the results counts. The embedding output (layer 0) is left out wherever depth matters.
@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.evidence.labels import UNTRAINED, base_of, roles_of
+from simlab.evidence.labels import role_columns
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.studies import alike_in_protocol, of_one_study
 from simlab.store.results import (
     ALIGNMENT,
-    FREEZING,
+    GRIDS,
     LOCALIZATION,
-    is_alignment,
-    parents,
+    RANDOM,
 )
 from simlab.tasks.metrics import METRICS
 
@@ -53,11 +52,12 @@ class TaskRows:
 
     def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
         self.task, self.options = task, options
-        labels = [frame[f"model_{side}"] for side in _SIDES]
-        untrained = [label.str.startswith(UNTRAINED, na=False) for label in labels]
-        frame = frame[~(untrained[0] | untrained[1])].drop_duplicates()
+        untrained = frame["stage_x"].eq(RANDOM) | frame["stage_y"].eq(RANDOM)
+        frame = frame[~untrained.fillna(False).astype(bool)]
+        # Two jobs may have made the same rows, such as those of a baseline.
+        frame = frame.drop_duplicates([name for name in frame if name != "grid"])
         frame = frame.reset_index(drop=True)
-        self.frame = frame.assign(**_names(frame), **_said_by_labels(task, frame, options))
+        self.frame = frame.assign(**_names(frame), **role_columns(frame, options))
         self.read = np.zeros(len(frame), bool)
 
     def by_base(self) -> Iterator[tuple[str, TaskRows]]:
@@ -87,7 +87,7 @@ class TaskRows:
         self.read[rows.index] = True
         return rows
 
-    def metrics(self, *comparisons: str) -> pd.DataFrame:
+    def metrics(self, *experiments: str) -> pd.DataFrame:
         """Return the rows of experiments whose value is the metric of the task.
 
         Raises
@@ -96,33 +96,32 @@ class TaskRows:
             Two rows give one model two values.
         """
         scored = self.frame["measure"].isin(list(METRICS))
-        rows = self.frame[self.frame["comparison"].isin(comparisons) & scored]
-        keys = ["comparison", "model_x", "seed_x", "layer_x", "layer_y"]
+        rows = self.frame[self.frame["experiment"].isin(experiments) & scored]
+        keys = ["experiment", "label_x", "seed_x", "layer_x", "layer_y"]
         repeated = rows.duplicated(keys)
         if repeated.any():
             first = rows[repeated].iloc[0]
             raise UserError(
                 f"results, task {self.task}: wanted one {first['measure']} of "
-                f"{first['comparison']} for "
+                f"{first['experiment']} for "
                 f"{first['x']}, found several at a layer; choose fewer results"
             )
         return self._mark(rows)
 
-    def curves(self, comparison: str) -> pd.DataFrame:
+    def curves(self, experiment: str) -> pd.DataFrame:
         """Return the metric by layer (rows, the embedding output first) and model (columns)."""
-        rows = self.metrics(comparison)
+        rows = self.metrics(experiment)
         return rows.pivot(index="layer_x", columns="x", values="value").sort_index()
 
     def grids(self) -> pd.DataFrame:
         """Return all rows of grids, with one row for each cell of each measure and kind."""
-        frame = self.frame
-        rows = frame[frame["layer_y"].notna() & frame["y"].notna() & ~is_alignment(frame)]
+        rows = self.frame[self.frame["experiment"].isin(GRIDS)]
         rows = rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
         return self._mark(rows)
 
     def localization(self) -> pd.DataFrame:
         """Return the localization scores of layers, the embedding output left out."""
-        rows = self.frame[self.frame["comparison"] == LOCALIZATION]
+        rows = self.frame[self.frame["experiment"] == LOCALIZATION]
         rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
         return self._mark(rows.drop_duplicates(["x", "layer_x"]))
 
@@ -141,8 +140,8 @@ class TaskRows:
             The methods that are to be compared.
         """
         frame = self.frame
-        work = frame["comparison"].str.split(":").str[0]
-        rows = frame[(work == ALIGNMENT) & (frame["layer_x"] > 0) & frame["value"].notna()]
+        rows = frame[frame["experiment"] == ALIGNMENT]
+        rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
         rows = of_one_study(alike_in_protocol(rows) if attention_too else rows, methods)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
         return self._mark(rows)
@@ -198,7 +197,7 @@ def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the names of the models: labels, with the seed where a label has several seeds."""
     import pandas as pd
 
-    sides = {side: (frame[f"model_{side}"], frame[f"seed_{side}"]) for side in _SIDES}
+    sides = {side: (frame[f"label_{side}"], frame[f"seed_{side}"]) for side in _SIDES}
     labels, seeds = (
         pd.concat(both, ignore_index=True) for both in zip(*sides.values(), strict=True)
     )
@@ -210,19 +209,3 @@ def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
         )
         for side, (label, seed) in sides.items()
     }
-
-
-def _said_by_labels(task: str, frame: pd.DataFrame, options: ClaimOptions) -> dict[str, pd.Series]:
-    """Return the columns with roles and base models."""
-    pairs = frame[["comparison", "model_x", "model_y"]].drop_duplicates().astype(object)
-    roles = roles_of(pairs.where(pairs.notna(), None).itertuples(index=False, name=None), options)
-    bases = {label: base_of(label, task, options) for label in roles}
-    said = {
-        f"{name}_{side}": frame[f"model_{side}"].map(found).fillna("")
-        for side in _SIDES
-        for name, found in (("role", roles), ("base", bases))
-    }
-    named = parents(frame).where(frame["comparison"] == FREEZING, "")
-    named = named.map(lambda name: name and (options.family(name) or name))
-    said["base_x"] = said["base_x"].where(named == "", named)
-    return said

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import PROTOCOL, without_old_svcca
+from simlab.store.results import ALIGNMENT, PROTOCOL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFr
     """
     import pandas as pd
 
-    rows = without_old_svcca(rows.assign(**_columns_of_options(rows), left_out=""))
+    rows = rows.assign(**_columns_of_options(rows), left_out="")
     names = zip(rows["comparison"], rows["protocol"], strict=True)
     rows = rows.assign(**{_STUDY: [f"{study}|{protocol}" for study, protocol in names]})
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
@@ -130,7 +130,7 @@ def _largest_study(rows: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame
         found = found[found[value] == found[column].map(best)]
     dropped = _in_few_words(rows.drop(index=found.index), found)
     study = found["comparison"].iloc[0]
-    words = f"read {study}, left out {', '.join(dropped)}" if dropped else ""
+    words = f"read {ALIGNMENT}: {study}, left out {', '.join(dropped)}" if dropped else ""
     return found.assign(left_out=words)
 
 
@@ -151,5 +151,5 @@ def _in_few_words(rows: pd.DataFrame, read: pd.DataFrame) -> list[str]:
     for study, protocol, training, n in ways.itertuples(index=False, name=None):
         rest = [protocol, training and f"training {training}", "" if n in numbers else f"n = {n}"]
         some = ", ".join(word for word in rest if word)
-        words.append(f"{study} ({some})" if some else study)
+        words.append(f"{ALIGNMENT}: {study} ({some})" if some else f"{ALIGNMENT}: {study}")
     return list(dict.fromkeys(words))

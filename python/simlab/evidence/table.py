@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.evidence.catalogue import CLAIMS, INTERVALS
@@ -19,14 +16,14 @@ from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import bounds, number
 from simlab.store.files import hash_file, hash_json, write_bytes
-from simlab.store.results import FREEZING, PARENT, parents, read_results, results_files
+from simlab.store.results import read_results, results_files
 from simlab.store.tables import ensure_table, require_table_file
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CONTENTS = "claims"
-_FREEZING_CELL = ("measure", "model_x", "seed_x")
+_FREEZING_CELL = ("measure", "label_x", "seed_x")
 _TYPES = {
     **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity"), "string"),
     **dict.fromkeys(("estimate", "low", "high"), "float64"),
@@ -64,8 +61,8 @@ def claims(
         Name of each family of models, and a pattern of the labels of its models, such as
         ``{"BERT": "BERT*"}``. Families are judged apart, except for claims that compare them.
     tuned, pretrained
-        Patterns of the labels of fine-tuned and pretrained models. None goes by the words FT and
-        ORIG in labels, as in FT[1], ft-1 and roberta-rte FT[2].
+        Patterns of the labels of fine-tuned and pretrained models, for rows that do not say the
+        stage of their models.
     csv, markdown
         Write the table also as csv and as Markdown, beside `out`.
     overwrite
@@ -75,7 +72,7 @@ def claims(
     -------
     DataFrame
         A row for each claim, task, base model and quantity, with columns ``claim``, ``text``,
-        ``source``, ``task``, ``base`` (empty where labels do not name one), ``quantity``,
+        ``source``, ``task``, ``base`` (empty where rows do not name one), ``quantity``,
         ``estimate``, ``low``, ``high``, ``models``, ``verdict`` (holds, fails, undecided; or no
         rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the rules.
 
@@ -99,7 +96,7 @@ def claims(
     path = None if out is None else Path(out)
     _check(options, path, csv or markdown)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
-    frame = claims_frame(judge(_read(files), CLAIMS, options))
+    frame = claims_frame(judge(read_results(files), CLAIMS, options))
     if path is not None:
         inputs = {
             "step": CONTENTS,
@@ -114,26 +111,6 @@ def claims(
             write_bytes(path.with_suffix(".csv"), frame.to_csv(index=False).encode())
         if markdown:
             write_bytes(path.with_suffix(".md"), claims_markdown(frame).encode())
-    return frame
-
-
-def _read(files: Sequence[Path]) -> pd.DataFrame:
-    """Read the results; files of freezing that name no model and contradict each other are named.
-
-    Earlier versions did not store which model was fine-tuned. Two such files with other values for
-    one seed are those of two models, which the names of the files tell apart.
-    """
-    import pandas as pd
-
-    tables = [read_results(file) for file in files]
-    nameless = [(t["comparison"] == FREEZING) & (parents(t) == "") for t in tables]
-    frame = pd.concat(tables, ignore_index=True)
-    of_file = [name for name, t in zip(map(str, files), tables, strict=True) for _ in range(len(t))]
-    rows = frame.assign(file=of_file)[np.concatenate(nameless)]
-    values = rows.drop_duplicates(["task", *_FREEZING_CELL, "value"])
-    if values.duplicated(["task", *_FREEZING_CELL]).any():
-        named = rows["file"].map(lambda file: json.dumps({PARENT: file}))
-        frame.loc[rows.index, "options"] = named.astype("string")
     return frame
 
 

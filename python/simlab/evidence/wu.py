@@ -172,7 +172,7 @@ def families_alike(rows: TaskRows) -> Iterator[Evidence]:
 
 def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the metric with frozen bottom layers and with as many frozen top layers, by seed."""
-    table = rows.metrics(FREEZING).pivot(index="seed_x", columns="model_x", values="value")
+    table = rows.metrics(FREEZING).pivot(index="seed_x", columns="label_x", values="value")
     ways: dict[int, set[str]] = defaultdict(set)
     for name in table:
         found = re.fullmatch(r"(bottom|top):(\d+)", str(name))

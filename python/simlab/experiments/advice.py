@@ -13,7 +13,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.evaluate import heldout_metrics
-from simlab.store.results import ADVICE, WHOLE, ResultRow
+from simlab.store.results import ADVICE, WHOLE, ResultRow, Side
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,11 +64,10 @@ def advice_rows(
     whole: np.ndarray,
     task: Task,
     mode: str,
+    model: Side,
     *,
     tolerance: float,
     metric: str | None = None,
-    label: str,
-    seed: int | None,
 ) -> list[ResultRow]:
     """Choose the fewest layers on a random half of the held-out rows, or of their questions.
 
@@ -78,6 +77,8 @@ def advice_rows(
         Logits of the model cut after every layer, ``[layers + 1, n, labels]``.
     whole
         Logits of the whole fine-tuned model, ``[n, labels]``.
+    model
+        How rows name the model.
     metric
         The metric that chooses; None is the main metric of the task.
 
@@ -97,17 +98,16 @@ def advice_rows(
         answers.append((f"{ADVICE}-{mode}", fewest, logits[fewest]))
     return [
         ResultRow(
-            comparison=comparison,
+            experiment=experiment,
             measure=name,
             options=json.dumps({"tolerance": tolerance, "mode": mode, "metric": metric}),
-            model_x=label,
-            seed_x=seed,
+            **model.columns(),
             layer_x=layer,
             value=value,
             n=len(reports),
             task=task.name,
         )
-        for comparison, layer, found in answers
+        for experiment, layer, found in answers
         for name, value in heldout_metrics(found, task, reports).items()
     ]
 
@@ -124,14 +124,14 @@ def _halves(task: Task) -> list[np.ndarray]:
 def describe_advice(frame: pd.DataFrame) -> list[str]:
     """Return a line of text for each piece of advice in a results table."""
     lines = []
-    for whole in frame[frame["comparison"] == WHOLE].itertuples():
+    for whole in frame[frame["experiment"] == WHOLE].itertuples():
         options = json.loads(whole.options)
         mode, tolerance = options["mode"], options["tolerance"]
         if whole.measure != options.get("metric", whole.measure):
             continue  # another metric than the one that chose
-        same = frame[(frame["model_x"] == whole.model_x) & (frame["measure"] == whole.measure)]
-        chosen = same[same["comparison"] == f"{ADVICE}-{mode}"]
-        start = f"{whole.model_x}, {mode}: "
+        same = frame[(frame["label_x"] == whole.label_x) & (frame["measure"] == whole.measure)]
+        chosen = same[same["experiment"] == f"{ADVICE}-{mode}"]
+        start = f"{whole.label_x}, {mode}: "
         if chosen.empty:
             lines.append(
                 f"{start}no number of layers is enough: the {whole.measure} is always more than "

@@ -276,18 +276,18 @@ class Part:
         options: dict[str, Any],
         layers: tuple[int, int | None],
     ) -> ResultRow:
-        x, y, alone = self.x.manifest, self.y.manifest, layers[1] is None
+        x = self.x.manifest
+        other = {} if layers[1] is None else self.y.fitted.side.columns("y")
         if self.options.causal:
             options = {**options, "causal": True}
         return ResultRow(
-            comparison=f"{self.kind}: {self.options.name}",
+            experiment=self.kind,
+            comparison=self.options.name,
             measure=measure,
             kind=x["kind"],
             options=json.dumps(options) if options else None,
-            model_x=x["label"],
-            model_y=None if alone else y["label"],
-            seed_x=x["seed"],
-            seed_y=None if alone else y["seed"],
+            **self.x.fitted.side.columns("x"),
+            **other,
             layer_x=layers[0],
             layer_y=layers[1],
             value=float(value),

@@ -23,7 +23,8 @@ from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, load_members
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import drawn_pairs
-from simlab.experiments.study_files import file_name, remove_old_files
+from simlab.experiments.study_files import file_name
+from simlab.representations.folder import Representations
 from simlab.store.jobs import Outcome
 from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN, ensure_results
 
@@ -53,8 +54,7 @@ def align_study(
         rows of `folders` and judged on the rows of the folder with the same label. By default a
         share of the examples of `folders` is held out.
     overwrite
-        Replace results files that were made from other inputs, and remove files that an earlier
-        version wrote for a study of this name; if False, raise an error instead.
+        Replace results files that were made from other inputs; if False, raise an error instead.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def align_study(
     UserError
         A folder has no representations, two folders differ in their rows or numbers of layers or
         have the same label, a model has no folder to judge on, there are too few examples or pairs,
-        or `out` has files that `overwrite` would replace or remove.
+        or `out` has files that `overwrite` would replace.
 
     Examples
     --------
@@ -86,7 +86,6 @@ def align_study(
     members = load_members(folders, judge, options)
     drawn = drawn_pairs(len(members), options.pairs, options.pair_seed, options.directions)
     pairs = [(members[i], members[j]) for i, j in drawn]
-    remove_old_files(out, options.name, replace=overwrite)
     outcomes = []
     for kind, models in _parts(members, pairs, options):
         for method in options.methods if kind != COMPLEXITY else COMPLEXITIES:
@@ -102,9 +101,6 @@ def align_study(
     return outcomes
 
 
-_IDENTITY = ("data_sha256", "label", "seed", "task")
-
-
 def _inputs(
     kind: str,
     method: str,
@@ -112,27 +108,25 @@ def _inputs(
     options: StudyOptions,
     protocol: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the inputs of a part; those of an earlier version where the values are the same."""
+    """Return the inputs of a part."""
     inputs: dict[str, Any] = {
         "step": "align-study",
         "part": [kind, options.name, method],
-        "data": [[m.manifest[key] for key in _IDENTITY] for m in models],
-        "how": [options.heldout_share, options.rows, options.epochs, options.seed],
+        "data": [_identity(member.fitted) for member in models],
+        "causal": options.causal,
     }
-    if options.causal:
-        inputs["causal"] = True
     if kind == COMPLEXITY:
         return inputs
-    inputs["intervals"] = "over held-out examples"  # earlier versions stored none
-    if protocol:
-        inputs["protocol"] = protocol
-    if options.steps is not None:
-        inputs["steps"] = options.steps
-    if models[0].other is not None:
-        inputs["judged"] = [[m.judged.manifest[key] for key in _IDENTITY] for m in models]
-    if method == "svcca":  # earlier versions stored the errors per component alone
-        inputs["errors"] = "in the space of Y, and per component"
-    return inputs
+    judged = [_identity(member.judged) for member in models]
+    how = [getattr(options, name) for name in _HOW]
+    return {**inputs, "judged": judged, "how": how, "protocol": protocol}
+
+
+_HOW = ("heldout_share", "rows", "epochs", "steps", "seed")
+
+
+def _identity(side: Representations) -> list[Any]:
+    return [side.manifest["data_sha256"], side.manifest["task"], vars(side.side)]
 
 
 def _parts(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow
+from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow, Side
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task
@@ -24,7 +24,7 @@ def majority_rows(task: Task) -> list[ResultRow]:
         return []
     labels = task.heldout.labels
     constant = np.full(len(labels), np.bincount(labels).argmax())
-    return baseline_rows(task, MAJORITY, task.scores(constant, labels))
+    return baseline_rows(task, Side(MAJORITY), task.scores(constant, labels))
 
 
 def tfidf_rows(task: Task) -> list[ResultRow]:
@@ -49,19 +49,16 @@ def tfidf_rows(task: Task) -> list[ResultRow]:
     else:
         predictions = model.predict(_joined(heldout))
     name = TFIDF_REGRESSION if task.is_regression else TFIDF
-    return baseline_rows(task, name, task.scores(predictions, task.heldout.labels))
+    return baseline_rows(task, Side(name), task.scores(predictions, task.heldout.labels))
 
 
-def baseline_rows(
-    task: Task, name: str, scores: Mapping[str, float], seed: int | None = None
-) -> list[ResultRow]:
+def baseline_rows(task: Task, model: Side, scores: Mapping[str, float]) -> list[ResultRow]:
     """Return a row of the results table for each metric of a whole model, without layers."""
     return [
         ResultRow(
-            comparison=BASELINE,
+            experiment=BASELINE,
             measure=metric,
-            model_x=name,
-            seed_x=seed,
+            **model.columns(),
             value=value,
             n=len(task.heldout),
             task=task.name,

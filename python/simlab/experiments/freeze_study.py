@@ -7,23 +7,23 @@ training step.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.evaluate import read_evaluation
+from simlab.models.origin import side_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.store.console import note
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import (
     FREEZING,
-    PARENT,
     SECONDS,
     TRAINED,
     ResultRow,
+    Side,
     ensure_results,
     read_results,
 )
@@ -107,7 +107,7 @@ def freeze_study(
     >>> from simlab import TaskOptions, freeze_study, read_results
     >>> few = TaskOptions(train_size=64, heldout_size=32)
     >>> step = freeze_study("minilm", "rt", "runs/freezing", top=[2], max_steps=1, task_options=few)
-    >>> list(read_results(step.path)["model_x"].unique())
+    >>> list(read_results(step.path)["label_x"].unique())
     ['none', 'top:2']
     """
     if {"freeze", "seed"} & changes.keys():
@@ -133,7 +133,8 @@ def freeze_study(
 
     def make() -> Iterator[ResultRow]:
         for (freeze, seed), outcome in found.items():
-            yield from freezing_rows(freeze, seed, outcome.path, task.name)
+            model = side_of(ModelSource(freeze, outcome.path), freeze, seed)
+            yield from freezing_rows(model, outcome.path, task.name)
 
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
     outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
@@ -156,8 +157,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    frame = frame[frame["comparison"] == FREEZING]
-    for freeze, mine in frame.groupby("model_x", sort=False):
+    frame = frame[frame["experiment"] == FREEZING]
+    for freeze, mine in frame.groupby("label_x", sort=False):
         by_measure = dict(iter(mine.groupby("measure", sort=False)["value"]))
         trained, seconds = by_measure.pop(TRAINED), by_measure.pop(SECONDS)
         rows += [
@@ -194,12 +195,15 @@ def _metric_inputs(checkpoints: Sequence[Path], task: Task) -> dict[str, Any]:
     return {"metrics": list(scored.values())} if len(lacking) < len(scored) else {}
 
 
-def freezing_rows(
-    freeze: str, seed: int | None, checkpoint: Path, task: str
-) -> Iterator[ResultRow]:
-    """Yield the rows of one checkpoint: its metrics, trained parameters and time of a step."""
+def freezing_rows(model: Side, checkpoint: Path, task: str) -> Iterator[ResultRow]:
+    """Yield the rows of one checkpoint: its metrics, trained parameters and time of a step.
+
+    Parameters
+    ----------
+    model
+        How rows name the model: its label is the way of freezing.
+    """
     evaluation = read_evaluation(checkpoint)
-    options = json.dumps({PARENT: evaluation["model"]})
     values = {
         **evaluation["scores"],
         TRAINED: evaluation["trained_parameters"],
@@ -209,11 +213,9 @@ def freezing_rows(
     for measure, value in values.items():
         low, high = evaluation.get("intervals", {}).get(measure, nothing)
         yield ResultRow(
-            comparison=FREEZING,
+            experiment=FREEZING,
             measure=measure,
-            options=options,
-            model_x=freeze,
-            seed_x=seed,
+            **model.columns(),
             value=float(value),
             low=low,
             high=high,

@@ -26,6 +26,7 @@ from simlab.errors import UserError
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
 from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.origin import side_of
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states
@@ -111,7 +112,8 @@ def influence(
     examples = examples if limit is None else examples.head(limit)
     examples = examples.each_choice()
     kept = length_of([source.path], max_length)
-    label = label or Path(source.name).name  # as `skip` and `truncate` call a checkpoint
+    # `skip` and `truncate` call a checkpoint by its folder.
+    named = side_of(source, label or Path(source.name).name, seed, random_init_seed)
     inputs: dict[str, Any] = {
         "step": "influence",
         "model": source.fingerprint,
@@ -119,18 +121,18 @@ def influence(
         "examples": examples.text_fingerprint,
         "task": name,
         "max_length": kept,
-        "label": label,
-        "seed": seed,
+        "named": vars(named),
     }
 
     def make() -> list[ResultRow]:
-        totals, tokens = cosine_sums(source, examples, kept, batch_size, random_init_seed, label)
+        totals, tokens = cosine_sums(
+            source, examples, kept, batch_size, random_init_seed, named.label
+        )
         return [
             ResultRow(
-                comparison=INFLUENCE,
+                experiment=INFLUENCE,
                 measure=BLOCK_INFLUENCE,
-                model_x=label,
-                seed_x=seed,
+                **named.columns(),
                 layer_x=start,
                 layer_y=end,
                 **_columns(totals[:, start, end], tokens),

@@ -24,11 +24,11 @@ from simlab.experiments.injection_states import chosen_layer
 from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
 from simlab.experiments.study_files import file_name
 from simlab.experiments.truncate import original_of
+from simlab.models.origin import side_of
 from simlab.models.sources import ModelSource, expand_names, resolve
 from simlab.store.console import note
-from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
-from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, ensure_results
+from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, Side, ensure_results
 from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of, read_own_evaluation
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Member:
-    """A model of a pair: where it is, its label and seed in results, and what it was made of."""
+    """A model of a pair: where it is, how results name it, and the hash of its files."""
 
     source: ModelSource
-    label: str
-    seed: int | None
+    side: Side
     fingerprint: str
 
     @classmethod
     def of(cls, model: str | Path | ModelSource, label: str | None = None) -> _Member:
         source = resolve(model)
         recipe = (read_own_evaluation(source.path) or {}).get("recipe", {})
-        return cls(source, label or source.name, recipe.get("seed"), source.fingerprint)
+        side = side_of(source, label or source.name, recipe.get("seed"))
+        return cls(source, side, source.fingerprint)
 
 
 def inject(
@@ -235,8 +235,8 @@ def _ensure(
         "models": [a.fingerprint, b.fingerprint],
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
-        "labels": [a.label, b.label],
-        "options": hash_json(_keyed(options)),
+        "named": [vars(a.side), vars(b.side)],
+        "options": asdict(options),
         **_original_inputs(b.source, options),
         **task.metric_inputs,
     }
@@ -244,24 +244,9 @@ def _ensure(
     def make() -> list[ResultRow]:
         original = _find_original(b.source, options)
         models = InjectionPair(a.source, b.source, task, options, original)
-        return models.rows(a.label, b.label, (a.seed, b.seed))
+        return models.rows(a.side, b.side)
 
     return ensure_results(out, inputs, make, replace=overwrite)
-
-
-# Options that earlier versions did not have: defaults are no part of the key, so that their files
-# stay done.
-_LATER = ("fit_on", "continue_with", "steps", "training", "truncation", "original")
-
-
-def _keyed(options: InjectOptions) -> dict[str, Any]:
-    """Return the options that a results file depends on."""
-    defaults = asdict(InjectOptions())
-    return {
-        name: value
-        for name, value in asdict(options).items()
-        if name not in _LATER or value != defaults[name]
-    }
 
 
 def _original_inputs(source: ModelSource, options: InjectOptions) -> dict[str, Any]:
@@ -318,6 +303,6 @@ def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Membe
 
 
 def _file_name(pair: tuple[_Member, _Member], task: Task, options: InjectOptions) -> str:
-    labels = [member.label for member in pair]
+    labels = [member.side.label for member in pair]
     where = f"layer {options.layer}"
     return file_name(INJECTION, task.name, where, options.tokens, labels, options.protocol())

@@ -27,6 +27,7 @@ from simlab.store.results import (
     RANDOM_EMBEDDINGS,
     RANDOM_LABELS,
     ResultRow,
+    Side,
 )
 from simlab.tasks.metrics import score
 
@@ -65,22 +66,24 @@ class InjectionPair:
         self.methods = self._chosen_methods()
         self.undefined: dict[str, str] = {}
 
-    def rows(
-        self, label_a: str, label_b: str, seeds: tuple[int | None, int | None] = (None, None)
-    ) -> list[ResultRow]:
-        """Return the rows of the results table, with every metric of every method."""
+    def rows(self, a: Side, b: Side) -> list[ResultRow]:
+        """Return the rows of the results table, with every metric of every method.
+
+        Parameters
+        ----------
+        a, b
+            How rows name the two models.
+        """
         task, layer = self.task, self.states.layer
         aligners, spread = self._fit()
         predicted = self._predictions(aligners, spread)
         return [
             ResultRow(
-                comparison=INJECTION,
+                experiment=INJECTION,
                 kind=self.options.tokens,
                 options=self._options(method),
-                model_x=label_a,
-                model_y=label_b,
-                seed_x=seeds[0],
-                seed_y=seeds[1],
+                **a.columns("x"),
+                **b.columns("y"),
                 layer_x=layer,
                 layer_y=layer,
                 n=len(task.heldout),

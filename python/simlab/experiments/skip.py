@@ -35,11 +35,12 @@ from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns, require_classifier
 from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.origin import side_of
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
-from simlab.store.results import SKIPPING, ResultRow, ensure_results
+from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
 from simlab.store.runtime import best_device
 from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
@@ -205,12 +206,16 @@ def skip_rows(
     source: ModelSource,
     task: Task,
     max_length: int,
+    model: Side,
     *,
-    label: str,
-    seed: int | None,
     max_memory: int | None = None,
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` without each span of its layers.
+
+    Parameters
+    ----------
+    model
+        How rows name the model.
 
     Returns
     -------
@@ -219,13 +224,12 @@ def skip_rows(
         [i, j); both are 0 for the model itself.
     """
     found = all_skip_logits(
-        source, task, max_length, max_memory=max_memory, description=f"skipping in {label}"
+        source, task, max_length, max_memory=max_memory, description=f"skipping in {model.label}"
     )
     return [
         ResultRow(
-            comparison=SKIPPING,
-            model_x=label,
-            seed_x=seed,
+            experiment=SKIPPING,
+            **model.columns(),
             layer_x=start,
             layer_y=end,
             n=len(task.heldout),
@@ -297,19 +301,18 @@ def skip(
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     kept = length_of([checkpoint], max_length)
-    label = label or checkpoint.name
+    model = side_of(source, label or checkpoint.name, seed)
     inputs: dict[str, Any] = {
         "step": "skip",
         "model": source.fingerprint,
         "heldout": task.heldout.fingerprint,
         "max_length": kept,
-        "label": label,
-        "seed": seed,
+        "named": vars(model),
         **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
-        return skip_rows(source, task, kept, label=label, seed=seed, max_memory=max_memory)
+        return skip_rows(source, task, kept, model, max_memory=max_memory)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

@@ -35,10 +35,11 @@ from simlab.models.evaluate import (
 )
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.origin import side_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
-from simlab.store.results import TRUNCATIONS, ResultRow, ensure_results
+from simlab.store.results import TRUNCATIONS, ResultRow, Side, ensure_results
 from simlab.store.runtime import best_device
 from simlab.tasks.trained_lengths import length_of
 from simlab.tasks.trained_splits import load_task_of
@@ -156,12 +157,15 @@ def truncation_rows(
     source: ModelSource,
     task: Task,
     max_length: int,
+    model: Side,
     options: TruncationOptions | None = None,
-    *,
-    label: str,
-    seed: int | None,
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` cut after every layer, in all modes.
+
+    Parameters
+    ----------
+    model
+        How rows name the model.
 
     Returns
     -------
@@ -181,29 +185,27 @@ def truncation_rows(
     whole = None
     if options.tolerance is not None:
         check_advice(options.tolerance, options.metric, task)
-        model = load_classifier(source)
-        require_head(model, source, task)
-        whole = predict_logits(model, load_tokenizer(source), task.heldout, max_length)
+        classifier = load_classifier(source)
+        require_head(classifier, source, task)
+        whole = predict_logits(classifier, load_tokenizer(source), task.heldout, max_length)
     rows = []
     for mode in options.modes:
         logits = cut_model(source, task, max_length, mode, options).logits
-        common: dict[str, Any] = {"label": label, "seed": seed}
-        rows += _curve(logits, task, mode, options.recipe, **common)
+        rows += _curve(logits, task, mode, options.recipe, model)
         if whole is not None:
             how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
-            rows += advice_rows(logits, whole, task, mode, **how, **common)
+            rows += advice_rows(logits, whole, task, mode, model, **how)
     return rows
 
 
 def _curve(
-    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, *, label: str, seed: int | None
+    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, model: Side
 ) -> list[ResultRow]:
     return [
         ResultRow(
-            comparison=TRUNCATIONS[mode],
+            experiment=TRUNCATIONS[mode],
             options=None if mode == UNTUNED else json.dumps(recipe.record()),
-            model_x=label,
-            seed_x=seed,
+            **model.columns(),
             layer_x=layer,
             n=len(task.heldout),
             task=task.name,
@@ -271,7 +273,7 @@ def truncate(
     >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
     >>> step = truncate("runs/ft-1", "rt", "runs/results/truncation.parquet")
     >>> frame = read_results(step.path)
-    >>> frame.loc[frame["comparison"] == "truncation-untuned", "layer_x"].tolist()
+    >>> frame.loc[frame["experiment"] == "truncation-untuned", "layer_x"].tolist()
     [0, 1, 2, 3, 4, 5, 6]
     """
     options = (options or TruncationOptions()).changed(changes)
@@ -281,14 +283,13 @@ def truncate(
     require_classifier(checkpoint)
     source = ModelSource(str(checkpoint), checkpoint)
     kept = length_of([checkpoint], max_length)
-    label = label or checkpoint.name
+    model = side_of(source, label or checkpoint.name, seed)
     inputs = {
         "step": "truncate",
         "model": source.fingerprint,
         "heldout": task.heldout.fingerprint,
         "max_length": kept,
-        "label": label,
-        "seed": seed,
+        "named": vars(model),
         "modes": list(options.modes),
         "tolerance": options.tolerance,
         **({} if options.metric in (None, task.metric) else {"metric": options.metric}),
@@ -297,7 +298,7 @@ def truncate(
     }
 
     def make() -> list[ResultRow]:
-        rows = truncation_rows(source, task, kept, options, label=label, seed=seed)
+        rows = truncation_rows(source, task, kept, model, options)
         return [*rows, *majority_rows(task)]  # the figure shows the majority class as a line
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)

@@ -24,8 +24,6 @@ from simlab.store.results import (
     NUCLEAR_RAW,
     RELATIVE,
     WITHIN,
-    is_alignment,
-    without_old_svcca,
 )
 
 if TYPE_CHECKING:
@@ -34,20 +32,19 @@ if TYPE_CHECKING:
 
 
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return all alignment figures that `frame` has rows for, by file name without suffix."""
+    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix."""
     import matplotlib as mpl
 
-    frame = frame[is_alignment(frame)]
     if frame.empty:
         return {}
     with mpl.rc_context(STYLE):
-        figures = _figures(without_old_svcca(_with_columns(frame)))
+        figures = _figures(_with_columns(frame))
     return {re.sub(r"[^A-Za-z0-9.]+", "-", name): figure for name, figure in figures.items()}
 
 
 def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
-    for (task, kind), rows in frame[frame["work"] != INJECTION].groupby(["task", "kind"]):
+    for (task, kind), rows in frame[frame["experiment"] != INJECTION].groupby(["task", "kind"]):
         stem = f"{task}-alignment-{kind}"
         for measure, end in ((RELATIVE, ""), (MSE, "-mse")):
             of_measure = _figures_of_errors(rows[rows["measure"] == measure])
@@ -55,7 +52,7 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
         complexity = rows[rows["measure"].isin((NUCLEAR, NUCLEAR_RAW))]
         if len(complexity):
             figures[f"{stem}-complexity"] = plot_complexity(complexity)
-    for task, rows in frame[frame["work"] == INJECTION].groupby("task"):
+    for task, rows in frame[frame["experiment"] == INJECTION].groupby("task"):
         figures[f"{task}-injection"] = plot_injection(rows)
     return figures
 
@@ -63,11 +60,11 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
 def _figures_of_errors(errors: pd.DataFrame) -> dict[str, Figure]:
     """Return the figures of one measure of error, by the ends of their names."""
     figures: dict[str, Figure] = {}
-    pairs = errors[errors["work"] == ALIGNMENT]
+    pairs = errors[errors["experiment"] == ALIGNMENT]
     if pairs["method"].nunique() > 1:
         figures["methods"] = plot_methods(pairs)
     heldout = errors[errors["rows"] == HELDOUT]
-    for (work, method), some in heldout.groupby(["work", "method"]):
+    for (work, method), some in heldout.groupby(["experiment", "method"]):
         if work == ALIGNMENT:
             figures[f"layers-{method}"] = plot_boxes(some)
         elif work == WITHIN:
@@ -80,19 +77,15 @@ def _figures_of_errors(errors: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _with_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with the columns that are hidden in `comparison` and `options`.
+    """Return the table with the columns that are hidden in `options`.
 
-    ``work`` and ``study`` come from `comparison`. From `options` come ``method``, with the training
-    if it is not ours, its ``place`` in the order of methods, ``rows``, ``head_x``, ``head_y``, and
-    ``protocol``, the choices in words.
+    They are ``method``, with the training if it is not ours, its ``place`` in the order of methods,
+    ``rows``, ``head_x``, ``head_y``, and ``protocol``, the choices in words.
     """
     texts = frame["options"].fillna("{}")
     found = {text: json.loads(text) for text in texts.unique()}
     options = [found[text] for text in texts]
-    parts = frame["comparison"].str.partition(":")
     return frame.assign(
-        work=parts[0],
-        study=parts[2].str.strip(),
         method=[_method(chosen) for chosen in options],
         place=[_place(chosen) for chosen in options],
         rows=[chosen.get("rows") for chosen in options],

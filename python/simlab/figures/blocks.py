@@ -38,11 +38,11 @@ def outline_blocks(
     """
     mine = _of_grid(grid, blocks)
     # Two files may have other numbers of clusters for the same grid.
-    clusters = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
+    clusters = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
     for dashes, (_, of_file) in zip(cycle(_DASHES), clusters.groupby("source"), strict=False):
         for _, cluster in of_file.groupby("value"):
             _draw_frame(axis, [layers.index(int(layer)) for layer in cluster["layer_x"]], dashes)
-    scores = mine[mine["comparison"] == BLOCK_SCORE]
+    scores = mine[mine["experiment"] == BLOCK_SCORE]
     words = [_scored(row.value, row.pvalue) for row in scores.itertuples()]
     return f"block score {', '.join(words)}" if words else ""
 
@@ -55,14 +55,14 @@ def _scored(score: float, pvalue: float) -> str:
 def clusters_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the rows of `blocks` of each cluster of a grid; the parameters of `outline_blocks`."""
     mine = _of_grid(grid, blocks)
-    rows = mine[mine["comparison"] == BLOCKS].dropna(subset="value")
+    rows = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
     return [cluster for _, cluster in rows.groupby(["source", "value"])]
 
 
 def _of_grid(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `blocks` that belong to a grid."""
     first = grid.iloc[0]
-    own = first["model_x"] == first["model_y"] and _same(first["seed_x"], first["seed_y"])
+    own = first["label_x"] == first["label_y"] and _same(first["seed_x"], first["seed_y"])
     if not own or first["source"] or first["quantity"]:
         return blocks[:0]
     for name in GRID_COLUMNS:

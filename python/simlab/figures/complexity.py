@@ -21,7 +21,7 @@ _LABELS = {
 
 
 # Rows of one model and layer, which two studies may both have; seeds and numbers of rows differ.
-_MODEL = ["model_x", "seed_x", *DETAILS, "layer_x"]
+_MODEL = ["label_x", "seed_x", *DETAILS, "layer_x"]
 
 
 def plot_complexity(rows: pd.DataFrame) -> Figure:

@@ -22,17 +22,19 @@ from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
 from simlab.store.files import write_bytes
 from simlab.store.results import (
+    ALIGNMENTS,
     BASELINE,
     BLOCK_SCORE,
     BLOCKS,
     FREEZING,
+    GRID,
+    GRIDS,
     INFLUENCE,
+    JOINT,
     LOCALIZATION,
     SKIPPING,
-    SPANS,
     TRAINING_CKA,
     TRUNCATIONS,
-    is_alignment,
 )
 from simlab.tasks.metrics import of_metric
 
@@ -102,19 +104,20 @@ def plot(
 
 def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
-    yield from _grid_figures(frame[~is_alignment(frame)], comparisons)
+    yield from _grid_figures(frame, comparisons)
     for name, figure, _ in curve_figures(frame):
         yield name, figure
 
 
 def _grid_figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield the figures of grids and of the scores of their layers."""
-    grids = frame[frame["layer_y"].notna() & ~frame["comparison"].isin(SPANS)]
+    grids = frame[frame["experiment"].isin(GRIDS)]
     _require_comparisons(grids, comparisons)
     grids = with_calibrated(_chosen(grids, comparisons))
-    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
-    yield from _pair_figures(grids[~grids["joint"]], blocks, ordered=bool(comparisons))
-    yield from _joint_figures(grids[grids["joint"]], frame[frame["comparison"] == LOCALIZATION])
+    blocks = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
+    pairs, joint = grids[grids["experiment"] == GRID], grids[grids["experiment"] == JOINT]
+    yield from _pair_figures(pairs, blocks, ordered=bool(comparisons))
+    yield from _joint_figures(joint, frame[frame["experiment"] == LOCALIZATION])
 
 
 def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
@@ -125,20 +128,19 @@ def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     frame
         A table that `distinguish` returned, with one metric of each task.
     """
-    aligned = is_alignment(frame)
-    alignment, frame = frame[aligned], frame[~aligned]
-    baselines = frame[frame["comparison"] == BASELINE]
-    curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
+    baselines = frame[frame["experiment"] == BASELINE]
+    curves = frame[frame["experiment"].isin(TRUNCATIONS.values())]
     if len(curves):
         yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines), curves
     others = {FREEZING: plot_freezing, SKIPPING: plot_skipping, INFLUENCE: plot_influence}
-    for comparison, plot_all in others.items():
-        rows = frame[frame["comparison"] == comparison]
+    for experiment, plot_all in others.items():
+        rows = frame[frame["experiment"] == experiment]
         if len(rows):
-            yield f"{_task(rows)}-{comparison}", plot_all(rows), rows
-    records = frame[frame["comparison"] == TRAINING_CKA]
+            yield f"{_task(rows)}-{experiment}", plot_all(rows), rows
+    records = frame[frame["experiment"] == TRAINING_CKA]
     for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
         yield f"{task}-{TRAINING_CKA}-{kind}-{estimator}", plot_training(rows), rows
+    alignment = frame[frame["experiment"].isin(ALIGNMENTS)]
     for name, figure in alignment_figures(alignment).items():
         yield name, figure, alignment
 
@@ -162,7 +164,7 @@ def _joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[
         shown = mine.index[:0]
         parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
         for (comparison, source), rows in parts:
-            of_rows = mine[mine["model_x"].isin(set(rows["model_x"]))]
+            of_rows = mine[mine["label_x"].isin(set(rows["label_x"]))]
             shown = shown.union(of_rows.index)
             words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
             yield from _files_of_joint("-".join([task, "models", *words]), rows, of_rows)

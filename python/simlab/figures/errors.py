@@ -68,7 +68,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(len(groups))
     for axis, (name, some) in zip(axes, groups, strict=True):
         methods = list(some.sort_values("place")["method"].unique())
-        of_pairs = some.groupby(["rows", "method", "model_x", "model_y"])["value"].mean()
+        of_pairs = some.groupby(["rows", "method", "label_x", "label_y"])["value"].mean()
         for offset, (part, colour) in enumerate(((TRAIN, GREY), (HELDOUT, BLUE))):
             if part not in of_pairs.index.get_level_values("rows"):
                 continue
@@ -187,14 +187,14 @@ def _number(value: float) -> str:
 
 def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every study and protocol, with a name for the panel."""
-    for (study, _), some in rows.groupby(["study", "protocol"], sort=False):
+    for (study, _), some in rows.groupby(["comparison", "protocol"], sort=False):
         yield f"{study}{_suffix(some)}", some
 
 
 def _by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every model, or of all its seeds where there are many, with a name."""
-    for _, some in rows.groupby(["study", "protocol"], sort=False):
-        apart = some["model_x"].nunique() <= MOST_APART
+    for _, some in rows.groupby(["comparison", "protocol"], sort=False):
+        apart = some["label_x"].nunique() <= MOST_APART
         for model in models_of(complete(some), together=not apart):
             several = f", mean over {len(model.seeds)} models" if len(model.seeds) > 1 else ""
             yield f"{model.label}{several}{_suffix(model.rows)}", model.rows
@@ -207,7 +207,7 @@ def _suffix(rows: pd.DataFrame) -> str:
 
 def _count(rows: pd.DataFrame) -> str:
     """Return the number of ordered pairs of models in words."""
-    pairs = rows[["model_x", "model_y"]].drop_duplicates()
+    pairs = rows[["label_x", "label_y"]].drop_duplicates()
     return f"{len(pairs)} ordered pair" + ("s" if len(pairs) > 1 else "")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from simlab.figures.style import STYLE
 from simlab.figures.table import complete
-from simlab.store.results import SECONDS, TRAINED, parents
+from simlab.store.results import SECONDS, TRAINED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,13 +25,13 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rows
-        Rows whose comparison is `results.FREEZING`.
+        Rows whose experiment is `results.FREEZING`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     rows = complete(rows)
-    rows = rows.assign(way=rows["model_x"].astype(object) + _models(rows) + _words(rows["source"]))
+    rows = rows.assign(way=rows["label_x"].astype(object) + _models(rows) + _words(rows["source"]))
     tasks = {str(task): part for task, part in rows.groupby("task", sort=False)}
     most = max(part["measure"].nunique() for part in tasks.values())
     heights = [0.38 * part["way"].nunique() + 0.8 for part in tasks.values()]
@@ -50,7 +50,7 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
 
 def _models(rows: pd.DataFrame) -> pd.Series:
     """Return the model of each row in words, where a task has several models."""
-    found = parents(rows)
+    found = rows["base_x"].astype(object).fillna("")
     several = found.groupby(rows["task"]).transform("nunique") > 1
     return _words(found.where(several, ""))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simlab.figures.alignment_panels import BLUE, ORANGE, finish, panels, titled
 from simlab.figures.names import without_seed
@@ -14,10 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# The seed of a pre-training in a label, such as that of `multiberts-seed_0` or `FT[3]`.
-_PRETRAINED = re.compile(r"(?<=\[)[0-9]+(?=\])|(?<=seed)[_ -]?[0-9]+", re.IGNORECASE)
 _ARROW = " → "  # between the names of two models
-_MODELS = ["model_x", "seed_x", "model_y", "seed_y"]
+_MODELS = ["label_x", "seed_x", "label_y", "seed_y"]
 
 
 def plot_injection(rows: pd.DataFrame) -> Figure:
@@ -74,15 +71,8 @@ def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with column ``pair``: the names of both models, without their seeds."""
     stems = {}
     for side in ("x", "y"):
-        models = zip(rows[f"model_{side}"], rows[f"seed_{side}"], strict=True)
-        stems[side] = [_stem(name, seed) for name, seed in models]
+        models = rows[[f"{name}_{side}" for name in ("label", "seed", "base")]].astype(object)
+        known = models.where(models.notna(), None).itertuples(index=False, name=None)
+        stems[side] = [without_seed(*model) for model in known]
     pairs = zip(stems["x"], stems["y"], strict=True)
     return rows.assign(pair=[f"{x}{_ARROW}{y}" for x, y in pairs])
-
-
-def _stem(label: str, seed: Any) -> str:
-    """Return the label without its seed, which may be that of the pre-training."""
-    import pandas as pd
-
-    stem = without_seed(label, None if pd.isna(seed) else int(seed))
-    return _PRETRAINED.sub("*", stem) if stem == label else stem

@@ -30,7 +30,7 @@ from simlab.figures.style import (
 )
 from simlab.figures.table import MEASURE_COLUMNS, complete
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.results import Layer, joint_table
+from simlab.store.joint import Layer, joint_table
 
 if TYPE_CHECKING:
     import pandas as pd

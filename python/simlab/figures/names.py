@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SEED = "*"  # stands for the seed in a name that several seeds share
-_NUMBER = re.compile(
-    r"(?:(?<![A-Za-z0-9.])|(?<=seed))[0-9]+(?![A-Za-z0-9]|\.[0-9])", re.IGNORECASE
-)  # that stands alone
+MODEL = ("label_x", "seed_x", "base_x", "stage_x")
 # Columns that tell rows of one model and seed apart.
 DETAILS = ("kind", "options", "n", "source")
 
@@ -47,22 +45,22 @@ def _natural_key(name: str) -> list[Any]:
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
-def without_seed(label: str, seed: int | None) -> str:
+def without_seed(label: str, seed: int | None, base: str | None) -> str:
     """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``.
 
-    Two labels are seeds of one model if they become the same name. The number must stand alone, as
-    in ``FT[1]``, ``ft-1`` and ``seed1``: ``v1`` and ``v2`` may be two models.
+    Two models of one base and stage are seeds of one model if they become the same name. A model
+    without a known base or seed keeps its label.
     """
-    if seed is None:
+    if seed is None or base is None:
         return label
-    found = [number for number in _NUMBER.finditer(label) if number[0] == str(seed)]
-    if not found:
+    before, number, after = label.rpartition(str(seed))
+    if not number or before[-1:].isdigit() or after[:1].isdigit():  # a part of another number
         return label
-    return label[: found[-1].start()] + _SEED + label[found[-1].end() :]
+    return f"{before}{_SEED}{after}"
 
 
 def with_seeds(name: str, seeds: Iterable[int]) -> str:
-    """Return the name that `without_seed` gave with the numbers of all seeds: ``FT[1–3]``."""
+    """Return the name that `without_seed` gave, with the numbers of all seeds: ``FT[1–3]``."""
     return name.replace(_SEED, _ranges(sorted(set(seeds))))
 
 
@@ -105,9 +103,9 @@ class Model:
 def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list[Model]:
     """Return the models that `rows` of one experiment, task and measure belong to.
 
-    Rows belong to seeds of one model if they have the same label with different seeds, or labels
-    that differ only in the number of the seed (`without_seed`). They also have the same layers and
-    the same values in `DETAILS`.
+    Rows belong to seeds of one model if they have the same label with different seeds, or one base
+    and stage and labels that differ only in the number of the seed (`without_seed`). They also have
+    the same layers and the same values in `DETAILS`.
 
     Parameters
     ----------
@@ -119,17 +117,18 @@ def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list
     import pandas as pd
 
     found: dict[tuple[Any, ...], list[tuple[str, int | None, pd.DataFrame]]] = defaultdict(list)
-    groups = rows.groupby(["model_x", "seed_x", *DETAILS], dropna=False, sort=False)
-    for (label, seed, *rest), part in groups:
-        seed = None if pd.isna(seed) else int(seed)
+    groups = rows.groupby([*MODEL, *DETAILS], dropna=False, sort=False)
+    for (label, *known), part in groups:
+        seed, base, stage = (None if pd.isna(fact) else fact for fact in known[:3])
+        rest = known[3:]
         spans = zip(*(part[side].fillna(-1) for side in ("layer_x", "layer_y")), strict=True)
-        stem = without_seed(label, seed) if together else label
+        stem = without_seed(label, seed, base) if together else label
         alone = None if together and seed is not None else (label, seed)
         details = describe(dict(zip(DETAILS, rest, strict=True)))
-        key = (stem, alone, tuple(details.items()), tuple(sorted(spans)))
+        key = (stem, base, stage, alone, tuple(details.items()), tuple(sorted(spans)))
         found[key].append((label, seed, part))
     models = []
-    for (stem, _, details, _), parts in found.items():
+    for (stem, _, _, _, details, _), parts in found.items():
         seeds = tuple(seed for _, seed, _ in parts if seed is not None)
         word = "seed" if len(seeds) == 1 else "seeds"
         numbers = f"{word} {_ranges(sorted(seeds))}" if seeds else "no seed"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
-_GRID = ("task", "comparison", "model_x", "seed_x", "model_y", "seed_y", "n", "source")
+_GRID = ("task", "comparison", "label_x", "seed_x", "label_y", "seed_y", "n", "source")
 MOST_PANELS = 12  # of a figure without lines and columns
 
 
@@ -105,7 +105,7 @@ def panels_of(rows: pd.DataFrame) -> list[Panel]:
     keys = [dict(zip(_GRID, key, strict=True)) for key, _ in grids]
     # Line breaks separate the parts, because no label has a line break.
     names = [
-        "\n".join(str(key[part]) for part in ("task", "model_x", "model_y", "comparison"))
+        "\n".join(str(key[part]) for part in ("task", "label_x", "label_y", "comparison"))
         for key in keys
     ]
     titles = [name.rpartition("\n")[2] for name in tell_apart(names, map(_details, keys))]
@@ -132,8 +132,8 @@ def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:
         int(key["n"]),
         str(key["comparison"]),
         title,
-        str(key["model_x"]),
-        str(key["model_y"]),
+        str(key["label_x"]),
+        str(key["label_y"]),
         [int(layer) for layer in tables.index],
         [int(layer) for layer in tables["value"]],
         *(tables[name].to_numpy(float) for name in columns),

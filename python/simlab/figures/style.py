@@ -80,7 +80,7 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     """
     import pandas as pd
 
-    seeds = [part for _, part in rows.groupby(["model_x", "seed_x"], dropna=False, sort=False)]
+    seeds = [part for _, part in rows.groupby(["label_x", "seed_x"], dropna=False, sort=False)]
     curves = [part.set_index("layer_x").sort_index() for part in seeds]
     for curve in curves:
         layers = curve.index.astype(int)

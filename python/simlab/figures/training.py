@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RUN = ("model_x", "seed_x", "n", "source")
+_RUN = ("label_x", "seed_x", "n", "source")
 _PANEL_INCHES = (4.2, 3.1)
 _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
@@ -29,7 +28,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rows
-        Rows of one task, kind and estimator whose comparison is `results.TRAINING_CKA`.
+        Rows of one task, kind and estimator whose experiment is `results.TRAINING_CKA`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -47,7 +46,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
             axis.set_axis_off()
         _add_legend(figure, rows)
         first = rows.iloc[0]
-        measure = measure_name(rows.assign(options=None))
+        measure = measure_name(rows)
         title = f"{measure[0].upper()}{measure[1:]} with the state before training"
         sizes = [f"n = {n:,}" for n in set(rows["n"])]
         about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
@@ -61,21 +60,13 @@ def plot_training(rows: pd.DataFrame) -> Figure:
 
 
 def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the values of every run by its name: a row for each step, a column for each layer.
-
-    The steps of a run rise, so where the step of a layer does not rise, the rows of another run
-    begin. Two runs with the same label are thus two curves.
-    """
-    rows = complete(rows)
-    rows = rows.assign(step=[json.loads(options)["step"] for options in rows["options"]])
-    steps = rows.groupby([*_RUN, "layer_x"], dropna=False)["step"]
-    rows = rows.assign(run=steps.transform(lambda of_layer: (of_layer.diff() <= 0).cumsum()))
-    runs = list(rows.groupby([*_RUN, "run"], dropna=False, sort=False))
-    keys = [dict(zip((*_RUN, "run"), key, strict=True)) for key, _ in runs]
-    names = [key["model_x"] + (f", run {key['run'] + 1}" if key["run"] else "") for key in keys]
+    """Return the values of every run by its name: a row for each step, a column for each layer."""
+    runs = list(complete(rows).groupby([*_RUN], dropna=False, sort=False))
+    keys = [dict(zip(_RUN, key, strict=True)) for key, _ in runs]
+    names = [key["label_x"] for key in keys]
     details = [describe({name: key[name] for name in _RUN[1:]}) for key in keys]
     return {
-        name: run.pivot(index="step", columns="layer_x", values="value")
+        name: run.pivot(index="step_x", columns="layer_x", values="value")
         for name, (_, run) in zip(tell_apart(names, details), runs, strict=True)
     }
 

@@ -67,7 +67,7 @@ def _curves(rows: pd.DataFrame) -> list[Curve]:
     modes = {comparison: mode for mode, comparison in TRUNCATIONS.items()}
     measures = rows.groupby("task")["measure"].nunique()
     cells, models = [], []
-    for key, part in rows.groupby(["task", "measure", "comparison"], sort=False):
+    for key, part in rows.groupby(["task", "measure", "experiment"], sort=False):
         found = models_of(part, task=key[0] if len(measures) > 1 else "")
         models += found
         cells += [key] * len(found)
@@ -176,11 +176,11 @@ def _draw_baselines(axis: Axes, curves: Sequence[Curve], baseline: pd.DataFrame)
     """Draw lines for what simple models reach on the task, by the metric, of the curves."""
     rows = _all(curves)
     same = [baseline[name].isin(rows[name]) for name in ("task", "measure", "n")]
-    mine = baseline[same[0] & same[1] & same[2]].drop_duplicates(["model_x", "n", "value"])
+    mine = baseline[same[0] & same[1] & same[2]].drop_duplicates(["label_x", "n", "value"])
     sizes = mine["n"].nunique()
-    for row in mine[mine["model_x"].isin(list(_BASELINES))].itertuples():
-        name = f"{row.model_x}, n = {row.n:,}" if sizes > 1 else row.model_x
-        dashes = _BASELINES[row.model_x]
+    for row in mine[mine["label_x"].isin(list(_BASELINES))].itertuples():
+        name = f"{row.label_x}, n = {row.n:,}" if sizes > 1 else row.label_x
+        dashes = _BASELINES[row.label_x]
         axis.axhline(row.value, color="0.35", linestyle=dashes, linewidth=1.2, label=name)
 
 
@@ -210,7 +210,7 @@ def _size(curves: Sequence[Curve]) -> list[str]:
 
 
 def _seeds(rows: pd.DataFrame) -> int:
-    return rows.groupby(["model_x", "seed_x"], dropna=False).ngroups
+    return rows.groupby(["label_x", "seed_x"], dropna=False).ngroups
 
 
 def _counted(name: str, rows: pd.DataFrame) -> str:

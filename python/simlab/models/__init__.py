@@ -18,4 +18,5 @@
 * `head_recipe`: how heads are trained.
 * `heads`: a head for every layer, all trained together on cached vectors.
 * `evaluate`: the predictions of a classifier on examples, and their metric.
+* `origin`: which model a model was made of, and at which stage it is.
 """

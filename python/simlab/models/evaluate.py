@@ -50,13 +50,21 @@ def require_classifier(folder: Path) -> None:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
-    config = folder / CONFIG
-    names = read_config(config).get("architectures") or [] if config.is_file() else []
-    if not any(name.endswith(_HEADS) for name in names):
-        found = ", ".join(names) or "none"
+    if not has_head(folder):
+        found = ", ".join(_architectures(folder)) or "none"
         raise UserError(
             f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
         )
+
+
+def has_head(folder: Path) -> bool:
+    """Return whether the configuration in `folder` is that of a model with a head for a task."""
+    return any(name.endswith(_HEADS) for name in _architectures(folder))
+
+
+def _architectures(folder: Path) -> list[str]:
+    config = folder / CONFIG
+    return read_config(config).get("architectures") or [] if config.is_file() else []
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:

@@ -22,11 +22,12 @@ from simlab.store.results import (
     BLOCK_INFLUENCE,
     BLOCK_SCORE,
     BLOCKS,
+    GRIDS,
     INFLUENCE,
+    JOINT,
     LOCALIZATION,
     SPANS,
     TRUNCATIONS,
-    is_alignment,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _SETTING = ("task", *MEASURE_COLUMNS)
 _LABEL = ("comparison", "source", "n", "resampling")
-_SIDES = ("model_x", "seed_x"), ("model_y", "seed_y")
+_SIDES = ("label_x", "seed_x"), ("label_y", "seed_y")
 _UNKNOWN = -1  # a seed that the table does not say
 _MOST_LAYERS = 1 << 20  # of a model
 
@@ -54,12 +55,6 @@ class Gathered:
     text: dict[str, str] = field(default_factory=dict)
 
 
-def is_cell(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows are cells of grids of measures."""
-    spans = frame["comparison"].isin(SPANS)
-    return frame["layer_y"].notna() & ~spans & ~is_alignment(frame)
-
-
 def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     """Return what the page shows of a table that `distinguish` returned.
 
@@ -68,8 +63,10 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     exact
         Store float32 numbers instead of 16-bit steps.
     """
-    needed = [*_SETTING, *_LABEL, *_SIDES[0], *_SIDES[1], "layer_x", "layer_y", *PLANES, "joint"]
-    inside = is_cell(frame)
+    sides = [*_SIDES[0], "layer_x", *_SIDES[1], "layer_y"]
+    needed = ["experiment", *_SETTING, *_LABEL, *sides, *PLANES]
+    inside = frame["experiment"].isin(GRIDS)
+    origins = _origins(frame)
     _require_places(frame, inside)
     cells, frame = frame[needed], frame[~inside]
     if len(frame):
@@ -81,7 +78,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         for place, side in zip(places, _SIDES, strict=True)
     ]
     numbers = _number_models([*sides, _models(_with_facts(frame), *_SIDES[0])])
-    stems = _stems(numbers)
+    stems = _stems(numbers, origins)
     for (name, seed), stem in zip(numbers, stems, strict=True):
         known = None if seed == _UNKNOWN else seed
         found.models.append({"name": name, "seed": known, "stem": stem})
@@ -90,7 +87,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         for place, side, layer in zip(places, sides, ("layer_x", "layer_y"), strict=True)
     ]
     columns = {name: cells[name].to_numpy(dtype=np.float64) for name in PLANES}
-    blocks = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    blocks = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
     for heads, grids in _settings(cells, codes):
         _add_setting(found, heads, grids, codes, columns, axes, blocks, exact)
@@ -103,18 +100,19 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
 
 def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
     """Check that every cell names its models and layers, and every row of a layer its layer."""
-    alone = frame["comparison"].isin((LOCALIZATION, *SPANS, *TRUNCATIONS.values()))
-    for name, rows in (("model_y", inside), ("layer_y", inside), ("layer_x", inside | alone)):
+    alone = frame["experiment"].isin((LOCALIZATION, *SPANS, *TRUNCATIONS.values()))
+    for name, rows in (("label_y", inside), ("layer_y", inside), ("layer_x", inside | alone)):
         column = frame.loc[rows, name]
         good = column.notna()
-        if name != "model_y":
+        if name != "label_y":
             good &= column.between(0, _MOST_LAYERS - 1).fillna(False)
         if not good.all():
             row = good.idxmin()
-            wanted = "a model" if name == "model_y" else f"a number from 0 to {_MOST_LAYERS - 1:,}"
+            name_of = frame["comparison"].fillna(frame["experiment"])[row]
+            wanted = "a model" if name == "label_y" else f"a number from 0 to {_MOST_LAYERS - 1:,}"
             raise UserError(
                 f"results {frame['file'][row]}: wanted {wanted} in column {name!r} of "
-                f"{frame['comparison'][row]}, found {column[row]}"
+                f"{name_of}, found {column[row]}"
             )
 
 
@@ -136,14 +134,28 @@ def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
     return {model: place for place, model in enumerate(ordered)}
 
 
-def _stems(models: dict[Model, int]) -> list[str]:
+def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
+    """Return base and stage of every model."""
+    found: dict[Model, tuple[Any, Any]] = {}
+    for side in "xy":
+        names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage")]
+        known = frame[names].drop_duplicates().astype(object)
+        for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
+            found.setdefault((label, _seed(seed)), (origin[0], origin[1]))
+    return found
+
+
+def _stems(models: dict[Model, int], origins: dict[Model, tuple[Any, Any]]) -> list[str]:
     """Return for every model the name of all its seeds: ``FT[1–3]``."""
-    stems = [without_seed(name, None if seed == _UNKNOWN else seed) for name, seed in models]
-    seeds: dict[str, list[int]] = {}
-    for stem, (_, seed) in zip(stems, models, strict=True):
-        seeds.setdefault(stem, []).append(seed)
-    named = {stem: with_seeds(stem, numbers) for stem, numbers in seeds.items()}
-    return [named[stem] for stem in stems]
+    stems = []
+    for name, seed in models:
+        base, stage = origins[name, seed]
+        stem = without_seed(name, None if seed == _UNKNOWN else seed, base)
+        stems.append((stem, base, stage))
+    seeds: dict[tuple[Any, ...], list[int]] = {}
+    for key, (_, seed) in zip(stems, models, strict=True):
+        seeds.setdefault(key, []).append(seed)
+    return [with_seeds(key[0], seeds[key]) for key in stems]
 
 
 def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:
@@ -164,7 +176,7 @@ def _settings(
 
     setting = numbered(cells, _SETTING)
     key = numbered(cells, _LABEL[:3])
-    joint = cells["joint"].to_numpy(dtype=bool)
+    joint = (cells["experiment"] == JOINT).to_numpy(dtype=bool)
     for code in codes:
         model = np.where(joint, 0, code // _MOST_LAYERS + 1)
         key = key * (model.max(initial=0) + 1) + model
@@ -314,15 +326,15 @@ def _blocks(
     for number, _ in axis:
         name, seed = models[number]["name"], models[number]["seed"]
         given = pd.NA if seed is None else seed
-        of_model = {"model_x": name, "model_y": name, "seed_x": given, "seed_y": given}
+        of_model = {"label_x": name, "label_y": name, "seed_x": given, "seed_y": given}
         for cluster in clusters_of(first.assign(**of_model), blocks):
             yield number, [int(layer) for layer in cluster["layer_x"]]
 
 
 def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that say something of one layer."""
-    skipped = frame["comparison"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
-    alone = frame["comparison"].isin((LOCALIZATION, *TRUNCATIONS.values()))
+    skipped = frame["experiment"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
+    alone = frame["experiment"].isin((LOCALIZATION, *TRUNCATIONS.values()))
     return frame[alone | skipped.fillna(False).astype(bool)]
 
 
@@ -331,7 +343,7 @@ def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]
 
     The layer that is skipped, or whose influence it is, is the upper one of its span.
     """
-    names = ("task", "comparison", "measure", "model_x", "seed_x", "layer_x", "layer_y")
+    names = ("task", "experiment", "measure", "label_x", "seed_x", "layer_x", "layer_y")
     rows = _with_facts(frame)[[*names, "value", "low", "high", "n"]]
     for task, work, measure, model, seed, layer, upper, *values, n in rows.itertuples(
         index=False, name=None

@@ -14,10 +14,11 @@ from typing import Any
 from simlab.errors import UserError, argument
 from simlab.figures.table import distinguish, read_table
 from simlab.report.curves import curves
-from simlab.report.gather import gather, is_cell
+from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, manifests, statuses
 from simlab.report.planes import compress
 from simlab.store.files import as_paths, write_bytes
+from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
 
 # In the order of their imports: each module uses names of those before it.
@@ -93,7 +94,7 @@ def write_report(
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
     found = gather(frame, exact)
-    views, text = curves(frame[~is_cell(frame)], metric)
+    views, text = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
     folders = folders_of(given)
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())

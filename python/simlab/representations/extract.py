@@ -19,6 +19,7 @@ from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.origin import side_of
 from simlab.models.recognise import blocks_of, classifier_token, reads_padding
 from simlab.models.sources import ModelSource, resolve
 from simlab.representations.collapse import SameRows, require_other_tokens
@@ -198,13 +199,10 @@ def extract(
         "random_init_seed": options.random_init_seed,
         "max_length": options.max_length if examples.images is None else None,
         "examples_sha256": examples.text_fingerprint,
-        "label": label or source.name,
-        "seed": seed,
+        "special_tokens": options.special_tokens,
+        "dtype": options.dtype,
+        **vars(side_of(source, label or source.name, seed, options.random_init_seed)),
     }
-    if not options.special_tokens:  # left out otherwise: folders of earlier versions stay done
-        identity["special_tokens"] = False
-    if options.dtype != DTYPES[0]:
-        identity["dtype"] = options.dtype
     if modules:
         identity |= {"modules": list(modules), "pool": pool}
 

@@ -30,6 +30,7 @@ from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
+from simlab.store.results import SIDE, Side
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
@@ -57,6 +58,11 @@ class Representations:
     def ids(self) -> list[str]:
         """Return the row ids in order; for kind `attention`, the ids of all words."""
         return self.manifest["ids"]
+
+    @property
+    def side(self) -> Side:
+        """Return how rows of results name the model."""
+        return Side(**{name: self.manifest[name] for name in SIDE})
 
     @property
     def is_attention(self) -> bool:
@@ -199,6 +205,10 @@ def load_representations(folder: str | Path) -> Representations:
         found = "a file" if folder.is_file() else found
         raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found {found}")
     manifest = read_json(path)
+    if lacking := [name for name in SIDE if name not in manifest]:
+        raise UserError(
+            f"{path}: wanted {', '.join(SIDE)}, found no {lacking[0]}; make the folder again"
+        )
     data = _data_file(folder, manifest["kind"])
     if not data.is_file() or hash_file(data) != manifest["data_sha256"]:
         raise UserError(

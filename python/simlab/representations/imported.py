@@ -21,6 +21,7 @@ from simlab.representations.layouts import Layers, Sentences, opened
 from simlab.store.console import progress
 from simlab.store.files import as_paths, hash_file, hash_json
 from simlab.store.jobs import Outcome, run_job
+from simlab.store.results import Side
 from simlab.tasks.trained_splits import load_examples
 
 if TYPE_CHECKING:
@@ -112,11 +113,9 @@ def import_representations(
             "ids_sha256": hash_json(rows.ids),
             "max_length": None,
             "examples_sha256": rows.fingerprint,
-            "label": label,
-            "seed": seed,
+            "dtype": dtype,
+            **vars(Side(label, seed)),
         }
-        if dtype != DTYPES[0]:
-            identity["dtype"] = dtype
 
         def make(partial: Path) -> None:
             writer = LayerWriter(partial, kind, content.counts, dtype)

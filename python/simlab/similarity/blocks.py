@@ -30,15 +30,17 @@ from simlab.similarity.resampling import Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
 from simlab.store.files import hash_file
 from simlab.store.results import (
+    ALIGNMENTS,
     BLOCK_SCORE,
     BLOCKS,
     GRID_COLUMNS,
+    GRIDS,
     HELDOUT,
     RELATIVE,
     ResultRow,
     ensure_results,
-    is_alignment,
     read_results,
+    side_in,
 )
 from simlab.store.tables import require_table_file
 
@@ -115,8 +117,6 @@ def blocks(
     if path is not None:
         inputs = {
             "step": BLOCKS,
-            "scores": "largest",  # version of the definition
-            **_study_inputs(found),
             "results": [hash_file(file) for file in files],
             "clusters": clusters,
             "representations": [part.manifest["data_sha256"] for part in stored],
@@ -125,12 +125,6 @@ def blocks(
         rows = [row for _, of_grid in found for row in of_grid]
         ensure_results(path, inputs, lambda: rows, replace=overwrite)
     return found
-
-
-def _study_inputs(found: Sequence[tuple[Blocks, list[ResultRow]]]) -> dict[str, bool]:
-    """Return what the key adds where rows name their study, as those of earlier versions do not."""
-    errors = any(rows[0].measure == RELATIVE for _, rows in found)
-    return {"studies": True} if errors else {}
 
 
 def block_rows(
@@ -171,7 +165,7 @@ def block_rows(
             scores = GridScores(values, permutations=resampling.permutations, seed=resampling.seed)
             both = [scores.at(clusters), scores.best()]
         except ValueError as error:
-            raise UserError(f"results, grid of {first['model_x']}: {error}") from None
+            raise UserError(f"results, grid of {first['label_x']}: {error}") from None
         if of_grid:
             both = _with_intervals(both, scores, first, values, of_grid[0], resampling)
         layers = [int(layer) for layer in table.index]
@@ -190,21 +184,24 @@ def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
     Grids of distances are left out: scores are of similarities.
     """
-    aligned = is_alignment(frame)
+    aligned = frame["experiment"].isin(ALIGNMENTS)
     # Two models without a seed are the same model if they have the same name.
-    own = frame["model_x"] == frame["model_y"]
+    own = frame["label_x"] == frame["label_y"]
     own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
-    own &= frame["layer_y"].notna() & ~aligned & ~frame["measure"].isin(_DISTANCES)
+    own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
     grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
     found = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
     errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]
     errors = errors[errors["options"].map(_is_judged).astype(bool)]
-    names = ["comparison", *GRID_COLUMNS, "model_y", "seed_y"]
+    names = ["experiment", "comparison", *GRID_COLUMNS, "label_y", "seed_y"]
     pairs = [rows for _, rows in errors.groupby(names, dropna=False, sort=False)]
     found += [rows for rows in pairs if _is_square(rows)]
     if not found:
-        names = ", ".join(dict.fromkeys(frame["comparison"])) or "an empty table"
-        raise UserError(f"results: wanted a grid of a model with itself (FT-FT), found {names}")
+        names = frame["comparison"].fillna(frame["experiment"])
+        found_names = ", ".join(dict.fromkeys(names)) or "an empty table"
+        raise UserError(
+            f"results: wanted a grid of a model with itself (FT-FT), found {found_names}"
+        )
     yield from found
 
 
@@ -250,12 +247,16 @@ def _renumbered(
 ) -> tuple[Blocks, list[ResultRow]]:
     import pandas as pd
 
-    other = first["model_x"] != first["model_y"]
-    names = (*GRID_COLUMNS, *(("model_y", "seed_y") if other else ()))
-    common: dict[str, Any] = {name: None if pd.isna(first[name]) else first[name] for name in names}
+    other = first["label_x"] != first["label_y"]
+    common: dict[str, Any] = {
+        name: None if pd.isna(first[name]) else first[name] for name in GRID_COLUMNS
+    }
+    common |= side_in(first).columns()
+    if other:
+        common |= side_in(first, "y").columns("y")
     added: dict[str, Any] = {"clusters": len(blocks.clusters)} if fixed else {}
     if first["measure"] == RELATIVE:  # two studies may have the same labels and options
-        added["study"] = first["comparison"]
+        added["study"] = f"{first['experiment']}: {first['comparison']}"
     if added:
         options = json.loads(common["options"]) if common["options"] else {}
         common["options"] = json.dumps({**options, **added})
@@ -268,7 +269,7 @@ def _renumbered(
     for number, cluster in enumerate(named.clusters, 1):
         numbers |= dict.fromkeys(cluster, float(number))
     score = ResultRow(
-        comparison=BLOCK_SCORE,
+        experiment=BLOCK_SCORE,
         value=named.score,
         low=named.low,
         high=named.high,
@@ -278,7 +279,7 @@ def _renumbered(
         **common,
     )
     of_layers = [
-        ResultRow(comparison=BLOCKS, layer_x=layer, value=numbers[layer], **common)
+        ResultRow(experiment=BLOCKS, layer_x=layer, value=numbers[layer], **common)
         for layer in layers
     ]
     return named, [score, *of_layers]

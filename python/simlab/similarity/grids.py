@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statisti
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
-from simlab.store.results import ResultRow, ensure_results
+from simlab.store.results import GRID, JOINT, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,12 +114,13 @@ def grid(
             f"{argument('joint')}: wanted folders with different labels, found {labels}"
         )
     named = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
-    comparison = comparison or named
-    keys = ("data_sha256", "label", "seed", "task")
+    naming = Naming(comparison or named, JOINT if joint else GRID)
+    keys = ("data_sha256", "task")
     inputs = {
         "step": "grid",
         "folders": [[part.manifest[key] for key in keys] for part in loaded],
-        "comparison": comparison,
+        "named": [vars(part.side) for part in loaded],
+        "comparison": naming.comparison,
         "measure": measure,
         "joint": joint,
         **stored(measure, chosen),
@@ -126,9 +128,18 @@ def grid(
     }
 
     def make() -> Iterator[ResultRow]:
-        return grid_rows(measure, chosen, xs, ys, comparison, resampling)
+        return grid_rows(measure, chosen, xs, ys, naming, resampling)
 
     return ensure_results(path, inputs, make, replace=overwrite)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How rows name a grid: its name, one of `results.GRIDS`, and its key if tiles share it."""
+
+    comparison: str
+    experiment: str = GRID
+    grid: str | None = None
 
 
 def grid_rows(
@@ -136,7 +147,7 @@ def grid_rows(
     chosen: Mapping[str, Any],
     xs: Sequence[Representations],
     ys: Sequence[Representations],
-    comparison: str,
+    naming: Naming,
     resampling: Resampling = NONE,
 ) -> Iterator[ResultRow]:
     """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
@@ -147,6 +158,8 @@ def grid_rows(
     ----------
     chosen
         All options of the measure (`catalogue.settings`).
+    naming
+        How rows name the grid.
     resampling
         The draws for intervals, p-values and calibrated values.
 
@@ -171,10 +184,10 @@ def grid_rows(
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
         call = Call(measure, variant, x_layers, y_layers, xs[0], where)
-        yield from _rows(name, call, xs, ys, comparison, resampling)
+        yield from _rows(name, call, xs, ys, naming, resampling)
         if y_layers is not None and not measure.symmetric:
             call = Call(measure, variant, y_layers, x_layers, xs[0], where)
-            yield from _rows(name, call, ys, xs, comparison, resampling)
+            yield from _rows(name, call, ys, xs, naming, resampling)
 
 
 def _variants(chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -256,7 +269,7 @@ def _rows(
     call: Call,
     xs: Sequence[Representations],
     ys: Sequence[Representations],
-    comparison: str,
+    naming: Naming,
     resampling: Resampling,
 ) -> Iterator[ResultRow]:
     values, variant = compute(call), call.chosen
@@ -267,25 +280,27 @@ def _rows(
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):
             yield ResultRow(
-                comparison=comparison,
+                **vars(naming),
                 measure=name,
                 kind="/".join(kinds),
                 estimator=variant.get("estimator"),
                 kernel=variant.get("kernel"),
                 bandwidth=variant["bandwidth"] if variant.get("kernel") == "rbf" else None,
                 options=json.dumps(own, sort_keys=True) if own else None,
-                model_x=x.manifest["label"],
-                model_y=y.manifest["label"],
-                seed_x=x.manifest["seed"],
-                seed_y=y.manifest["seed"],
+                **x.side.columns("x"),
+                **y.side.columns("y"),
                 layer_x=layer_x,
                 layer_y=layer_y,
                 value=float(values[i, j]),
-                **{column: float(grid[i, j]) for column, grid in found.items()},
+                **_statistics(found, i, j),
                 resampling=resampling.record,
                 n=x.manifest["n"],
                 task=x.manifest["task"],
             )
+
+
+def _statistics(found: Grids, i: int, j: int) -> dict[str, Any]:
+    return {column: float(grid[i, j]) for column, grid in found.items()}
 
 
 def _numbered(sides: Sequence[Representations]) -> list[tuple[Representations, int]]:

@@ -22,20 +22,21 @@ from simlab.similarity.resampling import NONE, Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
 from simlab.store.files import hash_file
 from simlab.store.jobs import Outcome
+from simlab.store.joint import joint_table
 from simlab.store.results import (
+    JOINT,
     LOCALIZATION,
     ResultRow,
     ensure_results,
-    is_joint,
-    joint_table,
     read_results,
+    side_in,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("neuronsim", "svcca")
-_CELL = ["model_x", "layer_x", "model_y", "layer_y"]
+_CELL = ["label_x", "layer_x", "label_y", "layer_y"]
 _GRID = ["options", "kind", "n"]  # columns in which two grids of a measure may differ
 
 
@@ -101,8 +102,8 @@ def localize(
     def make() -> list[ResultRow]:
         frame = read_results(files)
         frame = frame[frame["measure"].isin(NEEDED)]
-        groups = [rows for _, rows in frame.groupby(["task", "comparison"], sort=False)]
-        joint = [rows for rows in groups if is_joint(rows)]
+        frame = frame[frame["experiment"] == JOINT]
+        joint = [rows for _, rows in frame.groupby(["task", "comparison"], sort=False)]
         if not joint:
             raise UserError(
                 f"results: wanted joint grids of {' and '.join(NEEDED)} "
@@ -156,13 +157,15 @@ def localization_rows(
             (of_neurons, examples), (of_spaces, _) = draws
             drawn = [_scores(*both) for both in zip(of_neurons, of_spaces, strict=True)]
             widths = half_width(np.stack(drawn), examples)
+    models = {
+        row["label_x"]: side_in(row) for _, row in frame.drop_duplicates("label_x").iterrows()
+    }
     return [
         ResultRow(
-            comparison=LOCALIZATION,
+            experiment=LOCALIZATION,
             measure=LOCALIZATION,
             kind=first["kind"],
-            model_x=layer.model,
-            seed_x=layer.seed,
+            **models[layer.model].columns(),
             layer_x=layer.number,
             value=float(score),
             low=float(score - width),
@@ -189,7 +192,7 @@ def _scores(neuronsim: np.ndarray, svcca: np.ndarray) -> np.ndarray:
 def _in_order(sides: Sequence[Representations], frame: pd.DataFrame) -> list[Representations]:
     """Return the representations of the models of a joint grid, in the order of the grid."""
     ordered = []
-    for label, rows in frame.groupby("model_x", sort=False):
+    for label, rows in frame.groupby("label_x", sort=False):
         found = [side for side in sides if belongs(side, rows.iloc[0])]
         if len(found) != 1:
             raise UserError(
@@ -201,7 +204,7 @@ def _in_order(sides: Sequence[Representations], frame: pd.DataFrame) -> list[Rep
 
 
 def _refuse_strangers(sides: Sequence[Representations], joint: Sequence[pd.DataFrame]) -> None:
-    models = [rows.iloc[0] for frame in joint for _, rows in frame.groupby("model_x")]
+    models = [rows.iloc[0] for frame in joint for _, rows in frame.groupby("label_x")]
     for side in sides:
         if not any(belongs(side, first) for first in models):
             raise UserError(

@@ -58,7 +58,7 @@ def belongs(side: Representations, row: pd.Series) -> bool:
     """Return whether the X of a row of a grid is a layer of `side`."""
     import pandas as pd
 
-    names = {"model_x": "label", "kind": "kind", "task": "task", "n": "n"}
+    names = {"label_x": "label", "kind": "kind", "task": "task", "n": "n"}
     same = all(row[column] == side.manifest[name] for column, name in names.items())
     seed = None if pd.isna(row["seed_x"]) else row["seed_x"]
     return row["measure"] in MEASURES and same and seed == side.manifest["seed"]
@@ -99,7 +99,7 @@ def draws_of(
     ):
         raise UserError(
             f"{where}: wanted the representations of the {first['measure']} grid of "
-            f"{first['model_x']} in the results, found others with the same label"
+            f"{first['label_x']} in the results, found others with the same label"
         )
     if (np.isnan(interval.low) & ~np.isnan(found)).any():
         return None

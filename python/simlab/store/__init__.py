@@ -6,6 +6,7 @@
 * `tables`: a table in one file, written once per set of inputs.
 * `planned`: the rows of a sweep in the order of its plan.
 * `results`: the results table: its columns, the names of its rows, reading and writing.
+* `joint`: joint grids of the results table as arrays.
 * `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.

@@ -4,19 +4,24 @@ Results are also read from csv files, which may lack columns that have no values
 
 Columns (`COLUMNS`):
 
-* `comparison`: the name of the grid (FT-ORIG) or of the experiment (truncation-untuned, freezing,
-  blocks, baseline);
+* `experiment`: the name of the work that made the row, one of the names below (`GRID`, `FREEZING`);
+* `comparison`: the name of a grid (FT-ORIG) or of an alignment study; null in other experiments;
+* `grid`: the key of the job that made the row, which no two grids, curves or runs share with each
+  other if they have the same models, task, measure and options. The tiles of a joint grid share
+  one key;
 * `measure`, `estimator`, `kernel`, `bandwidth`: the quantity in `value`; `options` (JSON): further
-  options of the measure, which have no column. Rows of freezing have the name of the model that
-  was fine-tuned there (`PARENT`); earlier versions did not store it;
+  options of the measure, which have no column;
 * `kind`: the kind of representation;
-* `model_x`, `seed_x`, `layer_x`, and `model_y`, `seed_y`, `layer_y`: the two layers compared;
+* for each side, x and y (`Side`): `label`, the name of the model in tables and figures; `base`, the
+  name of the model before fine-tuning; `stage`, one of `STAGES`; `seed`, of the fine-tuning or of
+  the restart; `step`, of training. A fact that the writer does not know is null. Models of one base
+  and stage whose labels differ by the seed alone are seeds of one model;
+* `layer_x`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;
 * `low`, `high`: bounds of the 95 % interval of `value`, for metrics over the held-out examples;
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
-  seed that these four columns stem from. Files of earlier versions lack the five columns and are
-  read as if nothing was computed;
+  seed that these four columns stem from;
 * `n`: the number of rows of the representations; `task`.
 
 An experiment has a row for every metric of the task (`measure`), the main metric first.
@@ -24,12 +29,13 @@ An experiment has a row for every metric of the task (`measure`), the main metri
 Measures of alignment: `alignment-mse` and `alignment-error` are the mean squared and the relative
 error in the space of Y, for every method. `alignment-component-mse` and `alignment-component-error`
 are those of SVCCA within the kept components, which Ren et al. report; they are not comparable with
-the errors of other methods. (Earlier versions stored these under the first two names.)
+the errors of other methods.
 `nuclear-norm` is of the centred rows at unit Frobenius norm, `nuclear-norm-raw` of the rows as they
 are. In `alignment across` of attention, `head_x` and `head_y` in `options` are the numbers of the
 heads.
 
-A *joint* grid has all layers of several models on both sides, under one `comparison`.
+A *joint* grid has all layers of several models on both sides. Rows of freezing are labelled by the
+way of freezing; `base` is the model that was fine-tuned.
 
 This module defines the names that experiments give their rows, because figures select rows by these
 names, and figures and experiments do not import each other.
@@ -40,7 +46,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,11 +58,15 @@ from simlab.store.planned import in_plan_order
 from simlab.store.tables import RESULTS, contents_of, ensure_table, is_csv, read_table, write_table
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import xarray as xr
 
-# Values of `comparison` that are not grids.
+# Part of the key of every results file. Raised when the columns, or the rows of unchanged inputs,
+# change: all results are then made anew.
+VERSION = 2
+
+# Values of `experiment`.
+GRID, JOINT = GRIDS = ("grid", "joint grid")  # whose rows are the cells of grids of measures
 TRUNCATIONS = {mode: f"truncation-{mode}" for mode in ("untuned", "tuned", "tuned-orig")}
 TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
@@ -68,20 +78,22 @@ TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
-# Each is followed by a colon and the name of the set of models.
 ALIGNMENT, WITHIN, ACROSS = "alignment", "alignment within", "alignment across"
 COMPLEXITY = "complexity"
 INJECTION = "injection"
+ALIGNMENTS = (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION)
+
+# Values of `stage`: as pretrained, fine-tuned, and with random weights.
+STAGES = ORIG, FT, RANDOM = ("orig", "ft", "random")
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
 BLOCK_INFLUENCE = "block-influence"
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
-PARENT = "model"  # in `options` of the freezing study
 MSE, RELATIVE = "alignment-mse", "alignment-error"
 COMPONENT_MSE, COMPONENT_RELATIVE = "alignment-component-mse", "alignment-component-error"
 NUCLEAR, NUCLEAR_RAW = "nuclear-norm", "nuclear-norm-raw"
 
-# Values of `model_x` that name baselines, not models of the user.
+# Values of `label_x` that name baselines, not models of the user.
 MAJORITY = "majority class"
 TFIDF, TFIDF_REGRESSION = "TF-IDF + logistic regression", "TF-IDF + ridge regression"
 
@@ -102,27 +114,67 @@ PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions", "tru
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (
     *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
-    *("model_x", "seed_x", "n"),
+    *("label_x", "seed_x", "n"),
 )
 
 STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model as a row names it; a fact that the writer does not know is None.
+
+    Attributes
+    ----------
+    label
+        Name of the model in tables and figures.
+    seed
+        Seed of the fine-tuning, or number of the restart.
+    base
+        Name of the model before fine-tuning.
+    stage
+        One of `STAGES`.
+    step
+        Step of training.
+    """
+
+    label: str
+    seed: int | None = None
+    base: str | None = None
+    stage: str | None = None
+    step: int | None = None
+
+    def columns(self, side: str = "x") -> dict[str, Any]:
+        """Return the columns of this model as side ``x`` or ``y`` of a row."""
+        return {f"{name}_{side}": value for name, value in vars(self).items()}
+
+
+SIDE = tuple(field.name for field in fields(Side))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
     """A row of the table; a column that does not apply is None."""
 
-    comparison: str
+    experiment: str
+    comparison: str | None = None
+    grid: str | None = None
     measure: str
     kind: str | None = None
     estimator: str | None = None
     kernel: str | None = None
     bandwidth: float | None = None  # of the RBF kernel, in median distances
     options: str | None = None
-    model_x: str
-    model_y: str | None = None
+    label_x: str
+    label_y: str | None = None
+    base_x: str | None = None
+    base_y: str | None = None
+    stage_x: str | None = None
+    stage_y: str | None = None
     seed_x: int | None = None
     seed_y: int | None = None
+    step_x: int | None = None
+    step_y: int | None = None
     layer_x: int | None = None
     layer_y: int | None = None
     value: float
@@ -135,23 +187,11 @@ class ResultRow:
     task: str
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A layer of a model: a row and a column of a joint grid."""
-
-    model: str
-    seed: int | None
-    number: int
-
-
 COLUMNS = tuple(field.name for field in fields(ResultRow))
-_ADDED = (*STATISTICS, "resampling")  # files of earlier versions lack these columns
-# The columns that a key contains: files of earlier versions stay done.
-_KEY_COLUMNS = tuple(name for name in COLUMNS if name not in _ADDED)
 _REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
 _FILLED = tuple(name for name in _REQUIRED if name != "value")  # in every row
 _FLOATS = ("bandwidth", "value", *STATISTICS)
-_INTEGERS = ("seed_x", "seed_y", "layer_x", "layer_y", "n")
+_INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")
 TYPES = {
     **dict.fromkeys(COLUMNS, "string"),
     **dict.fromkeys(_FLOATS, "float64"),
@@ -159,11 +199,15 @@ TYPES = {
 }
 
 
-def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
-    """Return `rows` as a table with nullable integer columns for seeds and layers."""
+def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
+    """Return `rows` as a table with nullable integer columns for seeds, steps and layers.
+
+    `key`, the key of the job, becomes the `grid` of rows that have none.
+    """
     import pandas as pd
 
-    return typed(pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)))
+    frame = typed(pd.DataFrame([vars(row) for row in rows], columns=list(COLUMNS)))
+    return frame if key is None else frame.assign(grid=frame["grid"].fillna(key))
 
 
 def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
@@ -191,8 +235,8 @@ def ensure_results(
     BusyError
         Another process is making `path`.
     """
-    key = hash_json({"columns": _KEY_COLUMNS, **inputs})  # a table of other columns is made anew
-    return ensure_table(path, key, TYPES, lambda: to_frame(make()), replace=replace)
+    key = hash_json({"version": VERSION, **inputs})
+    return ensure_table(path, key, TYPES, lambda: to_frame(make(), key), replace=replace)
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -264,73 +308,13 @@ def as_xarray(
     return plain.set_index(list(dims))["value"].to_xarray()
 
 
-def is_alignment(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows of a results table stem from alignment or injection, as a bool column."""
-    works = {ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION}
-    names = frame["comparison"].dropna().unique()
-    return frame["comparison"].isin([name for name in names if name.split(":")[0] in works])
-
-
-def without_old_svcca(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of alignment without errors of SVCCA that an earlier version stored.
-
-    They are errors per kept component under the names of errors in the space of Y. Rows of today's
-    version have both. `frame` has the options of its rows in columns ``method`` and ``protocol``.
-    """
+def side_in(row: pd.Series, side: str = "x") -> Side:
+    """Return how a row of a results table names its model of side ``x`` or ``y``."""
     import pandas as pd
 
-    names = frame["comparison"].dropna().unique()
-    alignments = [name for name in names if name.split(":")[0] in (ALIGNMENT, WITHIN)]
-    svcca = frame["method"].eq("svcca") & frame["comparison"].isin(alignments)
-    some = frame[svcca]
-    columns = ["comparison", "task", "kind", "model_x", "model_y", "protocol"]
-    keys = pd.MultiIndex.from_frame(some[columns].fillna(""))
-    today = keys[some["measure"] == COMPONENT_RELATIVE]
-    old = svcca.to_numpy(copy=True)
-    old[old] = ~keys.isin(today)
-    return frame[~old]
-
-
-def parents(rows: pd.DataFrame) -> pd.Series:
-    """Return the model that was fine-tuned for each row of freezing; "" if the row has no name."""
-    import pandas as pd
-
-    found = [json.loads(text) if isinstance(text, str) else {} for text in rows["options"]]
-    return pd.Series([options.get(PARENT, "") for options in found], rows.index, dtype=object)
-
-
-def is_joint(rows: pd.DataFrame) -> bool:
-    """Return whether `rows` (of one comparison) compare several models, each with each."""
-    distinct = rows[["model_x", "model_y"]].drop_duplicates()
-    models = set(distinct["model_x"])
-    pairs = set(zip(distinct["model_x"], distinct["model_y"], strict=True))
-    return len(models) > 1 and pairs == {(x, y) for x in models for y in models}
-
-
-def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
-    """Return the layers and the square grid of a joint comparison, in stored order.
-
-    Parameters
-    ----------
-    rows
-        Rows of one joint grid: one comparison and one measure with one set of options.
-
-    Returns
-    -------
-    layers : list of Layer
-    values : ndarray, ``[len(layers), len(layers)]``
-    """
-    import pandas as pd
-
-    first = rows.drop_duplicates(["model_x", "layer_x"])
-    columns = (first[name] for name in ("model_x", "seed_x", "layer_x"))
-    layers = [
-        Layer(str(model), None if pd.isna(seed) else int(seed), int(number))
-        for model, seed, number in zip(*columns, strict=True)
-    ]
-    keys = [(layer.model, layer.number) for layer in layers]
-    table = rows.pivot(index=["model_x", "layer_x"], columns=["model_y", "layer_y"], values="value")
-    return layers, table.loc[keys, keys].to_numpy()
+    found: dict[str, Any] = {name: row[f"{name}_{side}"] for name in SIDE}
+    known: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in found.items()}
+    return Side(**known)
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -360,7 +344,7 @@ def _require_utf8(path: Path) -> None:
 def read_file(path: Path) -> pd.DataFrame:
     """Return the rows of one results file, in the order in which they stand in it."""
     # A csv file that a study publishes has no columns without values.
-    frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else _KEY_COLUMNS)
+    frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else COLUMNS)
     try:
         frame = typed(frame)
     except (ValueError, TypeError) as error:

@@ -116,7 +116,7 @@ def table_key(path: Path) -> str | None:
 
 
 def contents_of(path: Path) -> str:
-    """Return what the rows of Parquet file `path` are; files of earlier versions have results."""
+    """Return what the rows of Parquet file `path` are; a file that does not say has results."""
     return _metadata(path).get(_CONTENTS, RESULTS.encode()).decode()
 
 
@@ -145,7 +145,10 @@ def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> p
         raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
     for name in required:
         if name not in frame.columns:
-            raise UserError(f"results {path}: wanted column {name!r}, found a table without it")
+            raise UserError(
+                f"results {path}: wanted column {name!r}, found a table without it; make the file "
+                "again"
+            )
     return frame.reindex(columns=list(columns))
 
 

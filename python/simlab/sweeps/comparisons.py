@@ -22,6 +22,7 @@ from simlab.similarity.bases import BASED
 from simlab.similarity.catalogue import MEASURES, settings, stored
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
+from simlab.store.files import hash_json
 from simlab.store.results import ACROSS, ALIGNMENT, LEARNT
 from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
@@ -134,8 +135,8 @@ def _takes(measure: str, view: View) -> bool:
     return found.takes_attention if attention else found.takes_representations
 
 
-def _sides(members: Sequence[Member]) -> list[list[Any]]:
-    return [[member.label, member.number] for member in members]
+def _sides(members: Sequence[Member]) -> list[dict[str, Any]]:
+    return [vars(member.side) for member in members]
 
 
 def _rows(study: TaskStudy, view: View, members: Sequence[Member]) -> list[int] | None:
@@ -152,13 +153,15 @@ def _grid(
     xs: Sequence[Member],
     ys: Sequence[Member],
     comparison: str,
-    joint: bool = False,
+    joint: Sequence[Member] = (),
     one_of_many: bool = False,
 ) -> int | None:
     """Add a grid; return its number, or None if a side is not extracted.
 
     Parameters
     ----------
+    joint
+        All members of the joint grid that this is a tile of; none for a grid of two members.
     one_of_many
         Whether other grids compare the same layers, so that it is worth storing their bases.
     """
@@ -177,10 +180,13 @@ def _grid(
         "comparison": comparison,
         "x": _sides(xs),
         "y": None if same else _sides(ys),
-        "joint": joint,
+        "joint": bool(joint),
         "task": study.name,
         "resampling": section.resampling().inputs,
     }
+    if joint:  # the tiles of a grid share its key
+        all_rows = [study.plan.jobs[n].key for n in _rows(study, view, joint) or ()]
+        params["grid"] = hash_json([{**params, "x": _sides(joint), "y": None}, all_rows])
     title = study.title(comparison, measure, view.kind)
     through: list[int] = []
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
@@ -205,7 +211,7 @@ def _joint(
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
     name, several = " + ".join(stages), len(tiles) > 1
     for xs, ys in combinations_with_replacement(tiles, 2):
-        _grid(study, section, view, measure, xs, ys, name, joint=True, one_of_many=several)
+        _grid(study, section, view, measure, xs, ys, name, joint=members, one_of_many=several)
 
 
 def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize: bool) -> int:
@@ -251,9 +257,9 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
         params: dict[str, Any] = {"task": study.name}
         if resampling.bootstrap:
             sides = [study.plan.jobs[n].params[end] or [] for n in grids for end in "xy"]
-            members = list(dict.fromkeys(tuple(side) for some in sides for side in some))
-            needs += [study.rows[label, view] for label, _ in members]
-            params |= {"members": [*map(list, members)], "resampling": resampling.inputs}
+            members = {side["label"]: side for some in sides for side in some}
+            needs += [study.rows[label, view] for label in members]
+            params |= {"members": [*members.values()], "resampling": resampling.inputs}
         study.plan.add(kinds.LOCALIZE, params, needs, {}, study.title("localization"))
 
 
@@ -347,8 +353,7 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
             read, made = study.origin(b.model)
             params = {
                 "options": asdict(options),
-                "models": [a.label, b.label],
-                "seeds": [a.number, b.number],
+                "sides": _sides([a, b]),
                 **({"original": read["model"]} if read else {}),
                 "task": study.name,
             }

@@ -10,9 +10,10 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.options import drawn
 from simlab.models.sources import Restart
+from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry
 from simlab.sweeps.fingerprints import Fingerprints
-from simlab.sweeps.spec import ORIG, RANDOM, Spec
+from simlab.sweeps.spec import Spec
 from simlab.training.pretraining import Pretraining
 
 
@@ -74,6 +75,11 @@ class Member:
     number: int | None
     checkpoint: int | None = None
     task: str = ""
+
+    @property
+    def side(self) -> Side:
+        """Return how rows of results name the member."""
+        return Side(self.label, self.number, self.model.family, self.stage)
 
 
 def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:

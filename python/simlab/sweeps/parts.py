@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -176,7 +176,8 @@ def as_results(table: pa.Table) -> pd.DataFrame:
 
 
 def _record(row: ResultRow, key: str) -> dict[str, Any]:
-    record = asdict(row)
+    record = dict(vars(row))
+    record["grid"] = row.grid or key
     # As `store.tables` writes them: a value that is not there is null, and nan is such a value.
     for name, value in record.items():
         if isinstance(value, float) and math.isnan(value):

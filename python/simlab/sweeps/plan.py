@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simlab.store.files import hash_json
+from simlab.store.results import VERSION
 
 # The kinds of job, in the order of tables. The first four make folders that other jobs read.
 PRETRAIN, FINETUNE, EXTRACT, BASES = FOLDERS = ("pretrain", "finetune", "extract", "bases")
@@ -24,7 +25,7 @@ KINDS = (
     *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, LOCALIZE),
 )
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
-VERSIONS: Mapping[str, int] = {**dict.fromkeys(KINDS, 1), ALIGN: 2}  # 2: with intervals
+VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Job:
     kind
         Name of the step, in `KINDS`.
     key
-        Hash of the step, its version, `params`, and the keys of `needs` (`Plan.add`).
+        Hash of the step, its version, that of results, `params`, and the keys of `needs`.
     needs
         Numbers of the jobs whose outputs the step reads, in its order.
     params
@@ -86,7 +87,7 @@ class Plan:
             and `params` alone, so that the key does not contain them.
         """
         parents = [self.jobs[number].key for number in needs]
-        key = hash_json([kind, VERSIONS[kind], params, parents])
+        key = hash_json([kind, VERSION, VERSIONS[kind], params, parents])
         if key not in self._numbers:
             self._numbers[key] = len(self.jobs)
             self.jobs.append(Job(kind, key, (*needs, *through), params, hints or {}, title))

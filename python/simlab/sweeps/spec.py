@@ -36,6 +36,7 @@ from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, settings, spelled
 from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
+from simlab.store.results import FT, ORIG, STAGES
 from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
 from simlab.sweeps.sections import (
     OWN_ERROR,
@@ -52,8 +53,6 @@ from simlab.tasks import ALL, SPLITS
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
 
-STAGES = ORIG, FT = ("orig", "ft")
-RANDOM = "random"  # a model of random weights; it is extracted only where a section names it
 WITHIN, TUNING, RESTARTS, MODELS, JOINT = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint"),
 )
@@ -61,7 +60,7 @@ KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations"
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
 AnyKind: TypeAlias = Annotated[str, one_of(*KINDS, *MODULE_KINDS)]
-Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES, RANDOM)]]
+Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES)]]
 Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
 
@@ -96,7 +95,7 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
     modules: Annotated[Several[str], Field(min_length=1)] | None = None
     pool: Annotated[str, one_of(*POOLS)] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
-    stages: Stages = STAGES
+    stages: Stages = (ORIG, FT)
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
 
     @model_validator(mode="after")
@@ -146,7 +145,7 @@ class GridSection(Section):
 
     measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
-    stages: Stages = STAGES
+    stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
     pairs: Pairs | None = None
@@ -217,7 +216,7 @@ class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_se
     """
 
     methods: Several[str] | None = None
-    stages: Stages = STAGES
+    stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
     pairs: Pairs | None = None
@@ -249,7 +248,7 @@ class BlocksSection(Section):
 class ComplexitySection(Section):
     """Nuclear norms of the layers of every model."""
 
-    stages: Stages = STAGES
+    stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
 
 

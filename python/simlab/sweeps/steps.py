@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.models.sources import ModelSource, resolve
-from simlab.store.results import BASELINE, ResultRow
+from simlab.store.results import BASELINE, GRID, JOINT, SIDE, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
@@ -72,10 +72,9 @@ def scores(work: Work) -> Iterable[ResultRow]:
     evaluation = read_evaluation(work.inputs[0])
     for metric, value in evaluation["scores"].items():
         yield ResultRow(
-            comparison=BASELINE,
+            experiment=BASELINE,
             measure=metric,
-            model_x=work.params["label"],
-            seed_x=work.params["seed"],
+            **Side(**work.params["side"]).columns(),
             value=value,
             n=evaluation["n"],
             task=work.params["task"],
@@ -96,8 +95,8 @@ def truncate(work: Work) -> Iterable[ResultRow]:
         original = work.hints.get("model") or str(work.inputs[-1])
         options = dataclasses.replace(options, original=original)
     source, task = _checkpoint(work), _task(work)
-    named = {"label": work.params["label"], "seed": work.params["seed"]}
-    rows = truncation_rows(source, task, length_of([source.path], None), options, **named)
+    model = Side(**work.params["side"])
+    rows = truncation_rows(source, task, length_of([source.path], None), model, options)
     return [*rows, *majority_rows(task)]
 
 
@@ -107,8 +106,8 @@ def skip(work: Work) -> Iterable[ResultRow]:
     from simlab.tasks.trained_lengths import length_of
 
     source = _checkpoint(work)
-    named = {"label": work.params["label"], "seed": work.params["seed"]}
-    return skip_rows(source, _task(work), length_of([source.path], None), **named)
+    model = Side(**work.params["side"])
+    return skip_rows(source, _task(work), length_of([source.path], None), model)
 
 
 def bases(work: Work) -> None:
@@ -122,7 +121,7 @@ def bases(work: Work) -> None:
 def grid(work: Work) -> Iterable[ResultRow]:
     """Return a grid; of a tile of a symmetric joint grid, the mirrored rows too."""
     from simlab.similarity.catalogue import MEASURES, settings
-    from simlab.similarity.grids import grid_rows
+    from simlab.similarity.grids import Naming, grid_rows
     from simlab.similarity.resampling import Resampling
 
     params, sides = work.params, _members(work)
@@ -130,7 +129,8 @@ def grid(work: Work) -> Iterable[ResultRow]:
     ys = sides[len(xs) :] or xs
     chosen = settings(params["measure"], params["options"])
     resampling = Resampling.of_inputs(params["resampling"])
-    rows = grid_rows(params["measure"], chosen, xs, ys, params["comparison"], resampling)
+    naming = Naming(params["comparison"], JOINT if params["joint"] else GRID, params.get("grid"))
+    rows = grid_rows(params["measure"], chosen, xs, ys, naming, resampling)
     mirrored = params["joint"] and ys is not xs and MEASURES[params["measure"]].symmetric
     for row in rows:
         yield row
@@ -138,8 +138,7 @@ def grid(work: Work) -> Iterable[ResultRow]:
             yield dataclasses.replace(row, **{x: getattr(row, y) for x, y in _SWAPPED})
 
 
-_ENDS = ("model", "seed", "layer")
-_SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in _ENDS for x, y in ("xy", "yx")]
+_SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in (*SIDE, "layer") for x, y in ("xy", "yx")]
 
 
 def complexity(work: Work) -> Iterable[ResultRow]:
@@ -171,7 +170,7 @@ def localize(work: Work) -> Iterable[ResultRow]:
 
     members = work.params.get("members", [])
     grids = len(work.inputs) - len(members)
-    sides = [named(p, *side) for p, side in zip(work.inputs[grids:], members, strict=True)]
+    sides = [named(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
     resampling = Resampling.of_inputs(work.params.get("resampling", {}))
     return localization_rows(_joined(work.inputs[:grids]), sides, resampling)
 
@@ -190,11 +189,11 @@ def align(work: Work) -> Iterable[ResultRow]:
         at_once=work.hints["at_once"],
         **params["options"],
     )
-    fitted = [named(p, *side) for p, side in zip(work.inputs, params["members"], strict=False)]
+    fitted = [named(p, side) for p, side in zip(work.inputs, params["members"], strict=False)]
     others: list[Any] = [None] * count
     if params["judged"]:
         places = zip(work.inputs[count:], params["members"], strict=True)
-        others = [named(path, *side) for path, side in places]
+        others = [named(path, side) for path, side in places]
     members = [Member(*both) for both in zip(fitted, others, strict=True)]
     protocol = options.protocol(params["part"], method, params["judged"])
     for i, j in params["pairs"]:
@@ -213,16 +212,14 @@ def inject(work: Work) -> Iterable[ResultRow]:
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
     stored["max_length"] = length_of([b.path, a.path], None)
     pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
-    (label_a, label_b), (seed_a, seed_b) = work.params["models"], work.params["seeds"]
-    return pair.rows(label_a, label_b, (seed_a, seed_b))
+    return pair.rows(*(Side(**side) for side in work.params["sides"]))
 
 
 def freeze(work: Work) -> Iterable[ResultRow]:
     """Return the metrics, trained parameters and time of a step of a way of freezing."""
     from simlab.experiments.freeze_study import freezing_rows
 
-    way, seed = work.params["side"]
-    return freezing_rows(way, seed, work.inputs[0], work.params["task"])
+    return freezing_rows(Side(**work.params["side"]), work.inputs[0], work.params["task"])
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
@@ -245,12 +242,12 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
 RESUMABLE = (kinds.PRETRAIN, kinds.FINETUNE)
 
 
-def named(folder: Path, label: str, seed: int | None) -> Representations:
+def named(folder: Path, side: Mapping[str, Any]) -> Representations:
     """Return stored representations under a name of this sweep."""
     from simlab.representations.folder import load_representations
 
     found = load_representations(folder)
-    return dataclasses.replace(found, manifest={**found.manifest, "label": label, "seed": seed})
+    return dataclasses.replace(found, manifest={**found.manifest, **side})
 
 
 def _model(work: Work) -> ModelSource:
@@ -282,7 +279,7 @@ def _members(work: Work) -> list[Representations]:
     from simlab.similarity.bases import load_bases
 
     sides = [*work.params["x"], *(work.params.get("y") or ())]
-    found = [named(path, *side) for path, side in zip(work.inputs, sides, strict=False)]
+    found = [named(path, side) for path, side in zip(work.inputs, sides, strict=False)]
     stored = work.inputs[len(sides) :]
     if not stored:
         return found

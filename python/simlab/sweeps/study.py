@@ -13,6 +13,7 @@ from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
+from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.contents import MODEL, TASK, source_hints
 from simlab.sweeps.entries import TaskEntry
@@ -20,7 +21,7 @@ from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
-from simlab.sweeps.spec import FT, ORIG, RANDOM, ExtractSection, Spec
+from simlab.sweeps.spec import ExtractSection, Spec
 from simlab.tasks import ALL, TASKS
 from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
 from simlab.training.freezing import NONE
@@ -264,7 +265,7 @@ class TaskStudy:
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
         """Add what needs a fine-tuned model alone."""
-        named = {"label": member.label, "seed": member.number, "task": self.name}
+        named = {"side": vars(member.side), "task": self.name}
         hints = self.hints(member.model)
         title = self.title(member.label)
         self.plan.add(kinds.SCORES, named, (checkpoint,), {}, title)
@@ -301,10 +302,10 @@ class TaskStudy:
                 label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
                 name = label if freeze == NONE else f"{label} {freeze}"
                 needs.append(self.finetune(model, frozen, name))
-                sides.append([freeze, number])
+                sides.append(Side(freeze, number, model.family, FT))
         for number, side in zip(needs, sides, strict=True):
-            params = {"side": side, "model": model.name, "task": self.name}
-            title = self.title(model.family, str(side[0]))
+            params = {"side": vars(side), "task": self.name}
+            title = self.title(model.family, side.label)
             self.plan.add(kinds.FREEZE, params, (number,), {}, title)
 
 

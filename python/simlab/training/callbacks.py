@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,8 @@ import torch
 from transformers import TrainerCallback
 
 from simlab.models.hidden import HiddenStates
-from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_results
+from simlab.store.files import hash_json
+from simlab.store.results import FT, TRAINING_CKA, ResultRow, Side, to_frame, write_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,20 +203,28 @@ class CKACallback(TrainerCallback):
         return pd.DataFrame(rows, columns=["step", "layer", "cka"])
 
     def result_rows(
-        self, *, task: str, label: str = "FT", seed: int | None = None
+        self, *, task: str, label: str = "FT", seed: int | None = None, base: str | None = None
     ) -> list[ResultRow]:
-        """Return the record as rows of the results table; the step is in column ``options``."""
+        """Return the record as rows of the results table.
+
+        Parameters
+        ----------
+        label, seed, base
+            Name of the model in tables and figures, its seed, and the model that is fine-tuned.
+        """
+        model = Side(label, seed, base, FT)
+        initial = Side("initial", base=base, step=0)
+        run = hash_json([vars(model), task, self.records])  # two runs may have one label
         return [
             ResultRow(
-                comparison=TRAINING_CKA,
+                experiment=TRAINING_CKA,
+                grid=run,
                 measure="cka",
                 kind=self.pooling,
                 estimator=self.estimator,
                 kernel="linear",
-                options=f'{{"step": {row.step}}}',
-                model_x=label,
-                model_y="initial",
-                seed_x=seed,
+                **dataclasses.replace(model, step=row.step).columns("x"),
+                **initial.columns("y"),
                 layer_x=row.layer,
                 value=row.cka,
                 n=self.examples,
@@ -223,11 +233,9 @@ class CKACallback(TrainerCallback):
             for row in self.frame().itertuples()
         ]
 
-    def write(
-        self, path: str | Path, *, task: str, label: str = "FT", seed: int | None = None
-    ) -> None:
-        """Write `result_rows` to results file `path` (.parquet), atomically."""
-        write_results(to_frame(self.result_rows(task=task, label=label, seed=seed)), Path(path))
+    def write(self, path: str | Path, **about: Any) -> None:
+        """Write `result_rows`, which takes `about`, to results file `path` (.parquet)."""
+        write_results(to_frame(self.result_rows(**about)), Path(path))
 
     def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
         """Return the pooled states of every layer on the CPU, [n, p] float32 each."""

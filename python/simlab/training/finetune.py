@@ -189,7 +189,7 @@ def _train(
         model = load_classifier(ModelSource(source.name, checkpoint), task)
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     if cka_every is not None:
-        _write_record(tokenizer, task, recipe, folder, cka_every)
+        _write_record(tokenizer, source.name, task, recipe, folder, cka_every)
     _write_checkpoint(model, tokenizer, source, task, recipe, folder)
     shutil.rmtree(scratch)
 
@@ -255,7 +255,12 @@ def _cka_callback(
 
 
 def _write_record(
-    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, folder: Path, every: int
+    tokenizer: PreTrainedTokenizerBase,
+    model: str,
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    every: int,
 ) -> None:
     """Write the record of the callback, read from the last checkpoint, as a results file."""
     from simlab.training.trainer import last_state
@@ -263,7 +268,9 @@ def _write_record(
     callback = _cka_callback(tokenizer, task, recipe, every)
     callback.take_up(last_state(folder / TRAINER_FOLDER)["log_history"])
     label = f"FT[{recipe.seed}]"
-    callback.write(folder / CKA_RESULTS, task=task.name, label=label, seed=recipe.seed)
+    base = None if recipe.random_init else model
+    about = {"task": task.name, "label": label, "seed": recipe.seed, "base": base}
+    callback.write(folder / CKA_RESULTS, **about)
 
 
 def _write_checkpoint(

@@ -12,7 +12,8 @@ from simlab.commands import demo_steps
 from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.models.evaluate import read_evaluation
 from simlab.representations.folder import load_representations
-from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, joint_table, read_results
+from simlab.store.joint import joint_table
+from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, read_results
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
 from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
@@ -81,12 +82,12 @@ def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
     grids = frame[frame["measure"] == "cka"]
     assert set(grids["estimator"]) == {"biased", "unbiased"}
     assert {"ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]"} <= set(grids["comparison"])
-    sizes = grids.groupby(["comparison", "estimator", "model_x"]).size()
+    sizes = grids.groupby(["comparison", "estimator", "label_x"]).size()
     assert (sizes == (LAYERS + 1) ** 2).all()
-    last = frame[(frame["comparison"] == TRUNCATION) & (frame["layer_x"] == LAYERS)]
+    last = frame[(frame["experiment"] == TRUNCATION) & (frame["layer_x"] == LAYERS)]
     for seed, value in zip(last["seed_x"], last["value"], strict=True):
         assert value == read_evaluation(run / "checkpoints" / f"ft-{seed}")["value"]
-    baselines = frame[frame["comparison"] == "baseline"].set_index("model_x")["value"]
+    baselines = frame[frame["experiment"] == "baseline"].set_index("label_x")["value"]
     assert baselines["FT[1]"] > baselines[MAJORITY]
 
 
@@ -113,7 +114,7 @@ def test_localization_is_neuronsim_minus_svcca_of_the_other_layers(run):
     difference = neuronsim - svcca
     np.fill_diagonal(difference, 0)
     wanted = difference.sum(axis=0) / (len(layers) - 1)
-    scores = frame[frame["comparison"] == LOCALIZATION]
+    scores = frame[frame["experiment"] == LOCALIZATION]
     assert list(scores["layer_x"]) == [layer.number for layer in layers]
     np.testing.assert_allclose(scores["value"], wanted, rtol=FLOAT64_RELATIVE)
 

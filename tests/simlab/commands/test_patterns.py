@@ -53,4 +53,4 @@ def test_representations_of_two_models_by_one_command(tiny_bert, reviews, tmp_pa
     assert len(printed.splitlines()) == 2
     out = tmp_path / "grid.parquet"
     assert simcore("grid", tmp_path / "reps-{1..2}", "--joint", "--out", out)[0] == 0
-    assert set(read_results(out)["model_x"]) == {"B[1]", "B[2]"}
+    assert set(read_results(out)["label_x"]) == {"B[1]", "B[2]"}

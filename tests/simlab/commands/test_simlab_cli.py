@@ -189,7 +189,7 @@ def test_finetune_truncate_and_plot_in_a_row(tmp_path, simcore, tiny_bert, revie
     assert "done before" in simcore("truncate", *arguments)[1]
     rows = read_results(results)
     assert rows["layer_x"].dropna().tolist() == [0, 1, 2, 3]
-    assert rows.loc[rows["layer_x"].isna(), "model_x"].tolist() == [MAJORITY]
+    assert rows.loc[rows["layer_x"].isna(), "label_x"].tolist() == [MAJORITY]
     code, printed, _ = simcore("plot", results, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert (tmp_path / "figures" / "reviews-truncation.svg").stat().st_size > 2000

@@ -15,13 +15,14 @@ from simlab.evidence import blocks
 from simlab.evidence.blocks import TASKS, adjusted_rand, count_tasks, rand_index
 from simlab.evidence.claim import Finding
 from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED, Interval
-from simlab.evidence.labels import PRETRAINED, TUNED, base_of
+from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
 from simlab.store.results import (
     FREEZING,
+    FT,
     HELDOUT,
-    PARENT,
+    ORIG,
     SECONDS,
     SKIPPING,
     TRAIN,
@@ -31,7 +32,6 @@ from simlab.store.results import (
 )
 from support.lab.claimrows import (
     BUILDERS,
-    OPTIONS,
     band,
     block_diagonal,
     curve,
@@ -115,6 +115,10 @@ def test_layers_are_matched_by_relative_depth():
     assert estimates("equal-depth", rows) == pytest.approx([wanted])
 
 
+def base_in(label):
+    return next((base for base in ("bert", "roberta") if label.startswith(base)), None)
+
+
 @pytest.mark.parametrize(
     ("pairs", "words"),
     [
@@ -124,7 +128,12 @@ def test_layers_are_matched_by_relative_depth():
     ],
 )
 def test_pairs_of_one_base_model_are_counted(pairs, words):
-    rows = [row for x, y in pairs for row in grid("pair", band(4), x, y)]
+    rows = [
+        replaced
+        for x, y in pairs
+        for row in grid("pair", band(4), x, y)
+        for replaced in [dataclasses.replace(row, base_x=base_in(x), base_y=base_in(y))]
+    ]
     (found,) = judged("equal-depth", to_frame(rows), ClaimOptions())
     assert found.note == f"2 pairs of models{words}"
 
@@ -184,7 +193,7 @@ def test_only_models_with_the_same_layers_are_compared_by_blocks():
 
 def test_localization_has_one_model_to_be_compared_with():
     rows = tuning_delocalizes(HOLDS)
-    second = [dataclasses.replace(r, model_x="ORIG-2") for r in rows if r.model_x == "ORIG"]
+    second = [dataclasses.replace(r, label_x="ORIG-2") for r in rows if r.label_x == "ORIG"]
     assert judged("tuning-delocalizes", to_frame(rows))
     assert judged("tuning-delocalizes", to_frame(rows + second)) == []
 
@@ -238,35 +247,35 @@ def test_undecided_tasks_are_evidence_for_neither_side(held, failed, wanted):
 
 
 @pytest.mark.parametrize(
-    ("comparison", "x", "y", "changes", "roles"),
+    ("stages", "changes", "roles"),
     [
-        ("any", "FT[1]", "ORIG", {}, (TUNED, PRETRAINED)),
-        ("any", "roberta-rte FT[2]", "roberta-orig", {}, (TUNED, PRETRAINED)),
-        ("any", "ft-1", "SHIFT[1]", {}, (TUNED, "")),
-        ("any", "FT-a", "x", {"tuned": "x", "pretrained": "FT*"}, (PRETRAINED, TUNED)),
-        ("FT-ORIG", "one", "two", {}, (TUNED, PRETRAINED)),
-        ("FT[1]-FT[2]", "one", "two", {}, (TUNED, TUNED)),
-        ("ORIG-ORIG", "one", "one", {}, (PRETRAINED, PRETRAINED)),
-        ("one-two", "one", "two", {}, ("", "")),
+        ((FT, ORIG), {}, (TUNED, PRETRAINED)),
+        ((FT, FT), {}, (TUNED, TUNED)),
+        ((None, None), {}, ("", "")),
+        ((None, ORIG), {"tuned": "FT*"}, (TUNED, PRETRAINED)),
+        ((ORIG, FT), {"tuned": "FT*", "pretrained": "ORIG"}, (TUNED, PRETRAINED)),
     ],
 )
-def test_labels_and_names_of_grids_say_what_is_fine_tuned(comparison, x, y, changes, roles):
-    frame = to_frame(grid(comparison, band(3), x, y) + grid(comparison, band(3), y, x, "pwcca"))
+def test_rows_and_patterns_say_what_is_fine_tuned(stages, changes, roles):
+    """Labels and names of grids say nothing."""
+    known = {"stage_x": stages[0], "stage_y": stages[1]}
+    frame = to_frame(grid("FT-ORIG", band(3), "FT[1]", "ORIG", **known))
     found = TaskRows("rt", frame, ClaimOptions(**changes)).frame
     assert (found["role_x"].iloc[0], found["role_y"].iloc[0]) == roles
-    assert (found["role_x"].iloc[-1], found["role_y"].iloc[-1]) == roles[::-1]
 
 
 @pytest.mark.parametrize(
-    ("label", "base"),
+    ("known", "families", "base"),
     [
-        *(("FT[1]", ""), ("ft-1", ""), ("ORIG", ""), ("GPT-base", ""), ("gift", "")),
-        *(("roberta-rte FT[2]", "roberta"), ("roberta orig", "roberta")),
-        *(("FT[3] of albert-large", "of-albert-large"), ("A1", "A")),
+        ({}, {}, ""),
+        ({"base_x": "roberta"}, {}, "roberta"),
+        ({"base_x": "roberta"}, {"one": "FT*"}, "one"),
+        ({"base_x": "roberta"}, {"two": "rob*"}, "two"),
     ],
 )
-def test_the_rest_of_a_label_names_the_base_model(label, base):
-    assert base_of(label, "rte", OPTIONS) == base
+def test_the_family_or_the_row_says_the_base_model(known, families, base):
+    frame = to_frame(curve(SKIPPING, [0.5], "FT[1]", **known))
+    assert set(TaskRows("rt", frame, ClaimOptions(families=families)).frame["base_x"]) == {base}
 
 
 def test_base_models_are_judged_apart():
@@ -275,8 +284,10 @@ def test_base_models_are_judged_apart():
         rows += [
             dataclasses.replace(
                 r,
-                model_x=f"{base}-rt {r.model_x}",
-                model_y=r.model_y and f"{base}-rt {r.model_y}",
+                label_x=f"{base}-rt {r.label_x}",
+                label_y=r.label_y and f"{base}-rt {r.label_y}",
+                base_x=base,
+                base_y=r.label_y and base,
             )
             for r in [*top_layers_can_go(case), *block_diagonal(case), *top_layers_change(case)]
         ]
@@ -291,8 +302,7 @@ def test_base_models_are_judged_apart():
 def test_freezing_studies_of_two_base_models_are_judged_apart(families):
     rows = []
     for base, case in (("bert-base", HOLDS), ("albert-base", FAILS)):
-        options = json.dumps({PARENT: base})
-        rows += [dataclasses.replace(r, options=options) for r in freeze_bottom(case)]
+        rows += [dataclasses.replace(r, base_x=base) for r in freeze_bottom(case)]
     found = judged("freeze-bottom", to_frame(rows), ClaimOptions(families=families))
     names = list(families) or ["bert-base", "albert-base"]
     assert {(f.base, f.verdict) for f in found} == {(names[0], HOLDS), (names[1], FAILS)}
@@ -336,7 +346,7 @@ def test_the_first_way_of_computing_a_measure_counts():
 
 
 def test_models_of_one_label_are_told_apart_by_seed():
-    rows = [dataclasses.replace(r, model_x="FT", seed_x=int(r.model_x[3])) for r in
+    rows = [dataclasses.replace(r, label_x="FT", seed_x=int(r.label_x[3])) for r in
             top_layers_can_go(HOLDS)]  # fmt: skip
     assert all(f.interval.models == 3 for f in judged("top-layers-can-go", to_frame(rows)))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from simlab.evidence.intervals import FAILS, HOLDS
-from simlab.store.results import COMPONENT_RELATIVE, to_frame
+from simlab.store.results import to_frame
 from support.lab.claimrows import BUILDERS
 from support.lab.judging import judged
 
@@ -46,13 +46,13 @@ def test_the_protocol_of_attention_is_not_asked_of_hidden_states():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"comparison": "alignment: b"}, "read alignment: b, left out alignment: seeds"),
+        ({"comparison": "b"}, "read alignment: b, left out alignment: seeds"),
         ({"n": 7}, "read alignment: seeds, left out alignment: seeds (n = 100)"),
     ],
 )
 def test_studies_are_not_merged_pair_by_pair(name, change, words):
     """The first study has no pairs of the third model, the second has all pairs."""
-    first = [r for r in BUILDERS[name](HOLDS) if "FT[3]" not in (r.model_x, r.model_y)]
+    first = [r for r in BUILDERS[name](HOLDS) if "FT[3]" not in (r.label_x, r.label_y)]
     second = [replace(row, **change) for row in BUILDERS[name](FAILS)]
     found = findings(name, [*first, *second])
     assert [f.interval for f in found] == [f.interval for f in findings(name, second)]
@@ -63,7 +63,7 @@ def test_the_study_with_all_methods_is_read():
     """The first study has linear maps of all pairs, the second both maps."""
     name = "inn-beats-linear"
     both = BUILDERS[name](HOLDS)
-    linear = [replace(r, comparison="alignment: a") for r in both if "linear" in r.options]
+    linear = [replace(r, comparison="a") for r in both if "linear" in r.options]
     assert {f.verdict for f in findings(name, [*linear, *both])} == {HOLDS}
 
 
@@ -72,7 +72,7 @@ def test_methods_are_compared_in_a_study_that_has_both():
     name = "inn-beats-linear"
     rows = BUILDERS[name](HOLDS)
     both = with_options(rows, pairs=8, pair_seed=0)
-    linear = [replace(r, comparison="alignment: all") for r in rows if "linear" in r.options]
+    linear = [replace(r, comparison="all") for r in rows if "linear" in r.options]
     found = findings(name, [*linear, *both])
     assert {f.verdict for f in found} == {HOLDS}
     assert all("left out alignment: all" in f.note for f in found)
@@ -100,14 +100,3 @@ def test_attention_is_compared_with_hidden_states_of_the_same_protocol():
     worse = [replace(row, value=row.value + 1) for row in states]  # by the default protocol
     mixed = [*worse, *with_options(BUILDERS[name](FAILS), judge="folders")]
     assert {f.verdict for f in findings(name, mixed)} == {FAILS}
-
-
-def test_errors_of_svcca_within_components_are_no_change_of_layers():
-    """An earlier version stored them under the names of errors in the space of Y."""
-    name = "top-layers-change"
-    old = [r for r in BUILDERS[name](HOLDS) if r.options]
-    old = [replace(r, options=r.options.replace("linear", "svcca")) for r in old]
-    assert findings(name, old) == []
-    today = [replace(row, measure=COMPONENT_RELATIVE) for row in old]
-    (found,) = findings(name, [*old, *today])
-    assert found.verdict == HOLDS

@@ -10,7 +10,7 @@ import pytest
 from simlab import claims, plot
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import FAILS, HOLDS, NO_ROWS
+from simlab.evidence.intervals import HOLDS, NO_ROWS
 from simlab.evidence.table import claims_markdown
 from simlab.store.results import read_results, to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
@@ -45,7 +45,7 @@ def test_the_table_survives_its_file(results, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
                                   frame.dropna(subset="task"), check_dtype=False)  # fmt: skip
     assert out.with_suffix(".md").read_text() == claims_markdown(frame)
-    assert set(read_results(results)["comparison"])  # which skips the table
+    assert set(read_results(results)["experiment"])  # which skips the table
     again = claims(results, tmp_path / "all.parquet", families=OPTIONS.families)
     assert len(again) > len(frame)
 
@@ -102,22 +102,8 @@ def test_the_command_lists_all_rules(simcore):
     assert (code, errors) == (0, [])
     for claim in CLAIMS:
         assert all(text in printed for text in (claim.name, claim.text, claim.source, claim.rule))
-    assert "FT[1]-FT[2]" in printed
+    assert "as pretrained, fine-tuned, or with random weights" in printed
     assert "jackknife" in printed
-
-
-def test_freezing_files_of_an_earlier_version_that_contradict_each_other_are_two_models(tmp_path):
-    for name, case in (("a", HOLDS), ("b", FAILS)):
-        write_results(to_frame(freeze_bottom(case)), tmp_path / name / "freezing.parquet")
-    frame = claims(tmp_path)
-    found = frame[frame["claim"] == "freeze-bottom"]
-    named = {str(tmp_path / n / "freezing.parquet"): v for n, v in (("a", HOLDS), ("b", FAILS))}
-    assert dict(zip(found["base"], found["verdict"], strict=True)) == named
-    part = freeze_bottom(HOLDS)
-    for name, rows in (("a", part[:4]), ("b", part[4:])):  # other seeds of the same model
-        write_results(to_frame(rows), tmp_path / "c" / name / "freezing.parquet")
-    frame = claims(tmp_path / "c").set_index("claim")
-    assert frame.loc["freeze-bottom", "models"].tolist() == [3, 3]
 
 
 def test_mistakes_leave_nothing(results, tmp_path, simcore):
@@ -151,8 +137,8 @@ def test_the_committed_runs_say_what_their_rows_say(published):
     """One estimate is computed here from the rows themselves."""
     path = ROOT / "examples" / "studies" / "results" / "functional-stsb.csv"
     rows = pd.read_csv(path)
-    rows = rows[(rows["comparison"] == "freezing") & (rows["measure"] == "spearman")]
-    values = rows.pivot(index="seed_x", columns="model_x", values="value")
+    rows = rows[(rows["experiment"] == "freezing") & (rows["measure"] == "spearman")]
+    values = rows.pivot(index="seed_x", columns="label_x", values="value")
     wanted = np.mean(values["bottom:4"] - values["top:4"])
     mine = published[(published["claim"] == "freeze-bottom") & (published["task"] == "stsb")]
     assert mine["estimate"].tolist()[1] == pytest.approx(wanted)

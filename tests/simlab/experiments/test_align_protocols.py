@@ -79,13 +79,13 @@ def test_a_shared_map_is_fitted_on_all_layers_and_judged_on_each(tmp_path, folde
     x, y = (stack(folder, split.train) for folder in folders["train"])
     judged = [stack(folder, split.heldout) for folder in folders["train"]]
     aligner = LinearAligner().fit(*(side.reshape(-1, side.shape[-1]) for side in (x, y)))
-    mine = {"measure": "alignment-error", "model_x": "R[0]", "rows": "heldout"}
+    mine = {"measure": "alignment-error", "label_x": "R[0]", "rows": "heldout"}
     for layer, other in ((2, 2), (1, 3)):
-        kind = "alignment: ft" if layer == other else "alignment across: ft"
+        kind = "alignment" if layer == other else "alignment across"
         expected = aligner.errors(judged[0][layer], judged[1][other]).relative
-        place = {"comparison": kind, "layer_x": layer, "layer_y": other}
+        place = {"experiment": kind, "layer_x": layer, "layer_y": other}
         assert only(tmp_path, map="shared", **mine, **place) == pytest.approx(expected, rel=ALIGNED)
-    alone = rows_of(tmp_path, comparison="alignment: ft", layer_x=2, **mine)
+    alone = rows_of(tmp_path, experiment="alignment", layer_x=2, **mine)
     assert sorted(alone["map"].fillna("")) == ["", "shared"]
     assert alone["value"].nunique() == 2
 
@@ -122,7 +122,7 @@ def test_maps_are_fitted_on_one_folder_and_judged_on_another(tmp_path, folders, 
     x, y = (load_representations(folder).layers[2] for folder in folders["train"])
     others = [load_representations(folder).layers[2] for folder in folders["test"]]
     aligner = LinearAligner().fit(x, y)
-    mine = {"measure": "alignment-mse", "model_x": "R[0]", "layer_x": 2, "judge": "folders"}
+    mine = {"measure": "alignment-mse", "label_x": "R[0]", "layer_x": 2, "judge": "folders"}
     for part, sides in (("train", (x, y)), ("heldout", others)):
         expected = aligner.errors(*sides).mse
         assert only(tmp_path, rows=part, **mine) == pytest.approx(expected, rel=ALIGNED)
@@ -162,8 +162,8 @@ def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore)
         choices = ["--pair-seed", seed, "--directions", directions, "--map", "per-layer"]
         code, _, errors = simcore(*arguments, *choices)
         assert (code, errors) == (0, [])
-        rows = rows_of(out, comparison="alignment: models", pairs=3)
-        drawn[seed, directions] = set(zip(rows["model_x"], rows["model_y"], strict=True))
+        rows = rows_of(out, experiment="alignment", pairs=3)
+        drawn[seed, directions] = set(zip(rows["label_x"], rows["label_y"], strict=True))
     for seed in (0, 1):
         one, both = drawn[seed, "one"], drawn[seed, "both"]
         assert len(one) == 3
@@ -182,8 +182,8 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     assert wanted in errors[0]
     code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
     assert (code, errors) == (0, [])
-    rows = rows_of(tmp_path, comparison="alignment: models", pairs=1)
-    assert set(rows["model_x"]) == {"R[0]"}
+    rows = rows_of(tmp_path, experiment="alignment", pairs=1)
+    assert set(rows["label_x"]) == {"R[0]"}
     assert set(rows["method"]) == {"linear"}
 
 
@@ -193,10 +193,10 @@ def test_svcca_keeps_the_components_that_are_asked_for(tmp_path, folders, simcor
         code, printed, errors = simcore(*arguments, *kept)
         assert (code, errors) == (0, [])
     assert "done before" in printed
-    frame = rows_of(tmp_path / "a", comparison="alignment: models", measure="alignment-error")
+    frame = rows_of(tmp_path / "a", experiment="alignment", measure="alignment-error")
     stored = [json.loads(text).get("truncation") for text in frame["options"]]
     assert {kept: stored.count(kept) for kept in set(stored)} == {None: 16, 3: 16}
-    one = (frame["model_x"] == "R[0]") & (frame["layer_x"] == 2) & (frame["rows"] == "train")
+    one = (frame["label_x"] == "R[0]") & (frame["layer_x"] == 2) & (frame["rows"] == "train")
     found = frame[one & np.equal(stored, 3)]["value"].iloc[0]
     x, y = (load_representations(folder).layers[2] for folder in folders["train"])
     rows = split_rows(load_representations(folders["train"][0]), StudyOptions()).train
@@ -222,7 +222,7 @@ def test_truncations_that_do_not_apply(tmp_path, folders, simcore, typed, words)
 def test_across_layers_has_every_layer_of_both_models(tmp_path, folders):
     options = replace(LINEAR, methods=("linear", "svcca"), across_layers=True, directions="one")
     align_study(folders["train"], tmp_path, options)
-    mine = {"comparison": "alignment across: ft", "rows": "heldout"}
+    mine = {"experiment": "alignment across", "rows": "heldout"}
     found = rows_of(tmp_path, method="linear", measure="alignment-error", **mine)
     assert len(found) == (LAYERS + 1) ** 2
     split = split_rows(load_representations(folders["train"][0]), options)
@@ -248,7 +248,7 @@ def test_heads_are_rows_of_received_attention(tmp_path, folders):
     models = [load_representations(folder) for folder in folders["attention"]]
     width = max(models[0].manifest["lengths"])
     heads = models[0].manifest["widths"][0]
-    mine = {"comparison": "alignment across: ft", "measure": "alignment-error", "rows": "heldout"}
+    mine = {"experiment": "alignment across", "measure": "alignment-error", "rows": "heldout"}
     assert len(rows_of(tmp_path, **mine)) == (LAYERS * heads) ** 2
     split = split_rows(models[0], options, heads=True)
     assert len(split.train) + len(split.heldout) == models[0].manifest["n"]

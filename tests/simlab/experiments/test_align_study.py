@@ -1,7 +1,6 @@
 """Alignment studies: the rows that maps are fitted on; results stored, resumed and drawn."""
 
 import json
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
 from shutil import copytree
@@ -11,7 +10,7 @@ import pytest
 
 import simcore
 from simcore.align import LinearAligner
-from simlab.errors import BusyError, UserError
+from simlab.errors import UserError
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import split_rows
@@ -21,9 +20,7 @@ from simlab.figures.draw import plot
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.store.files import read_json, write_json
-from simlab.store.ownership import owned
 from simlab.store.results import read_results
-from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS
 from support.tolerance import ALIGNED, FLOAT32_MEASURE, FLOAT64_RELATIVE
 
@@ -64,15 +61,15 @@ def value(frame, measure, part, layer, other=None, **columns):
 def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
     align_study(folders["cls"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
-    frame = frame[frame["comparison"] == "alignment: ft"]
-    pairs = frame[["model_x", "model_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
+    frame = frame[frame["experiment"] == "alignment"]
+    pairs = frame[["label_x", "label_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
     assert sorted(pairs) == sorted(permutations(("R[0]", "R[1]", "R[2]"), 2))
     assert len(frame) == 6 * (LAYERS + 1) * 4
     split = split_rows(load_representations(folders["cls"][0]), LINEAR)
     assert not set(split.train) & set(split.heldout)
     assert len(split.heldout) == round(0.4 * 128) == 128 - len(split.train)
     for i, j in ((0, 1), (1, 0), (2, 1)):
-        mine = {"model_x": f"R[{i}]", "model_y": f"R[{j}]"}
+        mine = {"label_x": f"R[{i}]", "label_y": f"R[{j}]"}
         x, y = (load_representations(folders["cls"][model]).layers[2] for model in (i, j))
         aligner = LinearAligner().fit(x[split.train], y[split.train])
         for part in ("train", "heldout"):
@@ -87,7 +84,7 @@ def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, fol
     options = replace(LINEAR, within=True)
     align_study(folders["token"][:1], tmp_path, options)
     frame = read_results(tmp_path)
-    frame = frame[frame["comparison"] == "alignment within: ft"]
+    frame = frame[frame["experiment"] == "alignment within"]
     assert len(frame) == (LAYERS + 1) ** 2 * 4
     with_itself = [value(frame, "alignment-error", "heldout", i) for i in range(LAYERS + 1)]
     assert value(frame, "alignment-error", "heldout", 3, 0) > 100 * max(with_itself)
@@ -99,7 +96,7 @@ def test_within_has_every_pair_of_layers_and_zeros_on_the_diagonal(tmp_path, fol
 def test_heldout_errors_have_intervals_over_texts(tmp_path, folders):
     align_study(folders["token"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
-    frame = frame[frame["comparison"] == "alignment: ft"]
+    frame = frame[frame["experiment"] == "alignment"]
     judged = frame["options"].map(lambda text: json.loads(text)["rows"] == "heldout")
     assert frame.loc[~judged, ["low", "high"]].isna().all().all()
     models = [load_representations(folder) for folder in folders["token"]]
@@ -108,7 +105,7 @@ def test_heldout_errors_have_intervals_over_texts(tmp_path, folders):
     aligner = LinearAligner().fit(x[split.train], y[split.train])
     texts = models[0].row_examples()[split.heldout]
     stderr = aligner.errors(x[split.heldout], y[split.heldout], groups=texts).stderr
-    mine = frame[judged & (frame["model_x"] == "R[0]") & (frame["layer_x"] == 2)]
+    mine = frame[judged & (frame["label_x"] == "R[0]") & (frame["layer_x"] == 2)]
     for measure, name in (("alignment-mse", "mse"), ("alignment-error", "relative")):
         row = mine[mine["measure"] == measure].iloc[0]
         assert row["high"] - row["value"] == pytest.approx(1.959964 * getattr(stderr, name))
@@ -131,14 +128,14 @@ def test_rows_of_one_example_stay_on_one_side(folders, kind):
 def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
     align_study(folders["attention"], tmp_path, LINEAR)
     frame = read_results(tmp_path)
-    aligned = frame[frame["comparison"] == "alignment: ft"]
+    aligned = frame[frame["experiment"] == "alignment"]
     assert sorted(set(aligned["layer_x"])) == [1, 2, 3]
     x, y = (load_representations(folder) for folder in folders["attention"])
     split = split_rows(x, LINEAR)
     matrices = [np.asarray(simcore.distributed_attention(m.layers[1]), np.float32) for m in (x, y)]
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
     expected = aligner.errors(*(m[split.heldout] for m in matrices))
-    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
+    assert value(aligned, "alignment-mse", "heldout", 2, label_x="R[0]") == expected.mse
 
 
 def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
@@ -153,8 +150,8 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     assert max(split.train.max(), split.heldout.max()) < sum(lengths * (lengths + 1) // 2)
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
     expected = aligner.errors(*(m[split.heldout] for m in matrices))
-    aligned = frame[frame["comparison"] == "alignment: ft"]
-    assert value(aligned, "alignment-mse", "heldout", 2, model_x="R[0]") == expected.mse
+    aligned = frame[frame["experiment"] == "alignment"]
+    assert value(aligned, "alignment-mse", "heldout", 2, label_x="R[0]") == expected.mse
     norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
     assert norms.iloc[0] == nuclear_norm(matrices[0])
     assert all(json.loads(text)["causal"] for text in frame["options"])
@@ -173,10 +170,10 @@ def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm_and_raw(tmp_path,
     rows = load_representations(folders["token"][0]).layers[1].astype(np.float64)
     rows = rows - rows.mean(0)
     expected = np.linalg.norm(rows, "nuc") / np.linalg.norm(rows)
-    found = frame[(frame["model_x"] == "R[0]") & (frame["layer_x"] == 1)]["value"].iloc[0]
+    found = frame[(frame["label_x"] == "R[0]") & (frame["layer_x"] == 1)]["value"].iloc[0]
     assert found == pytest.approx(expected, rel=FLOAT32_MEASURE)
     raw = read_results(tmp_path)
-    raw = raw[(raw["measure"] == "nuclear-norm-raw") & (raw["model_x"] == "R[0]")]
+    raw = raw[(raw["measure"] == "nuclear-norm-raw") & (raw["label_x"] == "R[0]")]
     stored = load_representations(folders["token"][0]).layers
     for layer, norm in zip(raw["layer_x"], raw["value"], strict=True):
         expected = np.linalg.norm(stored[layer].astype(np.float64), "nuc")
@@ -192,7 +189,7 @@ def test_trained_maps_of_all_layers_learn_in_one_loop(tmp_path, folders):
     align_study(folders["token"], tmp_path / "together", options)
     align_study(folders["token"], tmp_path / "apart", replace(options, at_once=1))
     together, apart = (read_results(tmp_path / name) for name in ("together", "apart"))
-    keys = ["measure", "options", "model_x", "model_y", "layer_x"]
+    keys = ["measure", "options", "label_x", "label_y", "layer_x"]
     merged = together.merge(apart, on=keys)
     assert len(merged) == len(together) == len(apart)
     assert np.allclose(merged["value_x"], merged["value_y"], rtol=ALIGNED)
@@ -276,40 +273,9 @@ def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, fol
     outcomes = align_study(relabelled, tmp_path / "out", options)
     assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 2 * 3 + 6
     frame = read_results(tmp_path / "out")
-    pairs = set(zip(frame["model_x"], frame["model_y"].fillna(""), strict=True))
+    pairs = set(zip(frame["label_x"], frame["label_y"].fillna(""), strict=True))
     assert len(pairs) == 3 + 6
     assert all(o.skipped for o in align_study(relabelled, tmp_path / "out", options))
-
-
-def test_results_of_an_earlier_version_are_not_mixed_in(tmp_path, folders, simcore):
-    """An earlier version fitted one direction and named its files by the labels alone."""
-    align_study(folders["cls"], tmp_path / "new", LINEAR)
-    (written,) = (tmp_path / "new").glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
-    study = tmp_path / "study"
-    old = study / "alignment-ft-linear-cls-R-0-R-1.parquet"
-    study.mkdir()
-    old.write_bytes(written.read_bytes())
-    arguments = ["align-study", *folders["cls"], "--out", study, "--method", "linear"]
-    arguments += ["--heldout-share", 0.4]
-    outcome = simcore(*arguments, "--name", "ft")
-    check_refused(
-        outcome,
-        f"--out {study}",
-        "'ft', found files of an earlier version",
-        old.name,
-        "--overwrite",
-    )
-    assert list(study.iterdir()) == [old]
-    code, _, errors = simcore(*arguments, "--name", "another")
-    assert (code, errors) == (0, [])
-    code, _, errors = simcore(*arguments, "--name", "ft", "--overwrite")
-    assert (code, errors) == (0, [])
-    assert not old.exists()
-    names = {path.name for path in (tmp_path / "new").iterdir()}
-    assert names <= {path.name for path in study.iterdir()}
-    # Results of another method of the same study join the results that are there.
-    code, _, errors = simcore(*arguments, "--name", "ft", "--method", "cca")
-    assert (code, errors) == (0, [])
 
 
 @pytest.mark.parametrize("options", [{}, {"overwrite": True}], ids=["anew", "overwrite"])
@@ -325,40 +291,3 @@ def test_files_that_are_being_written_are_left_alone(tmp_path, folders, options,
     assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 6
     assert all(o.skipped for o in align_study(folders["cls"][:2], study, LINEAR, **options))
     assert partial.read_bytes() == content
-
-
-def test_an_old_file_that_somebody_makes_is_not_removed(tmp_path, folders):
-    align_study(folders["cls"][:2], tmp_path, LINEAR)
-    (written,) = tmp_path.glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
-    old = written.rename(tmp_path / "old.parquet")
-    with owned(old), pytest.raises(BusyError, match=r"old\.parquet': wanted one process at a time"):
-        align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
-    assert old.exists()
-    assert len(align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)) == 6
-    assert written.exists()
-    assert len(list(tmp_path.iterdir())) == 6
-
-
-def test_an_old_file_that_is_another_by_its_turn_stays(tmp_path, folders, monkeypatch):
-    """The old file's owner rewrites or removes the file before this process locks it."""
-    align_study(folders["cls"][:2], tmp_path, LINEAR)
-    align_study(folders["cls"][:2], tmp_path / "other", replace(LINEAR, name="other"))
-    (other,) = (tmp_path / "other").glob("alignment-*-R-0-R-1-*.parquet")
-    (written,) = tmp_path.glob("alignment-ft-linear-cls-R-0-R-1-*.parquet")
-    anew, gone = tmp_path / "anew.parquet", tmp_path / "gone.parquet"
-    for old in (anew, gone):
-        old.write_bytes(written.read_bytes())
-
-    @contextmanager
-    def owned_late(output, **options):
-        with owned(output, **options):
-            if output == anew:
-                anew.write_bytes(other.read_bytes())
-            else:
-                output.unlink()
-            yield
-
-    monkeypatch.setattr("simlab.experiments.study_files.owned", owned_late)
-    align_study(folders["cls"][:2], tmp_path, LINEAR, overwrite=True)
-    assert anew.read_bytes() == other.read_bytes()
-    assert not gone.exists()

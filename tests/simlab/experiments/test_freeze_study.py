@@ -6,7 +6,7 @@ import pytest
 
 from simlab.experiments.freeze_study import freeze_study
 from simlab.store.files import read_json, write_json
-from simlab.store.results import FREEZING, parents, read_results
+from simlab.store.results import FREEZING, read_results
 from support.lab.tinymodels import COLUMNS
 
 
@@ -19,12 +19,13 @@ def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simco
     assert (code, errors) == (0, [])
     assert "trained parameters" in printed
     frame = read_results(tmp_path / "study" / "results")
-    assert set(frame["comparison"]) == {FREEZING}
-    values = frame.pivot(index=["model_x", "seed_x"], columns="measure", values="value")
-    assert list(dict.fromkeys(frame["model_x"])) == ["none", "top:1", "bottom:2"]
+    assert set(frame["experiment"]) == {FREEZING}
+    values = frame.pivot(index=["label_x", "seed_x"], columns="measure", values="value")
+    assert list(dict.fromkeys(frame["label_x"])) == ["none", "top:1", "bottom:2"]
     assert set(frame["seed_x"]) == {1, 3}
-    assert set(parents(frame)) == {str(tiny_bert.path)}
-    trained = values["trained parameters"].groupby("model_x").first()
+    assert set(frame["base_x"]) == {str(tiny_bert.path)}
+    assert set(frame["stage_x"]) == {"ft"}
+    trained = values["trained parameters"].groupby("label_x").first()
     assert trained["none"] > trained["top:1"] > trained["bottom:2"]
     assert (values["seconds per step"] > 0).all()
     assert values["accuracy"].between(0, 1).all()

@@ -45,7 +45,7 @@ def test_influence_is_one_minus_the_mean_cosine_of_the_tokens(tmp_path, review_t
     frame = read_results(step.path)
     texts = naive_cosines(source, review_task.heldout.head(7), 64)
     cosines = np.concatenate(texts)
-    assert set(frame["comparison"]) == {INFLUENCE}
+    assert set(frame["experiment"]) == {INFLUENCE}
     assert list(zip(frame["layer_x"], frame["layer_y"], strict=True)) == spans(LAYERS)[1:]
     for row in frame.itertuples():
         wanted = 1 - cosines[:, row.layer_x, row.layer_y].mean()

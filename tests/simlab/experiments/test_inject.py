@@ -18,7 +18,7 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states, replaced_states
-from simlab.store.results import METHODS, read_results
+from simlab.store.results import METHODS, Side, read_results
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import (
     COLUMNS,
@@ -53,7 +53,7 @@ def test_a_model_with_its_own_states_is_itself_exactly(tmp_path, review_task, ar
     for layer in range(LAYERS + 1):
         options = InjectOptions(layer, ("itself", "identity"), tokens)
         pair = InjectionPair(source, source, review_task, options)
-        itself, identity = pair.rows("A", "A")
+        itself, identity = pair.rows(Side("A"), Side("A"))
         assert itself.value == identity.value
         with torch.no_grad():
             _, batch, _, own = next(pair.states.mapped(review_task.heldout))
@@ -68,7 +68,7 @@ def test_a_decoder_reads_its_last_token(tmp_path, review_task):
     source = resolve(str(folder))
     rows = InjectionPair(
         source, source, review_task, InjectOptions(1, ("itself", "identity"), max_length=64)
-    ).rows("A", "A")
+    ).rows(Side("A"), Side("A"))
     assert rows[0].value == rows[1].value
 
 
@@ -76,7 +76,7 @@ def test_itself_is_the_metric_of_the_model(pair_of_models, review_task):
     b = pair_of_models[1]
     logits = predict_logits(load_classifier(b), load_tokenizer(b), review_task.heldout, 128)
     pair = InjectionPair(*pair_of_models, review_task, InjectOptions(methods=("itself",)))
-    (row,) = pair.rows("A", "B")
+    (row,) = pair.rows(Side("A"), Side("B"))
     expected = review_task.score(predictions_of(logits, review_task), review_task.heldout.labels)
     assert (row.value, row.n, row.layer_x, row.measure) == (expected, 32, LAYERS, "accuracy")
 
@@ -174,8 +174,8 @@ def test_the_command_writes_a_row_for_every_method(
     methods = [json.loads(text)["method"] for text in frame["options"]]
     assert tuple(methods) == TABLE_5
     assert set(METHODS) - set(TABLE_5) == {"svcca", "linear-gd"}
-    assert set(frame["comparison"]) == {"injection"}
-    assert (set(frame["model_x"]), set(frame["model_y"])) == ({"A"}, {str(b)})
+    assert set(frame["experiment"]) == {"injection"}
+    assert (set(frame["label_x"]), set(frame["label_y"])) == ({"A"}, {str(b)})
     assert (set(frame["layer_x"]), set(frame["kind"]), set(frame["n"])) == ({2}, {"cls"}, {32})
     assert frame["value"].between(0, 1).all()
     assert "done before" in simcore(*arguments, "--layer", 2)[1]
@@ -240,7 +240,7 @@ def test_a_method_that_the_states_do_not_allow_is_a_row_with_a_reason(
 def test_too_few_rows_leave_methods_out_that_were_not_asked_for(pair_of_models, review_task):
     options = InjectOptions(2, fit_size=20, epochs=1)
     pair = InjectionPair(*pair_of_models, review_task, options)
-    rows = {json.loads(row.options)["method"]: row for row in pair.rows("A", "B")}
+    rows = {json.loads(row.options)["method"]: row for row in pair.rows(Side("A"), Side("B"))}
     reasons = {name: json.loads(row.options).get("undefined", "") for name, row in rows.items()}
     left_out = {name for name, row in rows.items() if np.isnan(row.value)}
     assert left_out == {"linear", "cca", "pwcca"}
@@ -261,7 +261,7 @@ def test_a_loss_that_becomes_nan_is_a_note(pair_of_models, review_task, capfd, m
 
     monkeypatch.setattr(_training, "rate", lambda *_: 1e38)
     options = InjectOptions(2, ("itself", "inn"), fit_size=100, epochs=2)
-    _, inn = InjectionPair(*pair_of_models, review_task, options).rows("A", "B")
+    _, inn = InjectionPair(*pair_of_models, review_task, options).rows(Side("A"), Side("B"))
     assert 0 <= inn.value <= 1
     assert "note: INNAligner: the loss became NaN or infinite" in capfd.readouterr().err
 
@@ -275,7 +275,7 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
     AutoModel.from_config(config).save_pretrained(wide)
     source, b = resolve(str(wide)), pair_of_models[1]
     pair = InjectionPair(source, b, review_task, InjectOptions(2, epochs=1))
-    assert [json.loads(row.options)["method"] for row in pair.rows("A", "B")] == [
+    assert [json.loads(row.options)["method"] for row in pair.rows(Side("A"), Side("B"))] == [
         name for name in TABLE_5 if name not in ("identity", "inn", "random-classifier")
     ]
     with pytest.raises(UserError, match="methods='inn': wanted models of one width, found 32 and"):
@@ -288,7 +288,7 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
 def test_random_labels_are_drawn_from_the_training_labels(pair_of_models, review_task):
     options = InjectOptions(methods=("random-labels",), seed=4)
     pair = InjectionPair(*pair_of_models, review_task, options)
-    (row,) = pair.rows("A", "B")
+    (row,) = pair.rows(Side("A"), Side("B"))
     drawn = np.random.default_rng(pair.draw_seed).choice(review_task.train.labels, 32)
     assert row.value == review_task.score(drawn, review_task.heldout.labels)
     # Another pair and another seed are another draw.

@@ -17,7 +17,7 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import layer_states
 from simlab.store.files import hash_json
-from simlab.store.results import ensure_results, read_results
+from simlab.store.results import Side, ensure_results, read_results
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
 from support.tolerance import assert_same_forward
@@ -100,7 +100,7 @@ def test_only_the_classifier_of_b_continues(pair_of_models, review_task):
         assert torch.equal(pair.states.continuation(batch)(own), a(**batch).logits)
         assert not torch.equal(pair.states.continuation(batch)(2 * own), a(**batch).logits)
         assert torch.equal(pair.states.b(**batch_b).logits, b(**batch_b).logits)
-    stored = {json.loads(row.options)["continue_with"] for row in pair.rows("A", "B")}
+    stored = {json.loads(row.options)["continue_with"] for row in pair.rows(Side("A"), Side("B"))}
     assert stored == {"classifier"}
 
 
@@ -194,7 +194,7 @@ def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
         )
         frame = read_results(folder)
         assert len(step) == len(frame)
-        return list(zip(frame["model_x"].str[-2:], frame["model_y"].str[-2:], strict=True))
+        return list(zip(frame["label_x"].str[-2:], frame["label_y"].str[-2:], strict=True))
 
     assert made(into=[three_models / "m3"]) == [("m1", "m3"), ("m2", "m3")]
     assert made(into=[three_models / "m3"], labels=["m9", "m8", "m7"])[0] == ("m8", "m7")

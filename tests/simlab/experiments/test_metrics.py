@@ -20,6 +20,7 @@ from simlab.store.results import (
     TRAINED,
     TRUNCATION,
     ResultRow,
+    Side,
     read_results,
     to_frame,
 )
@@ -34,7 +35,7 @@ from support.lab.tinymodels import LAYERS, LETTERS, save_tiny_model
 
 LIBRARY = {"f1": f1_score, "accuracy": accuracy_score}  # the main metric of MRPC first
 INTERVALS = (TRUNCATION, "skipping", "freezing", INJECTION)
-CELL = ["comparison", "model_x", "layer_x", "layer_y", "options"]
+CELL = ["experiment", "label_x", "layer_x", "layer_y", "options"]
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +73,15 @@ def results(tmp_path_factory, source, mrpc, tiny_bert):
 def test_every_cell_has_every_metric_the_main_one_first(results):
     frame = read_results(results)
     frame = frame[~frame["measure"].isin((TRAINED, SECONDS))]
-    assert frame["comparison"].nunique() == 7  # with advice, the whole model and the majority class
+    assert frame["experiment"].nunique() == 7  # with advice, the whole model and the majority class
     for _, rows in frame.groupby(CELL, dropna=False):
         assert list(rows["measure"]) == list(LIBRARY)
 
 
 def test_metrics_have_intervals_over_the_heldout_examples(results):
     frame = read_results(results)
-    frame = frame[frame["comparison"].isin(INTERVALS) & frame["measure"].isin(list(LIBRARY))]
-    assert set(frame["comparison"]) == set(INTERVALS)
+    frame = frame[frame["experiment"].isin(INTERVALS) & frame["measure"].isin(list(LIBRARY))]
+    assert set(frame["experiment"]) == set(INTERVALS)
     assert (frame["low"] <= frame["value"]).all()
     assert (frame["value"] <= frame["high"]).all()
     assert (frame["low"] < frame["high"]).any()
@@ -112,14 +113,14 @@ def test_the_same_model_has_the_same_scores_in_every_experiment(results):
     frame = read_results(results)
     for metric in LIBRARY:
         rows = frame[frame["measure"] == metric]
-        whole = rows[(rows["comparison"] == TRUNCATION) & (rows["layer_x"] == LAYERS)]
-        spared = rows[(rows["comparison"] == "skipping") & (rows["layer_y"] == 0)]
+        whole = rows[(rows["experiment"] == TRUNCATION) & (rows["layer_x"] == LAYERS)]
+        spared = rows[(rows["experiment"] == "skipping") & (rows["layer_y"] == 0)]
         itself = rows[rows["options"].str.contains('"method": "itself"', regex=False, na=False)]
         assert whole["value"].item() == spared["value"].item() == itself["value"].item()
 
 
 def test_a_method_without_a_value_is_noted_once_for_all_metrics():
-    common = {"comparison": INJECTION, "model_x": "A", "layer_x": 0, "n": 6, "task": "mrpc"}
+    common = {"experiment": INJECTION, "label_x": "A", "layer_x": 0, "n": 6, "task": "mrpc"}
     rows = [
         ResultRow(measure=metric, value=np.nan, options=json.dumps(options), **common)
         for options in (
@@ -133,7 +134,7 @@ def test_a_method_without_a_value_is_noted_once_for_all_metrics():
 
 def test_the_majority_class_is_scored_by_every_metric(results, mrpc):
     frame, labels = read_results(results), load_task(mrpc).heldout.labels
-    rows = frame[frame["comparison"] == BASELINE].set_index("measure")["value"]
+    rows = frame[frame["experiment"] == BASELINE].set_index("measure")["value"]
     constant = np.full(len(labels), np.bincount(labels).argmax())
     for metric, score in LIBRARY.items():
         assert rows[metric] == score(labels, constant)
@@ -188,8 +189,10 @@ def test_the_metric_decides_on_the_number_of_layers(mrpc):
     ones, zeros, truth = (np.eye(2)[labels] for labels in ([1] * 6, [0] * 6, task.heldout.labels))
     found = {}
     for metric in LIBRARY:
-        how = {"tolerance": 0.4, "metric": metric, "label": "FT", "seed": None}
-        rows = advice_rows(np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", **how)
+        how = {"tolerance": 0.4, "metric": metric}
+        rows = advice_rows(
+            np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", Side("FT"), **how
+        )
         assert [row.measure for row in rows] == [*LIBRARY] * 2
         (found[metric],) = describe_advice(to_frame(rows))
     assert "FT, untuned: 2 of 3 layers are enough" in found["f1"]
@@ -233,5 +236,5 @@ def test_an_evaluation_of_an_earlier_version_has_its_one_score(tmp_path):
 
 def test_figures_of_results_without_metrics_take_any_metric():
     """`plot --paper wu2020` chooses accuracy, also for grids alone."""
-    rows = ResultRow(comparison="A-A", measure="cka", model_x="A", value=1.0, n=9, task="rt")
+    rows = ResultRow(experiment="grid", measure="cka", label_x="A", value=1.0, n=9, task="rt")
     assert len(of_metric(to_frame([rows]), "accuracy")) == 1

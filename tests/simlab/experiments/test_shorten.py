@@ -15,7 +15,7 @@ from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.results import to_frame
+from simlab.store.results import Side, to_frame
 from simlab.tasks import Task
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import (
@@ -129,16 +129,15 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
         whole,
         review_task,
         "untuned",
+        Side("FT", 1),
         tolerance=0.0,
-        label="FT",
-        seed=1,
     )
     assert [(row.layer_x, row.value, row.n) for row in rows] == [(3, 1.0, 16), (2, 0.0, 16)]
     (line,) = describe_advice(to_frame(rows))
     assert "2 of 3 layers" in line
     assert "the other half (n = 16) it is 0.000, and that of the whole model 1.000" in line
     none = advice_rows(
-        np.stack([whole, 1 - whole]), whole, review_task, "tuned", tolerance=0.1, label="FT", seed=1
+        np.stack([whole, 1 - whole]), whole, review_task, "tuned", Side("FT", 1), tolerance=0.1
     )
     assert describe_advice(to_frame(none)) == [
         "FT, tuned: no number of layers is enough: the accuracy is always more than 0.1 below that "

@@ -149,7 +149,7 @@ def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, review
     assert simcore(*arguments, "--out", out)[0] == 0
     assert "done before" in simcore(*arguments, "--out", out, "--max-memory", "1e9")[1]
     frame = read_results(out)
-    assert set(frame["comparison"]) == {SKIPPING}
+    assert set(frame["experiment"]) == {SKIPPING}
     assert list(zip(frame["layer_x"], frame["layer_y"], strict=True)) == spans(LAYERS)
     own = predict_logits(
         load_classifier(source), load_tokenizer(source), review_task.heldout, 64

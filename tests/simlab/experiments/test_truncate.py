@@ -21,7 +21,7 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
 from simlab.store.files import write_json
-from simlab.store.results import TRUNCATIONS, read_results
+from simlab.store.results import TRUNCATIONS, Side, read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.trained_splits import EVALUATION
 from support.lab.tinyclassifiers import choice_task, save_classifier
@@ -65,7 +65,7 @@ def test_real_minilm_rows(tmp_path, minilm):
     folder = tmp_path / "checkpoint"
     load_classifier(minilm, task, seed=1).save_pretrained(folder)
     load_tokenizer(minilm).save_pretrained(folder)
-    rows = truncation_rows(resolve(str(folder)), task, 64, label="FT[1]", seed=1)
+    rows = truncation_rows(resolve(str(folder)), task, 64, Side("FT[1]", 1))
     whole = predict_logits(
         load_classifier(resolve(str(folder))), load_tokenizer(minilm), task.heldout, 64
     )
@@ -110,7 +110,7 @@ def test_a_warm_up_of_heads_that_outlasts_their_training_is_told(checkpoint, rev
     for mode, warmup, wanted in (("tuned", 8, True), ("tuned", 2, False), ("untuned", 8, False)):
         recipe = HeadRecipe(most_steps=2, warmup=warmup)
         options = TruncationOptions(modes=(mode,), recipe=recipe)
-        truncation_rows(checkpoint, review_task, 64, options, label="FT", seed=None)
+        truncation_rows(checkpoint, review_task, 64, Side("FT"), options)
         assert (told in " ".join(capfd.readouterr().err.split())) is wanted
 
 
@@ -142,8 +142,8 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
         task = load_task(str(table), TaskOptions(pair_column="pair"))
     source = save_classifier(tmp_path / "ft", "bert", task)
     options = TruncationOptions(MODES, str(tiny_bert.path), recipe=QUICK)
-    rows = truncation_rows(source, task, 64, options, label="FT", seed=None)
-    assert [(row.comparison, row.layer_x) for row in rows] == [
+    rows = truncation_rows(source, task, 64, Side("FT"), options)
+    assert [(row.experiment, row.layer_x) for row in rows] == [
         (name, layer) for name in TRUNCATIONS.values() for layer in range(LAYERS + 1)
     ]
     assert {row.measure for row in rows} == {task.metric}
@@ -173,17 +173,17 @@ def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, 
         assert f"FT[1], {mode}: " in printed
     assert "done before" in simcore(*arguments, "--label", "FT[1]", "--out", out)[1]
     frame = read_results(out)
-    curves = frame[frame["comparison"].isin(TRUNCATIONS.values())]
+    curves = frame[frame["experiment"].isin(TRUNCATIONS.values())]
     assert len(curves) == 3 * (LAYERS + 1)
     assert curves["options"].isna().sum() == LAYERS + 1
     (file,) = plot(frame, tmp_path / "figures", ("png",))
     assert file.name == "reviews-truncation.png"
-    one = curves.assign(seed_x=1)
-    other = one.assign(model_x="FT[2]", seed_x=2, value=curves["value"] + 0.1)
+    one = curves.assign(seed_x=1, base_x="bert")
+    other = one.assign(label_x="FT[2]", seed_x=2, value=curves["value"] + 0.1)
     (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes
     lines = {line.get_label(): line.get_ydata() for line in axis.lines}
     for mode, name in TRUNCATIONS.items():
-        mean = one.loc[one["comparison"] == name, "value"].to_numpy() + 0.05
+        mean = one.loc[one["experiment"] == name, "value"].to_numpy() + 0.05
         np.testing.assert_allclose(lines[f"{mode}, mean of 2 seeds"], mean)
 
 

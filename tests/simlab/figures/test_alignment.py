@@ -18,12 +18,13 @@ def row(value, *, pair=PAIRS[0], layers=(1, 1), part="heldout", work="alignment"
     measure = options.pop("measure", "alignment-error")
     options = {"method": "linear", "rows": part, **options}
     return ResultRow(
-        comparison=f"{work}: ft",
+        experiment=work,
+        comparison="ft",
         measure=measure,
         kind="mean",
         options=json.dumps(options),
-        model_x=pair[0],
-        model_y=pair[1],
+        label_x=pair[0],
+        label_y=pair[1],
         layer_x=layers[0],
         layer_y=layers[1],
         value=value,
@@ -109,17 +110,6 @@ def test_another_training_is_a_method_of_its_own():
     assert "rt-alignment-mean-layers-inn-ren2023-" in found
 
 
-def test_errors_of_svcca_of_an_earlier_version_are_not_drawn():
-    old = [row(0.5, method="svcca", pair=PAIRS[0])]
-    new = [
-        row(0.7, method="svcca", pair=PAIRS[1]),
-        row(0.6, method="svcca", pair=PAIRS[1], measure="alignment-component-error"),
-    ]
-    figure = figures_of([row(1.0, pair=pair) for pair in PAIRS[:2]] + old + new)
-    (axis,) = figure["rt-alignment-mean-methods"].axes
-    assert bars(axis)["svcca", "heldout"] == (0.7, 0.0)
-
-
 def test_layers_across_models_are_means_over_pairs():
     rows = [
         row(10 * i + j + k, pair=pair, layers=(i, j), work="alignment across")
@@ -161,7 +151,8 @@ def within(models, study="ft"):
     return [
         replace(
             row(0.1 * seed, pair=(f"M[{seed}]",) * 2, layers=layers, work="alignment within"),
-            comparison=f"alignment within: {study}",
+            comparison=study,
+            base_x="minilm",
             seed_x=seed,
             seed_y=seed,
         )

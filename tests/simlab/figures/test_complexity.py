@@ -13,11 +13,13 @@ from support.tolerance import FLOAT64_RELATIVE
 def curve(study, seed, n, start):
     return [
         ResultRow(
-            comparison=f"{COMPLEXITY}: {study}",
+            experiment=COMPLEXITY,
+            comparison=study,
             measure=NUCLEAR,
             kind="mean",
             options=json.dumps({}),
-            model_x="FT",
+            label_x="FT",
+            base_x="minilm",
             seed_x=seed,
             layer_x=layer,
             value=start + layer,
@@ -39,7 +41,7 @@ def test_seeds_with_one_label_have_a_curve_each():
 def test_many_models_are_drawn_as_their_mean():
     rows = []
     for seed in range(8):
-        rows += [replace(one, model_x=f"FT[{seed}]") for one in curve("a", seed, 9, float(seed))]
+        rows += [replace(one, label_x=f"FT[{seed}]") for one in curve("a", seed, 9, float(seed))]
     figure = alignment_figures(to_frame(rows))["rt-alignment-mean-complexity"]
     (label,) = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert label == "FT[0–7]"

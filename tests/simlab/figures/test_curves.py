@@ -1,6 +1,5 @@
 """Truncation, skipping and freezing of several models and tasks; only seeds are averaged."""
 
-import json
 from itertools import product
 
 import numpy as np
@@ -13,7 +12,6 @@ from simlab.figures.style import draw_curves
 from simlab.figures.truncation import plot_truncation
 from simlab.store.results import (
     FREEZING,
-    PARENT,
     SECONDS,
     TRAINED,
     TRUNCATIONS,
@@ -151,8 +149,8 @@ def test_seeds_of_a_triangle_have_a_panel_each():
 def freezing(task, metric="accuracy", start=0.5, **more):
     return [
         ResultRow(
-            comparison=FREEZING,
-            model_x=way,
+            experiment=FREEZING,
+            label_x=way,
             seed_x=1,
             value=start,
             task=task,
@@ -185,15 +183,11 @@ def test_two_freezing_studies_of_one_task_are_not_averaged(tmp_path):
 
 def test_freezing_names_the_model_where_a_task_has_several():
     names = ("bert", "albert")
-    rows = [row for name in names for row in freezing("rt", options=parent(name))]
+    rows = [row for name in names for row in freezing("rt", base_x=name)]
     for some, ends in ((rows, [f" ({name})" for name in names]), (rows[:6], [""])):
         axis = plot_freezing(to_frame(some)).axes[0]
         drawn = {text.get_text() for text in axis.get_yticklabels()}
         assert drawn == {way + end for way, end in product(("none", "top:2"), ends)}
-
-
-def parent(name):
-    return json.dumps({PARENT: name})
 
 
 def test_curves_of_several_tasks_are_one_file(names_of_files):

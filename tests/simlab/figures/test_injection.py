@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simlab.figures.alignment import alignment_figures
-from simlab.store.results import INJECTION, ResultRow, to_frame
+from simlab.store.results import INJECTION, ResultRow, Side, to_frame
 
 # Not in the order of figures.
 METHODS = (
@@ -25,14 +25,12 @@ FORTH, BACK = (("FT[1]", 1), ("FT[2]", 2)), (("FT[2]", 2), ("FT[1]", 1))
 
 def injection(method, pair, value, **protocol):
     return ResultRow(
-        comparison=INJECTION,
+        experiment=INJECTION,
         measure="accuracy",
         kind="cls",
         options=json.dumps({"method": method, **protocol}),
-        model_x=pair[0][0],
-        model_y=pair[1][0],
-        seed_x=pair[0][1],
-        seed_y=pair[1][1],
+        **Side(*pair[0], base="minilm").columns("x"),
+        **Side(*pair[1], base="minilm").columns("y"),
         layer_x=6,
         layer_y=6,
         value=value,
@@ -49,7 +47,6 @@ def bars(axis):
 def test_protocols_are_panels_and_bars_are_means_over_pairs():
     rows = []
     for change, pair in ((-0.1, FORTH), (0.1, BACK)):
-        # An earlier version named no protocol: maps were fitted on the tokens.
         rows += [injection(name, pair, VALUES[name] + change) for name in METHODS]
         means = {"fit_on": "mean", "continue_with": "model"}
         rows += [injection(name, pair, VALUES[name] / 2 + change, **means) for name in METHODS]
@@ -75,9 +72,9 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
     "pairs",
     [
         [(("FT", 1), ("FT", 2)), (("FT", 2), ("FT", 3))],
-        [(("multiberts-seed_0", 42), ("multiberts-seed_1", 42)), (("multiberts-seed_2", 42),) * 2],
+        [(("multiberts-0", 0), ("multiberts-1", 1)), (("multiberts-2", 2),) * 2],
     ],
-    ids=["fine-tuning", "pre-training"],
+    ids=["one label", "several labels"],
 )
 def test_seeds_of_one_model_are_averaged(pairs):
     rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]

@@ -8,7 +8,8 @@ import pytest
 
 from simlab.figures.joint import draw_joint, in_files, joint_grids, plot_models
 from simlab.figures.table import complete, with_calibrated
-from simlab.store.results import joint_table, to_frame
+from simlab.store.joint import joint_table
+from simlab.store.results import to_frame
 from support.lab.result_rows import joint_grid
 
 CROWD = [f"M{number}" for number in range(100)]
@@ -110,5 +111,5 @@ def test_every_p_value_and_calibrated_value_of_a_joint_grid_is_shown():
 
 
 def test_joint_grids_with_equal_labels_have_a_figure_each(names_of_files):
-    frame = pd.concat(to_frame(joint_grid(["A", "B"], seed=seed)) for seed in (0, 1))
+    frame = pd.concat(to_frame(joint_grid(["A", "B"], seed=n, grid=f"job {n}")) for n in (0, 1))
     assert names_of_files(frame) == ["rt-models-all-input-1", "rt-models-all-input-2"]

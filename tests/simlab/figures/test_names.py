@@ -26,21 +26,20 @@ def test_names_are_in_the_given_order_except_for_numbers_that_a_shell_sorted(giv
 
 
 @pytest.mark.parametrize(
-    ("label", "seed", "wanted"),
+    ("label", "seed", "base", "wanted"),
     [
-        ("FT[1]", 1, "FT[*]"),
-        ("ft-12", 12, "ft-*"),
-        ("none-seed3", 3, "none-seed*"),
-        ("FT[12]", 1, "FT[12]"),
-        ("albert-base-v1", 1, "albert-base-v1"),
-        ("gpt2", 2, "gpt2"),
-        ("qwen-2.5", 2, "qwen-2.5"),
-        ("FT", 1, "FT"),
-        ("FT[1]", None, "FT[1]"),
+        ("FT[1]", 1, "minilm", "FT[*]"),
+        ("ft-12", 12, "minilm", "ft-*"),
+        ("none-seed3", 3, "minilm", "none-seed*"),
+        ("FT[12]", 1, "minilm", "FT[12]"),
+        ("FT[12]", 2, "minilm", "FT[12]"),
+        ("FT", 1, "minilm", "FT"),
+        ("FT[1]", None, "minilm", "FT[1]"),
+        ("FT[1]", 1, None, "FT[1]"),
     ],
 )
-def test_a_seed_is_a_number_that_stands_alone(label, seed, wanted):
-    assert without_seed(label, seed) == wanted
+def test_the_seed_of_a_model_of_a_known_base_leaves_its_label(label, seed, base, wanted):
+    assert without_seed(label, seed, base) == wanted
 
 
 def found(*rows, **options):
@@ -53,7 +52,10 @@ def test_seeds_of_one_model_are_together_and_nothing_else():
     assert found(curve("FT", 1), curve("FT", 4)) == {"FT": (1, 4)}
     assert found(curve("FT[1]"), curve("FT[2]")) == {"FT[1]": (), "FT[2]": ()}
     assert found(curve("roberta", 1), curve("albert", 2)) == {"roberta": (1,), "albert": (2,)}
-    assert found(curve("a-v1", 1), curve("a-v2", 2)) == {"a-v1": (1,), "a-v2": (2,)}
+    versions = [curve(f"a-v{number}", number, base=f"a-v{number}") for number in (1, 2)]
+    assert found(*versions) == {"a-v1": (1,), "a-v2": (2,)}
+    unknown = [curve(f"FT[{seed}]", seed, base=None) for seed in (1, 2)]
+    assert found(*unknown) == {"FT[1]": (1,), "FT[2]": (2,)}
     other = [row for row in curve("FT[2]", 2) if row.layer_x != 1]  # another number of layers
     assert found(curve("FT[1]", 1), other) == {"FT[1]": (1,), "FT[2]": (2,)}
     assert found(curve("FT", 1), curve("FT", 2), together=False) == {

@@ -43,14 +43,14 @@ def test_two_models_under_one_name_have_two_panels():
     axes = images(plot_grids(to_frame(rows)))
     assert [axis.get_ylabel() for axis in axes] == ["layer of roberta", "layer of albert"]
     for axis, model in zip(axes, MODELS, strict=True):
-        np.testing.assert_array_equal(shown(axis), values(rows, model_x=model))
+        np.testing.assert_array_equal(shown(axis), values(rows, label_x=model))
 
 
 def test_both_directions_of_a_measure_are_shown():
     rows = [*grid("A-B", "A", "B", measure="linreg"), *grid("A-B", "B", "A", 1, measure="linreg")]
     axes = images(plot_grids(to_frame(rows)))
     assert [axis.get_ylabel() for axis in axes] == ["layer of A", "layer of B"]
-    np.testing.assert_array_equal(shown(axes[1]), values(rows, model_x="B"))
+    np.testing.assert_array_equal(shown(axes[1]), values(rows, label_x="B"))
 
 
 def test_equal_labels_are_told_apart():
@@ -95,12 +95,12 @@ def test_models_stand_below_each_other_and_tasks_side_by_side(monkeypatch):
     for axis, (model, task) in zip(
         images(figure), ((m, t) for m in MODELS for t in TASKS), strict=True
     ):
-        wanted = values(rows, comparison="FT-ORIG", model_x=f"{model}-{task}-FT")
+        wanted = values(rows, comparison="FT-ORIG", label_x=f"{model}-{task}-FT")
         np.testing.assert_array_equal(shown(axis), wanted)
 
 
 def test_a_task_without_a_model_is_left_empty():
-    rows = [row for row in papers_rows() if (row.task, row.model_y) != ("stsb", "albert")]
+    rows = [row for row in papers_rows() if (row.task, row.label_y) != ("stsb", "albert")]
     rows = [row for row in rows if row.comparison == "FT-ORIG"]
     figure = plot_grids(to_frame(rows))
     assert len(images(figure)) == 5

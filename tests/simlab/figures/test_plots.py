@@ -14,15 +14,17 @@ from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
 from simlab.figures.style import heat_colours
 from simlab.figures.truncation import plot_truncation
+from simlab.store.joint import joint_table
 from simlab.store.results import (
     BASELINE,
+    GRID,
     LOCALIZATION,
     MAJORITY,
     TRUNCATION,
     ResultRow,
-    joint_table,
     to_frame,
 )
+from simlab.store.results import JOINT as JOINT_GRID
 
 LAYERS = 4
 JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
@@ -38,12 +40,13 @@ def grid_rows(estimator):
     rng = np.random.default_rng(0)
     return [
         ResultRow(
+            experiment=GRID,
             comparison=name,
             measure="cka",
             estimator=estimator,
             kernel="linear",
-            model_x=x,
-            model_y=y,
+            label_x=x,
+            label_y=y,
             layer_x=i,
             layer_y=j,
             value=rng.uniform() if i else np.nan,
@@ -62,12 +65,13 @@ def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **e
     names = [(model, layer) for model in JOINT for layer in range(first, LAYERS)]
     return [
         ResultRow(
+            experiment=JOINT_GRID,
             comparison=comparison,
             measure=measure,
             kind=kind,
-            model_x=x,
+            label_x=x,
             layer_x=i,
-            model_y=y,
+            label_y=y,
             layer_y=j,
             value=rng.uniform(0.4, 1.0),
             n=9,
@@ -82,10 +86,10 @@ def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **e
 def score_rows():
     return [
         ResultRow(
-            comparison=LOCALIZATION,
+            experiment=LOCALIZATION,
             measure=LOCALIZATION,
             kind="word-last",
-            model_x=model,
+            label_x=model,
             layer_x=layer,
             value=place - layer / 10,
             n=9,
@@ -99,11 +103,11 @@ def score_rows():
 def curve_rows():
     common = {"measure": "accuracy", "n": 9, "task": "rt"}
     curve = [
-        ResultRow(comparison=TRUNCATION, model_x=name, layer_x=l, value=0.5 + l / 10, **common)
+        ResultRow(experiment=TRUNCATION, label_x=name, layer_x=l, value=0.5 + l / 10, **common)
         for name in ("FT[1]", "FT[2]")
         for l in range(LAYERS)
     ]
-    return [*curve, ResultRow(comparison=BASELINE, model_x=MAJORITY, value=0.52, **common)]
+    return [*curve, ResultRow(experiment=BASELINE, label_x=MAJORITY, value=0.52, **common)]
 
 
 @pytest.fixture
@@ -163,10 +167,11 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
     for measure, highest in (("angular", 1.0), ("rsm-difference", 7.0)):
         rows = [
             ResultRow(
+                experiment=GRID,
                 comparison=f"A-{y}",
                 measure=measure,
-                model_x="A",
-                model_y=y,
+                label_x="A",
+                label_y=y,
                 layer_x=i,
                 layer_y=j,
                 value=scale * abs(i - j),
@@ -188,7 +193,7 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
 
 def test_curve_has_every_layer_and_the_majority_line(frame):
     figure = plot_truncation(
-        frame[frame["comparison"] == TRUNCATION], frame[frame["comparison"] == BASELINE]
+        frame[frame["experiment"] == TRUNCATION], frame[frame["experiment"] == BASELINE]
     )
     (axis,) = figure.axes
     lines = {line.get_label(): line.get_ydata() for line in axis.lines}
@@ -263,12 +268,13 @@ def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, fra
 def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
     rows = [
         ResultRow(
+            experiment=GRID,
             comparison="A-A",
             measure="svcca",
             kind=kind,
             options=options,
-            model_x="A",
-            model_y="A",
+            label_x="A",
+            label_y="A",
             layer_x=0,
             layer_y=0,
             value=0.5,

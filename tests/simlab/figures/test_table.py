@@ -1,8 +1,11 @@
 """Every input of a results table is drawn once, and inputs with equal labels are told apart."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
+from simlab.errors import UserError
 from simlab.figures.table import complete, distinguish, read_table, short_names
 from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_results
 from support.lab.result_rows import curve, grid, joint_grid, majority
@@ -36,52 +39,51 @@ def test_files_that_contradict_each_other_are_told_apart(tmp_path):
     frame = table(tmp_path, a=grid("FT-FT", "FT", "FT"), b=grid("FT-FT", "FT", "FT", seed=1))
     assert frame.groupby("source").size().to_dict() == {"a": 16, "b": 16}
     frame = table(tmp_path, c=curve("FT"), d=curve("FT", start=0.1), e=curve("FT", seed=1))
-    curves = frame[frame["model_y"].isna()]
+    curves = frame[frame["label_y"].isna()]
     assert curves.groupby("source").size().to_dict() == {"": 4, "c": 4, "d": 4}
 
 
 def test_inputs_of_one_table_that_contradict_each_other_are_numbered():
-    rows = [to_frame(grid("FT-FT", "FT", "FT", seed=seed)) for seed in (0, 1, 0)]
+    jobs = {"a": 0, "b": 1, "copy of a": 0}
+    rows = [to_frame(grid("FT-FT", "FT", "FT", seed=n, grid=job)) for job, n in jobs.items()]
     frame = distinguish(complete(pd.concat(rows)))
     assert frame.groupby("source").size().to_dict() == {"input 1": 16, "input 2": 16}
+
+
+def test_two_values_of_one_job_are_refused():
+    frame = to_frame([*grid("FT-FT", "FT", "FT"), *grid("FT-FT", "FT", "FT", seed=1)])
+    with pytest.raises(UserError, match="one value of cka for each layer of FT, found two"):
+        distinguish(complete(frame))
 
 
 def test_joint_grids_stay_whole(tmp_path):
     one, other = joint_grid(["A", "B"]), joint_grid(["A", "B"], seed=1)
     frame = table(tmp_path, one=one, other=other, more=joint_grid(["A", "C"]))
-    assert frame["joint"].all()
     assert frame.groupby("source").size().to_dict() == {"more": 64, "one": 64, "other": 64}
+    tiles = {}
+    for row in joint_grid(["A", "B"], grid="one key"):
+        tiles.setdefault(f"tile{row.label_x}{row.label_y}", []).append(row)
+    (tmp_path / "tiles").mkdir()
+    frame = table(tmp_path / "tiles", **tiles)
+    assert (len(frame), sources(frame)) == (64, [""])
+
+
+def test_grids_of_pairs_with_one_name_are_not_joint(tmp_path):
     pairs = [("A", "A"), ("A", "B"), ("B", "A"), ("B", "B")]
-    files = {f"p{x}{y}": grid("all", x, y) for x, y in pairs}
-    (tmp_path / "pairs").mkdir()
-    frame = table(tmp_path / "pairs", **files)
-    assert frame["joint"].all()
-    assert sources(frame) == [""]
-
-
-def test_seeds_with_one_label_are_no_joint_grid(tmp_path):
-    pairs = [("FT", "FT"), ("FT", "ORIG"), ("ORIG", "FT"), ("ORIG", "ORIG")]
-    seed_of = {"FT": 1, "ORIG": None}
-    grids = [grid("all", x, y, seeds=(seed_of[x], seed_of[y])) for x, y in pairs]
-    grids.append(grid("all", "FT", "FT", seeds=(2, 2), seed=1))
-    frame = table(tmp_path, **{f"file{number}": rows for number, rows in enumerate(grids)})
-    assert not frame["joint"].any()
-    assert len(frame) == 5 * 16
-    frame = distinguish(complete(to_frame([row for rows in grids for row in rows])))
-    assert frame.groupby(["joint", "source"]).size().to_dict() == {
-        (True, "input 1"): 64,
-        (False, "input 2"): 16,
-    }
+    rows = [row for x, y in pairs for row in grid("all", x, y)]
+    again = [replace(row, value=0.5, grid="b") for row in rows[:16]]
+    frame = table(tmp_path, first=rows, second=again)
+    assert frame.groupby("source").size().to_dict() == {"": 48, "first": 16, "second": 16}
 
 
 def record(steps, value=0.5):
     return [
         ResultRow(
-            comparison=TRAINING_CKA,
+            experiment=TRAINING_CKA,
             measure="cka",
             kind="cls",
-            options=f'{{"step": {step}}}',
-            model_x="FT",
+            label_x="FT",
+            step_x=step,
             layer_x=1,
             value=value,
             n=9,

@@ -1,9 +1,8 @@
 """The record of `CKACallback` as a figure: a curve for each layer over the steps."""
 
-import json
-
 import numpy as np
 
+from simlab.figures.table import complete, distinguish
 from simlab.figures.training import plot_training
 from simlab.store.results import TRAINING_CKA, ResultRow, read_results, to_frame, write_results
 from support.lab.tinymodels import COLUMNS, LAYERS
@@ -16,14 +15,15 @@ def record(model="FT[1]", steps=STEPS, layers=LAYERS + 1, estimator="biased", se
     draw = np.random.default_rng(seed)
     return [
         ResultRow(
-            comparison=TRAINING_CKA,
+            experiment=TRAINING_CKA,
             measure="cka",
             kind="cls",
             estimator=estimator,
             kernel="linear",
-            options=json.dumps({"step": step}),
-            model_x=model,
-            model_y="initial",
+            label_x=model,
+            label_y="initial",
+            step_x=step,
+            grid=str(seed),
             layer_x=layer,
             value=draw.uniform() if layer else np.nan,
             n=32,
@@ -68,8 +68,11 @@ def test_runs_have_panels_of_their_own_even_with_one_label():
     """Rows of two files with one label would otherwise form one curve that goes back in steps."""
     first, second = record(seed=1), record(seed=2, steps=(5, 15))
     single = [record(seed=seed, steps=(7,)) for seed in (3, 4)]
-    figure = plot_training(to_frame([*first, *second, *record("FT[2]"), *single[0], *single[1]]))
-    names = ["FT[1]", "FT[1], run 2", "FT[2]", "FT[1], run 3", "FT[1], run 4"]
+    figure = plot_training(
+        distinguish(complete(to_frame([*first, *second, *record("FT[2]"), *single[0], *single[1]])))
+    )
+    ends = ["1", "2", None, "3", "4"]
+    names = [f"FT[1] (input {end})" if end else "FT[2]" for end in ends]
     assert titles(figure) == names
     for place, rows in ((0, first), (1, second), (3, single[0]), (4, single[1])):
         np.testing.assert_array_equal(curves(figure.axes[place])[2][1], values(rows, 2))

@@ -124,11 +124,11 @@ def test_a_grid_without_a_value_is_undefined():
 
 def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
     rows = joint_grid(["M2", "M10", "M1"])
-    value = {(r.model_x, r.layer_x, r.model_y, r.layer_y): r.value for r in rows}
+    value = {(r.label_x, r.layer_x, r.label_y, r.layer_y): r.value for r in rows}
     frame = to_frame(rows)
     frame["value"] += [
         value[key]
-        for key in frame[["model_y", "layer_y", "model_x", "layer_x"]].itertuples(False, None)
+        for key in frame[["label_y", "layer_y", "label_x", "layer_x"]].itertuples(False, None)
     ]
     for table, symmetric in ((to_frame(rows), False), (frame, True)):
         found = gathered(table, exact=True)
@@ -143,7 +143,7 @@ def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
 
 
 def test_contradicting_inputs_are_grids_of_their_own():
-    rows = grid("A-B", "A", "B") + grid("A-B", "A", "B", seed=1)
+    rows = grid("A-B", "A", "B", grid="a") + grid("A-B", "A", "B", seed=1, grid="b")
     found = gathered(rows)
     assert [made["source"] for made in found.grids] == ["input 1", "input 2"]
 
@@ -157,7 +157,7 @@ def test_seeds_of_a_model_have_one_name():
 
 def test_facts_of_a_layer():
     rows = [*curve("A", 1), *triangle("A", 1), *curve("A", 1, mode=LOCALIZATION)]
-    rows = [row for row in rows if row.comparison != SKIPPING or row.layer_x != row.layer_y]
+    rows = [row for row in rows if row.experiment != SKIPPING or row.layer_x != row.layer_y]
     facts = [fact for fact in gathered(rows).facts if fact[2] == 2]
     assert {(fact[3], round(fact[4], 3)) for fact in facts} == {
         ("accuracy, truncation-untuned", 0.7),
@@ -242,8 +242,8 @@ def test_real_results_come_back():
 def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
     frame = distinguish(read_table([JOINT, CURVES]))
     best = frame["options"].isna()  # those of a fixed number name it
-    rows = frame[(frame["comparison"] == BLOCKS) & frame["value"].notna() & best]
-    clusters = rows.groupby(["estimator", "model_x", "value"])["layer_x"]
+    rows = frame[(frame["experiment"] == BLOCKS) & frame["value"].notna() & best]
+    clusters = rows.groupby(["estimator", "label_x", "value"])["layer_x"]
     wanted = {(*key[:2], tuple(map(int, layers))) for key, layers in clusters}
     found = gather(frame)
     seen = {True: set(), False: set()}

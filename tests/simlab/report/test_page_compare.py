@@ -34,7 +34,7 @@ def test_a_difference_is_of_the_same_layers_in_every_order(opened, written, orde
     for line in lines:
         at = int(line["layer_x"]), int(line["layer_y"])
         assert (line["minus_layer_x"], line["minus_layer_y"]) == (line["layer_x"], line["layer_y"])
-        assert (line["model_y"], line["minus_model_y"]) == ("B", "C")
+        assert (line["label_y"], line["minus_label_y"]) == ("B", "C")
         assert float(line["value"]) == pytest.approx(a[at] - b[at], abs=1e-4)
     view.canvas().focus()
     view.press("ArrowUp", "ArrowRight")

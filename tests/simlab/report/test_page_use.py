@@ -26,7 +26,7 @@ def value_of(words):
 def test_pointing_at_a_cell_says_what_is_known_of_it(opened, studies):
     frame = read_results(JOINT)
     row = frame[(frame["measure"] == "cka") & (frame["layer_x"] == 1) & (frame["layer_y"] == 3)]
-    row = row[(row["model_x"] == "ORIG") & (row["model_y"] == "ORIG")].iloc[0]
+    row = row[(row["label_x"] == "ORIG") & (row["label_y"] == "ORIG")].iloc[0]
     view = opened(studies)
     assert view.choice("Measure").input_value() == "linear CKA (biased)"
     columns, rows = view.edges()
@@ -328,8 +328,8 @@ def test_curves_come_with_their_rows(opened, studies):
     view.said("Copied.")
     table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     frame = read_results(CURVES)
-    wanted = frame[frame["comparison"].str.startswith("truncation")]["value"]
-    found = [float(r["value"]) for r in table if r["comparison"].startswith("truncation")]
+    wanted = frame[frame["experiment"].str.startswith("truncation")]["value"]
+    found = [float(r["value"]) for r in table if r["experiment"].startswith("truncation")]
     assert sorted(found) == pytest.approx(sorted(wanted))
     figure.locator("summary").click()
     figure.locator("tbody tr").first.wait_for()

@@ -41,7 +41,7 @@ def every_cell(view):
             return
         for row in copied(view):
             numbers = [float(row.get(name) or "nan") for name in ("value", "low", "high", "pvalue")]
-            layers = (row["model_x"], int(row["layer_x"]), row["model_y"], int(row["layer_y"]))
+            layers = (row["label_x"], int(row["layer_x"]), row["label_y"], int(row["layer_y"]))
             found[(*names[:3], names[3].split(":")[0], *layers)] = numbers
 
     walk(["Task", "Representation", "Measure", "Grid"], ())
@@ -139,4 +139,4 @@ def test_hostile_names_are_shown_as_they_are(opened, written):
     for name in HOSTILE[1:]:
         view.page.get_by_role("checkbox", name=name, exact=True).uncheck()
     view.again()
-    assert [row["model_x"] for row in copied(view)] == [HOSTILE[0]] * 4
+    assert [row["label_x"] for row in copied(view)] == [HOSTILE[0]] * 4

@@ -131,7 +131,7 @@ def test_results_that_cannot_be_shown(simcore, tmp_path):
             "layer_x",
             "wanted a number from 0 to 1,048,575 in column 'layer_x' of A-B, found <NA>",
         ),
-        (3, "model_y", "wanted a model in column 'model_y' of A-B, found <NA>"),
+        (3, "label_y", "wanted a model in column 'label_y' of A-B, found <NA>"),
         (-1, "layer_x", "in column 'layer_x' of truncation-untuned, found <NA>"),
     ],
 )

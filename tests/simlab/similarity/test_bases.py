@@ -11,7 +11,7 @@ from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.similarity.bases import BASED, load_bases, store_bases
 from simlab.similarity.catalogue import MEASURES, settings
-from simlab.similarity.grids import grid_rows
+from simlab.similarity.grids import Naming, grid_rows
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def test_a_grid_over_stored_bases_has_the_same_rows(measure, options, reps, tmp_
         stored.append(dataclasses.replace(side, layers=bases))
     chosen = settings(measure, options)
     for x, y in ((0, 0), (0, 1)):
-        wanted = list(grid_rows(measure, chosen, [reps[x]], [reps[y]], "c"))
-        found = list(grid_rows(measure, chosen, [stored[x]], [stored[y]], "c"))
+        wanted = list(grid_rows(measure, chosen, [reps[x]], [reps[y]], Naming("c")))
+        found = list(grid_rows(measure, chosen, [stored[x]], [stored[y]], Naming("c")))
         assert len(found) == 16 * (1 + (x != y and not MEASURES[measure].symmetric))
         assert [repr(row) for row in found] == [repr(row) for row in wanted]  # nan is nan
         assert {row.value for row in wanted if np.isfinite(row.value)} - {1.0}

@@ -16,10 +16,13 @@ from simlab.similarity.block_scores import GridScores, find_blocks
 from simlab.similarity.blocks import block_rows, blocks
 from simlab.similarity.grids import grid as compute_grid
 from simlab.store.results import (
+    ALIGNMENT,
     BLOCK_SCORE,
     BLOCKS,
+    GRID,
     GRID_COLUMNS,
     RELATIVE,
+    WITHIN,
     ResultRow,
     read_results,
     to_frame,
@@ -35,17 +38,18 @@ def planted(sizes, within=1.0, between=0.0):
     return np.where(np.equal.outer(block, block), within, between)
 
 
-def rows_of(similarity, x="FT[1]", y="FT[1]", comparison="FT-FT"):
+def rows_of(similarity, x="FT[1]", y="FT[1]", comparison="FT-FT", experiment=GRID):
     """Rows of a grid whose layers are numbered from 1."""
     return [
         ResultRow(
+            experiment=experiment,
             comparison=comparison,
             measure="cka",
             kind="mean",
             estimator="biased",
             kernel="linear",
-            model_x=x,
-            model_y=y,
+            label_x=x,
+            label_y=y,
             seed_x=1,
             seed_y=1 if x == y else None,
             layer_x=i + 1,
@@ -71,7 +75,7 @@ def test_rows_number_the_clusters_of_grids_of_a_model_with_itself(results):
     (two, fixed), (best, rows) = block_rows(read_results(results))
     assert two.clusters == best.clusters == ((1, 2), (3, 4, 5))
     frame = to_frame(rows)
-    assert frame["comparison"].tolist() == [BLOCK_SCORE, *[BLOCKS] * 5]
+    assert frame["experiment"].tolist() == [BLOCK_SCORE, *[BLOCKS] * 5]
     assert frame["value"].tolist() == pytest.approx([1.0, 1, 1, 2, 2, 2])
     assert frame["layer_x"].tolist()[1:] == [1, 2, 3, 4, 5]
     original = read_results(results).iloc[0]
@@ -98,7 +102,7 @@ def test_the_command_prints_writes_and_leads_to_outlines_of_the_best(tmp_path, s
     assert "clusters" not in lines[0]
     frame = read_results([path, out])
     grids = frame[frame["layer_y"].notna()]
-    found = frame[frame["comparison"].isin((BLOCKS, BLOCK_SCORE))]
+    found = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     figure = plot_grids(grids.assign(comparison=grids["comparison"].astype("category")), found)
     (axis, *_) = figure.axes
     drawn = [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
@@ -131,7 +135,7 @@ def test_intervals_are_those_of_halves_of_the_texts(stored, tmp_path, simcore):
     assert code == 0
     assert "95 %" in printed
     frame = read_results(out)
-    scores = frame[frame["comparison"] == BLOCK_SCORE]
+    scores = frame[frame["experiment"] == BLOCK_SCORE]
     assert len(scores) == 4
     assert (scores["low"] < scores["value"]).all()
     assert (scores["value"] < scores["high"]).all()
@@ -158,12 +162,12 @@ def test_representations_that_belong_to_no_grid_are_refused(stored, tmp_path, re
     check_refused(outcome, "found others with the same label")
 
 
-def errors_of(similarity, comparison="alignment within: FT", part="heldout"):
+def errors_of(similarity, comparison="FT", part="heldout"):
     """Rows of a grid of errors of maps."""
     options = json.dumps({"method": "linear", "rows": part})
     return [
         dataclasses.replace(row, measure=RELATIVE, options=options, estimator=None, kernel=None)
-        for row in rows_of(1 - similarity, comparison=comparison)
+        for row in rows_of(1 - similarity, comparison=comparison, experiment=WITHIN)
     ]
 
 
@@ -178,19 +182,20 @@ def test_errors_of_maps_are_a_grid_of_their_complement():
 
 
 def test_blocks_of_two_studies_with_the_same_labels_can_be_told_apart():
-    studies = ("alignment within: a", "alignment within: b")
+    studies = ("a", "b")
     table = [row for name in studies for row in errors_of(planted((2, 3)), comparison=name)]
     found = [
         json.loads(row.options)["study"] for _, rows in block_rows(to_frame(table)) for row in rows
     ]
-    assert sorted(set(found)) == list(studies)
-    assert found.count(studies[0]) == found.count(studies[1])
+    names = [f"alignment within: {study}" for study in studies]
+    assert sorted(set(found)) == names
+    assert found.count(names[0]) == found.count(names[1])
 
 
 def test_maps_from_each_layer_to_the_same_layer_are_no_grid():
     some = [row for row in errors_of(planted((2, 3))) if row.layer_x == row.layer_y]
-    with pytest.raises(UserError, match="found alignment: FT"):
-        list(block_rows(to_frame(dataclasses.replace(r, comparison="alignment: FT") for r in some)))
+    with pytest.raises(UserError, match="found FT"):
+        list(block_rows(to_frame(dataclasses.replace(r, experiment=ALIGNMENT) for r in some)))
 
 
 def test_a_study_of_real_maps_has_blocks(stored, tmp_path):

@@ -13,7 +13,8 @@ from simlab.representations.folder import load_representations
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import read_json, write_json
-from simlab.store.results import joint_table, read_results
+from simlab.store.joint import joint_table
+from simlab.store.results import read_results
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE
 
@@ -59,7 +60,7 @@ def reps(tmp_path_factory, review_task):
 def table_of(path, x, y):
     """[layers of x, layers of y] of one results file."""
     frame = read_results(path)
-    rows = frame[(frame["model_x"] == x) & (frame["model_y"] == y)]
+    rows = frame[(frame["label_x"] == x) & (frame["label_y"] == y)]
     return rows.pivot(index="layer_x", columns="layer_y", values="value").to_numpy()
 
 
@@ -77,7 +78,7 @@ def test_grid_agrees_with_the_float64_twin_in_every_direction_it_stores(tmp_path
     wanted = TWINS[measure](x, y)
     np.testing.assert_allclose(table_of(out, "A", "B"), wanted, rtol=0, atol=FLOAT32_MEASURE)
     if MEASURES[measure].symmetric:
-        assert set(read_results(out)["model_x"]) == {"A"}
+        assert set(read_results(out)["label_x"]) == {"A"}
     else:
         wanted = TWINS[measure](y, x)
         np.testing.assert_allclose(table_of(out, "B", "A"), wanted, rtol=0, atol=FLOAT32_MEASURE)

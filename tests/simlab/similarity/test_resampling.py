@@ -17,7 +17,8 @@ from simlab.representations.folder import MANIFEST, load_representations
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, read_json, write_json
-from simlab.store.results import STATISTICS, joint_table, read_results
+from simlab.store.joint import joint_table
+from simlab.store.results import STATISTICS, read_results
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import PIECES, save_tiny_model
@@ -43,7 +44,7 @@ def reps(tmp_path_factory, review_task):
 
 
 def table(frame, column, x="A", y="B"):
-    rows = frame[(frame["model_x"] == x) & (frame["model_y"] == y)]
+    rows = frame[(frame["label_x"] == x) & (frame["label_y"] == y)]
     return rows.pivot(index="layer_x", columns="layer_y", values=column).to_numpy()
 
 
@@ -230,7 +231,7 @@ def test_chance_is_visible_in_layers_of_unrelated_texts(tmp_path, minilm):
         write_constructed(tmp_path / name, layers, {**manifest, "label": name}, [1] * 70)
     folders, out = [tmp_path / "x", tmp_path / "y"], tmp_path / "grid.parquet"
     grid(folders, out, measure="svcca", truncation=20, permutations=39, joint=True)
-    frame = read_results(out).assign(same=lambda rows: rows["model_x"] == rows["model_y"])
+    frame = read_results(out).assign(same=lambda rows: rows["label_x"] == rows["label_y"])
     unrelated, related = frame[~frame["same"]], frame[frame["same"]]
     assert unrelated["value"].min() > 0.3
     assert unrelated["calibrated"].abs().mean() < 0.1

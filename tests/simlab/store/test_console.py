@@ -63,10 +63,11 @@ def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
     model = "a model with quite a long name that needs most of a narrow line"
     rows = [
         ResultRow(
+            experiment="grid",
             comparison="FT-FT",
             measure="cka",
-            model_x=model,
-            model_y=model,
+            label_x=model,
+            label_y=model,
             layer_x=i,
             layer_y=j,
             value=1.0 - 0.1 * abs(i - j),

@@ -87,7 +87,7 @@ def test_a_refused_step_leaves_nothing(tmp_path, small_files, write):
 def test_a_results_file_that_does_not_fit_leaves_nothing(tmp_path, small_files):
     numbers = np.random.default_rng(0).uniform(size=20_000)
     rows = [
-        ResultRow(comparison="c", measure="m", model_x="x", value=value, n=1, task="t")
+        ResultRow(experiment="e", measure="m", label_x="x", value=value, n=1, task="t")
         for value in numbers
     ]
     with pytest.raises(UserError, match=r"out.parquet: wanted to write there, found: File too"):

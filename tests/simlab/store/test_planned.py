@@ -17,11 +17,11 @@ def test_rows_stand_in_the_order_of_the_plan(tmp_path):
     results = tmp_path / "results"
     pd.testing.assert_frame_equal(read_results(results), wanted)
     pd.testing.assert_frame_equal(read_results(next(results.glob("*.parquet"))), wanted)
-    assert read_table(results)["comparison"].tolist() == wanted["comparison"].tolist()
+    assert read_table(results)["experiment"].tolist() == wanted["experiment"].tolist()
     # Rows that a smaller plan does not have come last.
     few = toy_plan(tmp_path, seeds=2)
     write_plan(SweepFolder(tmp_path), few, "all")
-    names = list(dict.fromkeys(read_results(results)["comparison"]))
+    names = list(dict.fromkeys(read_results(results)["experiment"]))
     assert names[:4] == ["grid0", "blocks0", "grid1", "blocks1"]
     assert set(names[4:]) == {"grid2", "blocks2", "grid3", "blocks3", "joint"}
 
@@ -30,4 +30,4 @@ def test_other_files_keep_their_order(tmp_path):
     for name in ("z", "a"):
         write_results(to_frame(curve(name)), tmp_path / f"{name}.parquet")
     files = [tmp_path / "z.parquet", tmp_path / "a.parquet"]
-    assert list(dict.fromkeys(read_results(files)["model_x"])) == ["z", "a"]
+    assert list(dict.fromkeys(read_results(files)["label_x"])) == ["z", "a"]

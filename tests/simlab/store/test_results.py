@@ -7,21 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
+from simlab.store.joint import Layer, joint_table
 from simlab.store.results import (
     COLUMNS,
-    STATISTICS,
-    Layer,
+    GRID,
+    JOINT,
+    VERSION,
     ResultRow,
     as_xarray,
     ensure_results,
-    is_joint,
-    joint_table,
     read_results,
     results_files,
     to_frame,
@@ -33,12 +31,13 @@ from simlab.store.tables import table_key, write_table
 def rows(comparison="FT-ORIG", estimator="biased"):
     return [
         ResultRow(
+            experiment=GRID,
             comparison=comparison,
             measure="cka",
             estimator=estimator,
             kernel="linear",
-            model_x="FT[1]",
-            model_y="ORIG",
+            label_x="FT[1]",
+            label_y="ORIG",
             seed_x=1,
             layer_x=i,
             layer_y=j,
@@ -104,12 +103,13 @@ def test_xarray_view_is_labelled_and_complete():
 def joint(pairs):
     return to_frame(
         ResultRow(
+            experiment=JOINT,
             comparison="all",
             measure="svcca",
-            model_x=x,
+            label_x=x,
             seed_x=4 if x == "FT" else None,
             layer_x=i,
-            model_y=y,
+            label_y=y,
             layer_y=j,
             value=10 * (2 * (x == "FT") + i) + 2 * (y == "FT") + j,
             n=9,
@@ -121,13 +121,9 @@ def joint(pairs):
     )
 
 
-def test_joint_grids_are_told_from_pairs_and_become_one_square():
+def test_a_joint_grid_becomes_one_square():
     models = ("ORIG", "FT")
     frame = joint([(x, y) for x in models for y in models])
-    assert is_joint(frame)
-    assert not is_joint(joint([("ORIG", "ORIG")]))
-    assert not is_joint(joint([("ORIG", "ORIG"), ("FT", "FT")]))
-    assert not is_joint(joint([("ORIG", "FT"), ("FT", "ORIG")]))
     layers, values = joint_table(frame)
     assert layers == [
         Layer("ORIG", None, 0),
@@ -154,29 +150,32 @@ def test_work_is_done_once_per_key(tmp_path):
     assert len(calls) == 2
 
 
-def test_a_table_of_other_columns_is_made_anew(tmp_path):
+def test_a_table_of_another_version_is_made_anew(tmp_path):
     path = tmp_path / "a.parquet"
-    write_results(to_frame(rows()), path, key=hash_json({"columns": COLUMNS[:3], "x": 1}))
+    write_results(to_frame(rows()), path, key=hash_json({"version": VERSION - 1, "x": 1}))
     assert not ensure_results(path, {"x": 1}, rows, replace=True).skipped
     assert ensure_results(path, {"x": 1}, rows, replace=True).skipped
 
 
-def earlier_file(path):
-    """Write a results file as earlier versions did, which had no columns of statistics."""
-    frame = to_frame(rows()).drop(columns=[*STATISTICS, "resampling"])
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    key = hash_json({"columns": list(frame.columns), "x": 1})
-    metadata = {b"simlab.key": key.encode(), b"simlab.seconds": b"1.5"}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
+def test_rows_have_the_key_of_their_job_or_of_their_grid(tmp_path):
+    """The tiles of a joint grid share a key."""
+    own, shared = rows()[0], dataclasses.replace(rows()[1], grid="of all tiles")
+    outcome = ensure_results(tmp_path / "a.parquet", {"x": 1}, lambda: [own, shared])
+    found = read_results(tmp_path / "a.parquet")["grid"].tolist()
+    assert found == [table_key(tmp_path / "a.parquet"), "of all tiles"]
+    assert outcome.key == found[0]
 
 
-def test_a_file_of_an_earlier_version_is_done_and_its_statistics_are_nan(tmp_path):
-    path = tmp_path / "a.parquet"
-    earlier_file(path)
-    outcome = ensure_results(path, {"x": 1}, rows)
-    assert (outcome.skipped, outcome.seconds) == (True, 1.5)
-    pd.testing.assert_frame_equal(read_results(path), to_frame(rows()))
-    assert read_results(path)[list(STATISTICS)].isna().all(axis=None)
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_file_without_a_column_is_refused_in_one_line(tmp_path, suffix):
+    file, frame = tmp_path / f"old.{suffix}", to_frame(rows()).drop(columns="experiment")
+    if suffix == "csv":
+        frame.to_csv(file, index=False)
+    else:
+        frame.to_parquet(file)
+    wanted = f"results {file}: wanted column 'experiment', found a table without it; make the file"
+    with pytest.raises(UserError, match=f"^{re.escape(wanted)} again$"):
+        read_results(file)
 
 
 def test_statistics_survive_the_file(tmp_path):

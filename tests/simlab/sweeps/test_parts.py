@@ -35,7 +35,7 @@ def make_parts(folder, count, rows=50):
         files.append(folder / f"{job.key}.parquet")
         values = (((number * rows + row) * 0.6180339887) % 1 for row in range(rows))
         table = [
-            ResultRow(comparison="c", measure="m", model_x="x", value=v, n=1, task="t")
+            ResultRow(experiment="e", measure="m", label_x="x", value=v, n=1, task="t")
             for v in values
         ]
         write_part(files[-1], job, table, 0.5, durable=False)

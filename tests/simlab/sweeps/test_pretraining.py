@@ -151,7 +151,7 @@ def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     assert report.done == sweep.plan().counts()
     assert report.done["pretrain"] == 2
     frame = sweep.results(tmp_path / "out")
-    assert {"mini-ORIG[0]", "mini-FT[0]"} <= {*frame["model_x"], *frame["model_y"]}
+    assert {"mini-ORIG[0]", "mini-FT[0]"} <= {*frame["label_x"], *frame["label_y"]}
     between = frame[frame["comparison"] == "ORIG[0]-ORIG[1]"]
     assert 0 < between["value"].iloc[-1] < 1
     again = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)

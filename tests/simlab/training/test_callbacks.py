@@ -173,8 +173,10 @@ def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokeni
     callback.write(tmp_path / "cka.parquet", task="reviews", label="FT[0]", seed=0)
     frame = read_results(tmp_path / "cka.parquet")
     assert frame["value"].tolist() == callback.frame()["cka"].tolist()
-    assert set(frame["comparison"]) == {TRAINING_CKA}
-    assert set(frame["options"]) == {'{"step": 3}'}
+    assert set(frame["experiment"]) == {TRAINING_CKA}
+    assert set(frame["step_x"]) == {3}
+    assert set(frame["step_y"]) == {0}
+    assert set(frame["stage_x"]) == {"ft"}
     assert frame["n"].unique().tolist() == [32]
 
 

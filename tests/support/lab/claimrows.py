@@ -14,9 +14,13 @@ from simlab.evidence.options import ClaimOptions
 from simlab.store.results import (
     ALIGNMENT,
     FREEZING,
+    FT,
+    GRID,
     HELDOUT,
     LOCALIZATION,
     MSE,
+    ORIG,
+    RANDOM,
     RELATIVE,
     SKIPPING,
     TRAIN,
@@ -34,25 +38,32 @@ def leaning(case, number):
     return _LEANING[case][number % 3]
 
 
-def row(comparison, value, measure="accuracy", model="FT[1]", **more):
-    given = {"n": 100, "task": TASK} | more
-    return ResultRow(
-        comparison=comparison, measure=measure, model_x=model, value=float(value), **given
-    )
+def row(experiment, value, measure="accuracy", model="FT[1]", label_y=None, **more):
+    """Return a row; the labels of models say their stages."""
+    given = {"n": 100, "task": TASK, "stage_x": stage(model), "stage_y": stage(label_y)} | more
+    named = {"label_x": model, "label_y": label_y, "measure": measure}
+    return ResultRow(experiment=experiment, value=float(value), **named, **given)
+
+
+def stage(label):
+    """Return the stage of a model from the word in its label."""
+    words = {"FT": FT, "ORIG": ORIG, "RANDOM": RANDOM}
+    return next((words[word] for word in words if word in (label or "")), None)
 
 
 def grid(comparison, values, x, y, measure="cka", first=0, **more):
     """Return the rows of a grid; `first` is the number of the first layer."""
+    more = {"comparison": comparison, "label_y": y, **more}
     return [
-        row(comparison, value, measure, x, model_y=y, layer_x=first + i, layer_y=first + j, **more)
+        row(GRID, value, measure, x, layer_x=first + i, layer_y=first + j, **more)
         for (i, j), value in np.ndenumerate(values)
     ]
 
 
-def curve(comparison, values, model, measure="accuracy", first=0, **more):
+def curve(experiment, values, model, measure="accuracy", first=0, **more):
     """Return a row for each layer."""
     return [
-        row(comparison, value, measure, model, layer_x=first + i, **more)
+        row(experiment, value, measure, model, layer_x=first + i, **more)
         for i, value in enumerate(values)
     ]
 
@@ -223,15 +234,16 @@ def errors(curves, x, y, measure, *, methods, kind="cls", parts=(TRAIN, HELDOUT)
         for layer, value in enumerate(values, 1)
         for found in [
             row(
-                f"{ALIGNMENT}: seeds",
+                ALIGNMENT,
                 value,
                 measure,
                 x,
-                model_y=y,
+                label_y=y,
                 layer_x=layer,
                 layer_y=layer,
                 kind=kind,
                 options=json.dumps({"method": method, "rows": part}),
+                comparison="seeds",
             )
         ]
     ]

@@ -37,7 +37,7 @@ def make(kind: str, out: Path, key: str, work):
     def make_rows():
         work()
         return [
-            ResultRow(comparison="c", measure=key, model_x="x", value=float(value), n=1, task="t")
+            ResultRow(experiment="e", measure=key, label_x="x", value=float(value), n=1, task="t")
             for value in range(1000)
         ]
 

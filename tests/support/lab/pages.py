@@ -105,11 +105,12 @@ def cells_of(frame: Any) -> dict[tuple[Any, ...], Any]:
     """
     from simlab.figures.style import measure_name
     from simlab.figures.table import MEASURE_COLUMNS
-    from simlab.report.gather import is_cell
+    from simlab.store.results import GRIDS
 
     found = {}
-    columns = [f"{what}_{side}" for side in "xy" for what in ("model", "layer")]
-    for _, rows in frame[is_cell(frame)].groupby(["task", *MEASURE_COLUMNS], dropna=False):
+    columns = [f"{what}_{side}" for side in "xy" for what in ("label", "layer")]
+    grids = frame[frame["experiment"].isin(GRIDS)]
+    for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False):
         kind = rows["kind"].iloc[0]
         setting = (str(rows["task"].iloc[0]), str(kind), measure_name(rows.head(1)))
         numbers = rows[["value", "low", "high", "pvalue"]].to_numpy(np.float64)

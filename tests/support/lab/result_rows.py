@@ -6,10 +6,14 @@ import numpy as np
 
 from simlab.store.results import (
     BASELINE,
+    FT,
+    GRID,
+    JOINT,
     MAJORITY,
     SKIPPING,
     TRUNCATION,
     ResultRow,
+    Side,
 )
 
 LAYERS = 4
@@ -24,10 +28,11 @@ def grid(comparison, x, y, seed=0, seeds=(None, None), task="rt", measure="cka",
         common = {"estimator": "biased", "kernel": "linear", **common}
     return [
         ResultRow(
+            experiment=GRID,
             comparison=comparison,
             measure=measure,
-            model_x=x,
-            model_y=y,
+            label_x=x,
+            label_y=y,
             seed_x=seeds[0],
             seed_y=seeds[1],
             layer_x=i,
@@ -47,12 +52,13 @@ def joint_grid(models, comparison="all", measure="svcca", layers=LAYERS, seed=0,
     values = draw.uniform(0.4, 1.0, (len(places), len(places)))
     return [
         ResultRow(
+            experiment=JOINT,
             comparison=comparison,
             measure=measure,
             kind="word-last",
-            model_x=x,
+            label_x=x,
             layer_x=i,
-            model_y=y,
+            label_y=y,
             layer_y=j,
             value=values[row, column],
             n=9,
@@ -64,13 +70,12 @@ def joint_grid(models, comparison="all", measure="svcca", layers=LAYERS, seed=0,
     ]
 
 
-def curve(model, seed=None, start=0.5, mode=TRUNCATION, task="rt", **extra):
+def curve(model, seed=None, start=0.5, mode=TRUNCATION, task="rt", base="minilm", **extra):
     """Return the rows of a truncated model, whose metric rises by a tenth with every layer."""
     return [
         ResultRow(
-            comparison=mode,
-            model_x=model,
-            seed_x=seed,
+            experiment=mode,
+            **Side(model, seed, base, FT).columns(),
             layer_x=layer,
             value=start + layer / 10,
             task=task,
@@ -82,17 +87,16 @@ def curve(model, seed=None, start=0.5, mode=TRUNCATION, task="rt", **extra):
 
 def majority(task="rt", value=0.52):
     """Return the row of the majority class."""
-    return ResultRow(comparison=BASELINE, model_x=MAJORITY, value=value, task=task, **METRIC)
+    return ResultRow(experiment=BASELINE, label_x=MAJORITY, value=value, task=task, **METRIC)
 
 
-def triangle(model, seed=None, start=0.9, task="rt"):
+def triangle(model, seed=None, start=0.9, task="rt", base="minilm"):
     """Return the rows of a model without every span of layers."""
     spans = [(0, 0), *((i, j) for i in range(LAYERS) for j in range(i + 1, LAYERS + 1))]
     return [
         ResultRow(
-            comparison=SKIPPING,
-            model_x=model,
-            seed_x=seed,
+            experiment=SKIPPING,
+            **Side(model, seed, base, FT).columns(),
             layer_x=i,
             layer_y=j,
             value=start - (j - i) / 10,

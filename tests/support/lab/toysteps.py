@@ -95,7 +95,7 @@ def blocks(work):
 def _row(work, layer: int, value: float) -> ResultRow:
     name = work.params["name"]
     return ResultRow(
-        comparison=name, measure="toy", model_x=name, layer_x=layer, value=value, n=1, task="toy"
+        experiment=name, measure="toy", label_x=name, layer_x=layer, value=value, n=1, task="toy"
     )
 
 

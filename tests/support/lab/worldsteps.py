@@ -63,7 +63,7 @@ def train(work: Any) -> None:
 def grid(work: Any) -> list[ResultRow]:
     """Return a row."""
     value = float((work.inputs[0] / "numbers").read_bytes() == b"numbers")
-    return [ResultRow(comparison="c", measure="m", model_x="x", value=value, n=1, task="t")]
+    return [ResultRow(experiment="e", measure="m", label_x="x", value=value, n=1, task="t")]
 
 
 STEPS = {"finetune": train, "grid": grid}

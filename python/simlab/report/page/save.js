@@ -49,7 +49,7 @@ export async function copy(text, name) {
  */
 export function gridCsv({ down, across, stride }, planes, other) {
   const names = Object.keys(planes);
-  const layers = ["model_x", "layer_x", "model_y", "layer_y"];
+  const layers = ["label_x", "layer_x", "label_y", "layer_y"];
   const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
     /** @type {number} */ r, /** @type {number} */ c) =>
     [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
