@@ -19,8 +19,8 @@ from support.model_families import (
 
 MARKER = "<!-- families -->"
 HEADS = {"hidden states": "`extract`", "attention": "`extract --kind attention`"}
-ENCODERS_ALONE = "`record`, and `extract --modules`, of the encoder"
-BLOCKS_ALONE = "`record`, and `extract --modules`"
+ENCODERS_ALONE = "`record`, and `extract --module`, of the encoder"
+BLOCKS_ALONE = "`record`, and `extract --module`"
 
 
 def _row(name, cells):

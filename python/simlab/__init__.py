@@ -28,6 +28,7 @@ Data flows one way, and every arrow is a file on disk::
 The rooms; a room imports only from rooms listed before it:
 
 * `errors`: exceptions for mistakes that the user can put right.
+* `bounds`: types of numbers with a least value.
 * `papers`: the choices of three papers, as tables.
 * `store`: files, jobs, the results table, the process and the terminal.
 * `tasks`: texts, labels, splits and metrics.
@@ -36,7 +37,7 @@ The rooms; a room imports only from rooms listed before it:
 * `representations`: extracting the rows of every layer, and storing them on disk.
 * `similarity`: measures between stored representations, localization scores and blocks.
 * `experiments`: models whose layers are cut off, left out, replaced or frozen; maps between layers.
-* `steps`: the spelling of arguments on the command line and in sweep files.
+* `steps`: steps, each declared once: its command, and the spelling of its arguments, are made.
 * `figures`: figures drawn from the results table alone.
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.

@@ -6,6 +6,7 @@ import importlib.metadata
 import inspect
 import os
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -34,8 +35,10 @@ from simlab.commands import (
     sweep,
     truncate,
 )
+from simlab.commands.options import Paper
 from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, spelling
+from simlab.steps.flags import help_of, make_command
 from simlab.steps.words import as_option
 
 USAGE_ERROR = 2
@@ -46,19 +49,48 @@ COMMANDS = (
     *(claims, sweep, status, listing),
 )
 
-app = typer.Typer(
-    name="simcore",
-    help="How alike are neural representations? Fine-tune, extract, compare, truncate, plot.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns
-)
+
+def make_app(asked: str | None = None) -> typer.Typer:
+    """Return the command ``simcore``.
+
+    Parameters
+    ----------
+    asked
+        The one command whose options are wanted; None is every command. The options of a step are
+        read from its module, which takes a moment to load.
+    """
+    app = typer.Typer(
+        name="simcore",
+        help="How alike are neural representations? Fine-tune, extract, compare, truncate, plot.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns
+    )
+    for command in COMMANDS:
+        step = getattr(command, "STEP", None)
+        if step is None:
+            command.register(app)
+        elif asked in (None, step.name):
+            app.command(step.name)(make_command(step, command.run, Paper))
+        else:
+            app.command(step.name, help=help_of(step))(lambda: None)
+    for registered in app.registered_commands:  # without a short help, typer cuts the sentence
+        text = registered.help or inspect.getdoc(registered.callback) or ""
+        registered.short_help = text.partition("\n")[0]
+    app.callback()(_root)
+    return app
 
 
-for command in COMMANDS:
-    command.register(app)
-for registered in app.registered_commands:  # without a short help, typer cuts the sentence
-    registered.short_help = (inspect.getdoc(registered.callback) or "").partition("\n")[0]
+@cache
+def _whole_app() -> typer.Typer:
+    return make_app()
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """Return `app`, the command with the options of every step."""
+    if name == "app":
+        return _whole_app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
@@ -72,7 +104,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool,
@@ -91,6 +122,7 @@ def run(arguments: list[str]) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with spelling(as_option(arguments[0] if arguments else "")):
         try:
+            app = make_app(arguments[0] if arguments else "")
             for one in expand_arguments(arguments or ["--help"]):
                 code = app(one, prog_name="simcore", standalone_mode=False)
                 if code:

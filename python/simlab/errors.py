@@ -98,6 +98,19 @@ def argument(name: str, value: Any = _NO_VALUE) -> str:
     return f"\x02{json.dumps(data, default=str)}\x03"
 
 
+def option_name(name: str, several: bool = False) -> str:
+    """Return the option of an argument; that of a sequence is singular.
+
+    >>> option_name("head_warmup"), option_name("methods", several=True)
+    ('--head-warmup', '--method')
+    """
+    if several and name.endswith("ies"):
+        name = f"{name.removesuffix('ies')}y"
+    elif several:
+        name = name.removesuffix("s")
+    return f"--{name.replace('_', '-')}"
+
+
 class UserError(Exception):
     """A mistake that the user can put right: a name, a file, a column, a missing connection.
 

@@ -12,68 +12,45 @@ import pytest
 
 import simlab
 from simlab.cli import app
-from simlab.experiments.align_study import StudyOptions
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.truncate import TruncationOptions
-from simlab.models.head_recipe import HeadRecipe
-from simlab.representations.extract import ExtractOptions
 from simlab.similarity.options import OPTIONS
+from simlab.steps.catalogue import STEPS as DECLARED
 from simlab.tasks import TaskOptions
 from simlab.training.pretraining import Pretraining
-from simlab.training.recipes import Recipe
 
 COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
 COMMANDS_ALONE = {"demo", "models", "papers", "status", "sweep", "tasks"}
-STEPS = sorted(COMMANDS.keys() - COMMANDS_ALONE)
+FUNCTION_OF = sorted(COMMANDS.keys() - COMMANDS_ALONE)
+# Commands that are made of the function (`tests/simlab/steps` types each of their options).
+STEPS = sorted(set(FUNCTION_OF) - DECLARED.keys())
 # Classes whose fields a function takes as keywords, besides its own parameters.
-FIELDS = {
-    "pretrain": Pretraining,
-    "finetune": Recipe,
-    "freeze-study": Recipe,
-    "extract": ExtractOptions,
-    "truncate": TruncationOptions,
-    "inject": InjectOptions,
-    "align-study": StudyOptions,
-}
+FIELDS = {"pretrain": Pretraining}
 # Options with another name in Python: repeatable options are plural there.
 RENAMED = {
-    ("finetune", "recipe_name"): "recipe",
-    ("freeze-study", "recipe_name"): "recipe",
-    ("extract", "random_init"): "random_init_seed",
     ("import", "layer"): "layers",
     ("influence", "random_init"): "random_init_seed",
-    ("truncate", "mode"): "modes",
-    ("truncate", "advise"): "tolerance",
-    ("inject", "method"): "methods",
-    ("align-study", "method"): "methods",
     ("plot", "format"): "formats",
     ("plot", "comparison"): "comparisons",
     ("claims", "family"): "families",
 }
 # The function of a command with another name: `report` is a room, `import` a word of Python.
-FUNCTIONS = {"report": "write_report", "import": "import_representations"}
-# Options that are another call in Python: a loop, `shorten`, a table, `inject_pairs`.
-OTHER_CALLS = {
-    *(
-        ("finetune", "seeds"),
-        ("pretrain", "seeds"),
-        ("truncate", "export"),
-        ("claims", "list_rules"),
-    ),
-    ("report", "watch"),
-    *(("inject", name) for name in ("models", "into", "pairs", "pair_seed", "directions", "label")),
+FUNCTIONS = {
+    "report": "write_report",
+    "import": "import_representations",
+    "inject": "inject_pairs",
 }
+# Options that are another call in Python: a loop, a table.
+OTHER_CALLS = {("pretrain", "seeds"), ("claims", "list_rules"), ("report", "watch")}
 
 
 def keywords(command):
     """Return the keywords of the function of a command, with their defaults."""
     function = getattr(simlab, FUNCTIONS.get(command, command.replace("-", "_")))
     found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+    if command in DECLARED:
+        found |= {parameter.name: parameter.default for parameter in DECLARED[command].parameters}
     if command in FIELDS:
         found |= {field.name: field.default for field in dataclasses.fields(FIELDS[command])}
-    if command == "truncate":
-        found |= {f"head_{field.name}": field.default for field in dataclasses.fields(HeadRecipe)}
     if command == "grid":
         found |= dict.fromkeys(OPTIONS)
     return found
@@ -83,12 +60,17 @@ def own_parameters(command):
     """The parameters of a command without those of `TaskOptions`, as Python names them."""
     parameters = inspect.signature(COMMANDS[command]).parameters
     task_options = {field.name for field in dataclasses.fields(TaskOptions)}
-    task_options |= {"text_pair_column"}  # pair_column there
     return {
         RENAMED.get((command, name), name): parameter
         for name, parameter in parameters.items()
         if name not in task_options | {"paper"} and (command, name) not in OTHER_CALLS
     }
+
+
+@pytest.mark.parametrize("command", DECLARED)
+def test_a_declared_step_has_its_function(command):
+    name = FUNCTIONS.get(command, command.replace("-", "_"))
+    assert DECLARED[command].function is getattr(simlab, name)
 
 
 @pytest.mark.parametrize("command", STEPS)
@@ -102,11 +84,10 @@ def test_a_function_takes_a_command_s_defaults(command):
     for name, parameter in own_parameters(command).items():
         if parameter.default in (None, False, inspect.Parameter.empty):
             continue  # not given: the function decides
-        default = (1,) if (command, name) == ("freeze-study", "seeds") else parameter.default
-        assert taken[name] == default, name
+        assert taken[name] == parameter.default, name
 
 
-@pytest.mark.parametrize("command", [c for c in STEPS if c not in ("blocks", "grid", "localize")])
+@pytest.mark.parametrize("command", sorted({*FUNCTION_OF} - {"blocks", "grid", "localize"}))
 def test_tasks_may_come_with_options(command):
     takes_task = {"task", "texts"} & {*inspect.signature(COMMANDS[command]).parameters}
     assert bool(takes_task) == ("task_options" in keywords(command))

@@ -333,7 +333,7 @@ _VIT: Size = {
 _WAVE = {key: value for key, value in _BERT.items() if key != "max_position_embeddings"}
 _WAVE |= {"conv_dim": (8, 8), "conv_stride": (5, 2), "conv_kernel": (10, 3)}
 _WAVE |= {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
-# Families of `simcore.record` and `simcore extract --modules` alone.
+# Families of `simcore.record` and `simcore extract --module` alone.
 PICTURES = (
     Family("ViT", "vit", _VIT, "layers.*"),
     Family("DeiT", "deit", _VIT, "layers.*"),

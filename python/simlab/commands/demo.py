@@ -13,9 +13,9 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     LearningRate,
+    PairColumn,
     SplitSeed,
     TextColumn,
-    TextPairColumn,
     TrainSize,
     explain_interrupt,
 )
@@ -35,7 +35,7 @@ def demo(
     model: Annotated[str, typer.Option(help="Model, as for `simcore finetune`.")] = "minilm",
     task: Annotated[str, typer.Option(help="Task, as for `simcore finetune`.")] = "rt",
     text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
@@ -56,7 +56,7 @@ def demo(
     from simlab.training.recipes import Recipe
 
     options = TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+        text_column, pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
     with explain_interrupt(out):

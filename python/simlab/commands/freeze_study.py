@@ -3,124 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from simlab.commands.finetune import (
-    AdamEpsilon,
-    BatchSize,
-    Epochs,
-    GroupByLength,
-    LearningRate,
-    MaxLength,
-    MaxSteps,
-    RecipeName,
-    Warmup,
-    WeightDecay,
-    print_evaluation,
-)
-from simlab.commands.options import (
-    HeldoutSize,
-    LabelColumn,
-    ModelArgument,
-    Overwrite,
-    Paper,
-    SplitSeed,
-    TaskArgument,
-    TextColumn,
-    TextPairColumn,
-    TrainSize,
-    explain_interrupt,
-)
+from simlab.commands.finetune import print_evaluation
+from simlab.commands.options import explain_interrupt
 from simlab.errors import argument
+from simlab.steps.catalogue import FREEZE_STUDY
+from simlab.steps.record import Step
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("freeze-study")(freeze_study)
+STEP = FREEZE_STUDY
 
 
-def freeze_study(
-    model: ModelArgument,
-    task: TaskArgument,
-    out: Annotated[Path, typer.Option(help="Folder for checkpoints, results and figures.")],
-    bottom: Annotated[
-        list[int] | None,
-        typer.Option(help="Number of layers to freeze from the bottom, repeatable."),
-    ] = None,
-    top: Annotated[
-        list[int] | None, typer.Option(help="Number of layers to freeze from the top, repeatable.")
-    ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as `0..4` or `0,3,7`.")] = "1",
-    recipe_name: RecipeName = "quick",
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
-    label_column: LabelColumn = None,
-    train_size: TrainSize = None,
-    heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = None,
-    epochs: Epochs = None,
-    max_steps: MaxSteps = None,
-    learning_rate: LearningRate = None,
-    batch_size: BatchSize = None,
-    max_length: MaxLength = None,
-    warmup: Warmup = None,
-    weight_decay: WeightDecay = None,
-    adam_epsilon: AdamEpsilon = None,
-    group_by_length: GroupByLength = None,
-    paper: Paper = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Fine-tune with no layers, top layers or bottom layers frozen; compare metric and time.
-
-    Example: `simcore freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3
-    --out runs/freezing`
-    """
-    from simlab import tasks
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Do the study, draw its figures, and print a table of all ways of freezing."""
     from simlab.experiments import freeze_study as study
     from simlab.figures import draw as plots
     from simlab.store import console
     from simlab.store.results import read_results
-    from simlab.training import recipes
 
-    options = tasks.TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
-    )
-    given = {
-        "epochs": epochs,
-        "max_steps": max_steps,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "max_length": max_length,
-        "warmup": warmup,
-        "weight_decay": weight_decay,
-        "adam_epsilon": adam_epsilon,
-        "group_by_length": group_by_length,
-    }
-    numbers = recipes.parse_seeds(seeds)
-    if paper is not None and paper != recipe_name:
+    out, recipe = Path(values["out"]), values["recipe"]
+    if paper is not None and paper != recipe:
         console.note(
-            f"{argument('recipe', recipe_name)} takes the place of the recipe of "
+            f"{argument('recipe', recipe)} takes the place of the recipe of "
             f"{argument('paper', paper)}"
         )
     with explain_interrupt(out):
-        outcome = study.freeze_study(
-            model,
-            task,
-            out,
-            recipe_name,
-            bottom=bottom or (),
-            top=top or (),
-            seeds=numbers,
-            task_options=options,
-            overwrite=overwrite,
-            tell=print_evaluation,
-            **given,
-        )
+        outcome = step.call(**values, tell=print_evaluation)
         frame = read_results(outcome.path)
         files = plots.plot(frame, out / "figures")
     _print(study.summary(frame), frame["task"].iloc[0])

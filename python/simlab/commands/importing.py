@@ -11,9 +11,9 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     Overwrite,
+    PairColumn,
     SplitSeed,
     TextColumn,
-    TextPairColumn,
     TrainSize,
     duration,
     explain_interrupt,
@@ -67,7 +67,7 @@ def import_files(
         typer.Option(help="Type of the stored values: `float32`, or `float16` for half the room."),
     ] = "float32",
     text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
@@ -86,7 +86,7 @@ def import_files(
     from simlab.representations import imported as step
     from simlab.store import console
 
-    given = (text_column, text_pair_column, label_column, train_size, heldout_size, split_seed)
+    given = (text_column, pair_column, label_column, train_size, heldout_size, split_seed)
     with explain_interrupt(out):
         outcome = step.import_representations(
             files,

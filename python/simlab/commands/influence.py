@@ -13,10 +13,10 @@ from simlab.commands.options import (
     MaxLength,
     ModelArgument,
     Overwrite,
+    PairColumn,
     SplitSeed,
     TaskArgument,
     TextColumn,
-    TextPairColumn,
     TrainSize,
     duration,
     explain_interrupt,
@@ -50,7 +50,7 @@ def influence(
         typer.Option("--random-init", help="Draw random weights with --seed (a random twin)."),
     ] = False,
     text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
@@ -69,7 +69,7 @@ def influence(
     from simlab.experiments import influence as step
     from simlab.store import console
 
-    given = (text_column, text_pair_column, label_column, train_size, heldout_size, split_seed)
+    given = (text_column, pair_column, label_column, train_size, heldout_size, split_seed)
     with explain_interrupt(out):
         outcome = step.influence(
             model,

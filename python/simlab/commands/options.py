@@ -27,7 +27,7 @@ TaskArgument = Annotated[
     ),
 ]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
-TextPairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
+PairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
 _SPLIT_HELP = "default: as in the fine-tuning of the model, else"
 TrainSize = Annotated[
@@ -40,30 +40,6 @@ SplitSeed = Annotated[
     int | None, typer.Option(min=0, help=f"Seed of the split of the rows; {_SPLIT_HELP} 0.")
 ]
 Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
-MapEpochs = Annotated[
-    int | None,
-    typer.Option(
-        help="Most passes of inn, mlp and linear-gd over the rows; default: 100, or the steps of "
-        "--training."
-    ),
-]
-MapSteps = Annotated[
-    int | None,
-    typer.Option(help="Batches that inn, mlp and linear-gd learn from, in place of --epochs."),
-]
-Training = Annotated[
-    str,
-    typer.Option(
-        help="Training of inn, mlp and linear-gd: `ours`, or `ren2023` as in the code of Ren et "
-        "al. 2023 (Adam, a rate of 1e-6 that falls by 1 % a batch, 3,000 batches of 64 rows)."
-    ),
-]
-Truncation = Annotated[
-    str | None,
-    typer.Option(
-        help="Components that svcca keeps: a share of the variance (0.99) or a count (20)."
-    ),
-]
 LearningRate = Annotated[
     float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
 ]
@@ -120,7 +96,7 @@ def _take_choices(context: typer.Context, paper: str | None) -> str | None:
     return paper
 
 
-RECIPE_NAME = "recipe_name"  # the parameter of --recipe, which names all choices of fine-tuning
+RECIPE_NAME = "recipe"  # the parameter of --recipe, which names all choices of fine-tuning
 Paper = Annotated[
     str | None,
     typer.Option(

@@ -12,9 +12,9 @@ from simlab.commands.options import (
     HeldoutSize,
     LabelColumn,
     Overwrite,
+    PairColumn,
     SplitSeed,
     TextColumn,
-    TextPairColumn,
     TrainSize,
     duration,
     explain_interrupt,
@@ -87,7 +87,7 @@ def pretrain(
         int | None, typer.Option(min=1, help="Threads of torch; equal bits need an equal number.")
     ] = None,
     text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
@@ -111,7 +111,7 @@ def pretrain(
             f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
         )
     options = tasks.TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+        text_column, pair_column, label_column, train_size, heldout_size, split_seed
     )
     recipe = make_pretraining(
         None,

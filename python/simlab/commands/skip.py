@@ -12,10 +12,10 @@ from simlab.commands.options import (
     LabelColumn,
     MaxLength,
     Overwrite,
+    PairColumn,
     SplitSeed,
     TaskArgument,
     TextColumn,
-    TextPairColumn,
     TrainSize,
     duration,
     explain_interrupt,
@@ -36,7 +36,7 @@ def skip(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the fine-tuning, to store.")] = None,
     text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     train_size: TrainSize = None,
     heldout_size: HeldoutSize = None,
@@ -61,7 +61,7 @@ def skip(
     from simlab.store import console
 
     options = tasks.TaskOptions(
-        text_column, text_pair_column, label_column, train_size, heldout_size, split_seed
+        text_column, pair_column, label_column, train_size, heldout_size, split_seed
     )
     with explain_interrupt(out):
         outcome = step.skip(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from simlab.bounds import Count, FromZero
 from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     BOTH,
@@ -30,46 +31,47 @@ class StudyOptions:
     Attributes
     ----------
     name
-        Name of this set of models in results.
+        Name of this set of models in results, for example ``fine-tuned``.
     methods
-        Names in `simcore.align.METHODS`.
+        Methods: ``linear``, ``linear-gd``, ``cca``, ``svcca``, ``pwcca``, ``mlp`` or ``inn``.
     map
         ``per-layer``: every pair of layers has a map of its own. ``shared``: one map for all
         layers, fitted on the rows of all layers (layer i of X with layer i of Y), and judged on
         each layer.
     training
-        How the maps that learn by gradient descent are trained, and ``pwcca`` cut: ``ours``, or
-        ``ren2023`` as in `simcore.align.REN2023`.
+        Training of inn, mlp and linear-gd, and cut of pwcca: ``ours``, or ``ren2023`` as in the
+        code of Ren et al. 2023 (Adam, a rate of 1e-6 that falls by 1 % per batch, 3,000 batches of
+        64 rows).
     within
-        Whether to align also every layer of each model with every other layer of that model.
+        Align the layers of each model with each other too.
     across_layers
-        Whether to align also every layer of X with every layer of Y; in attention, every head of X
-        with every head of Y.
+        Align every layer of one model with every layer of the other too; in attention, every head
+        with every head.
     pairs
-        Number of pairs of models to draw; None is all.
+        Pairs of models to draw; None is all.
     pair_seed
         Seed of the drawn pairs.
     truncation
-        Components that ``svcca`` keeps of each side: a share of the variance, or a count. None is
-        .99 of the variance.
+        Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
     directions
-        ``both``, or ``one``: from the model that is given first to the other.
+        Each pair in ``both`` directions, or in ``one``: from the model that is given first.
     heldout_share
-        Share of the examples that maps are judged on, where no folders to judge on are given.
+        Share of the examples that the maps are judged on, where no folders to judge on are given.
     rows
-        Most rows that a map is fitted on, and most rows that it is judged on. A shared map is
-        fitted on as many rows of every layer.
+        Most rows to fit a map on, and to judge it on. A shared map is fitted on as many rows of
+        every layer.
     at_once
-        Number of maps that are trained in one batched loop.
+        Maps trained in one batched loop; fewer take less memory.
     epochs
-        Passes over the rows for maps that are trained; None is the default of `training`.
+        Most passes of inn, mlp and linear-gd over the rows; None is 100, or the steps of the
+        training.
     steps
-        Batches that maps learn from, in place of `epochs`. A shared map takes a step for each layer
-        of a batch.
+        Batches that inn, mlp and linear-gd learn from, in place of epochs. A shared map takes a
+        step for each layer of a batch.
     seed
-        Seed of the split and of maps that are trained.
+        Seed of the split and of trained maps.
     causal
-        Whether to leave out the word pairs that decoders mask; for attention only.
+        For attention: leave out word pairs that decoders mask.
     """
 
     name: str = "models"
@@ -78,16 +80,16 @@ class StudyOptions:
     training: str = OURS
     within: bool = False
     across_layers: bool = False
-    pairs: int | None = None
-    pair_seed: int = 0
+    pairs: Count | None = None
+    pair_seed: FromZero = 0
     truncation: float | int | None = None
     directions: str = BOTH
     heldout_share: float = 0.5
     rows: int = 20_000
-    at_once: int = 16
+    at_once: Count = 16
     epochs: int | None = None
     steps: int | None = None
-    seed: int = 0
+    seed: FromZero = 0
     causal: bool = False
 
     def check(self) -> None:

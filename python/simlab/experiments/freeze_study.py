@@ -30,7 +30,7 @@ from simlab.store.results import (
 from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune, require_trainable
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze
-from simlab.training.recipes import QUICK, Recipe, make_recipe
+from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def freeze_study(
     *,
     bottom: Sequence[int] = (),
     top: Sequence[int] = (),
-    seeds: Sequence[int] = (1,),
+    seeds: str | Sequence[int] = (1,),
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     tell: Callable[[Outcome], None] = lambda _: None,
@@ -76,15 +76,26 @@ def freeze_study(
 
     Parameters
     ----------
-    model, task, recipe, task_options, **changes
+    model
+        ``minilm`` (offline), a local folder, or a model of the hub.
+    task
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
+    recipe
+        Recipe: ``quick``, ``phang2021``, ``wu2020`` or ``ren2023``; in Python also a `Recipe`.
+    task_options, **changes
         As for `finetune`.
     out
-        The folder to write, with ``checkpoints/``, ``results/freezing.parquet`` and
-        ``results/freezing.csv``. An interrupted study continues where it was.
-    bottom, top
-        Numbers of layers to freeze; each number is a way of freezing.
+        Folder for checkpoints, results and figures, with ``checkpoints/``,
+        ``results/freezing.parquet`` and ``results/freezing.csv``. An interrupted study continues
+        where it was.
+    bottom
+        Number of layers to freeze from the bottom; each number is a way of freezing.
+    top
+        Number of layers to freeze from the top; each number is a way of freezing.
     seeds
-        Seeds to fine-tune every way of freezing with.
+        Seeds to fine-tune every way of freezing with, such as ``0..4`` or ``0,3,7``.
     overwrite
         Make checkpoints anew that were made from other inputs; if False, raise an error instead.
     tell
@@ -113,6 +124,7 @@ def freeze_study(
     if {"freeze", "seed"} & changes.keys():
         raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
     freezes = ways(bottom, top)
+    seeds = parse_seeds(seeds) if isinstance(seeds, str) else seeds
     if not seeds:
         raise UserError(f"{argument('seeds')}: wanted at least one seed, found none")
     out, source = Path(out), resolve(model)

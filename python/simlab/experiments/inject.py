@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.bounds import FromZero
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
@@ -81,7 +82,9 @@ def inject(
     b
         A folder that `finetune` made.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     out
         The results file (.parquet) to write.
     options, **changes
@@ -134,7 +137,7 @@ def inject_pairs(
     *,
     into: Sequence[str | Path] | None = None,
     pairs: int | None = None,
-    pair_seed: int = 0,
+    pair_seed: FromZero = 0,
     directions: str = BOTH,
     labels: Sequence[str] | None = None,
     task_options: TaskOptions | None = None,
@@ -146,25 +149,28 @@ def inject_pairs(
     Parameters
     ----------
     models
-        Folders that `finetune` made; ``{1..3}`` in a name stands for three models.
+        Models; B, and every model that another is injected into, is a folder that `finetune` made.
+        ``{1..3}`` in a name stands for three models.
     task
-        As for `inject`.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     out
-        The folder for the results files, one for each pair.
+        Folder for the results files, one for each pair.
     options, **changes
         As for `inject`.
     into
-        Models B: each of `models` is injected into each of them. None pairs the models with each
-        other.
+        Model B: every other model is injected into each of them; by default the models are paired
+        with each other.
     pairs
-        Number of pairs of models to draw; None is all.
+        Pairs of models to draw, the same as `align_study` draws; None is all.
     pair_seed
-        Seed of the drawn pairs. Without `into`, they are those that `align_study` draws.
+        Seed of the drawn pairs.
     directions
-        Without `into`: ``both``, or ``one``, from the model that is given first into the other.
+        Several models in ``both`` directions, or in ``one``: from the model that is given first.
     labels
-        Names of the models in results and figures: of `models`, and then of those in `into` that
-        are not among `models`.
+        Name of a model in results and figures, for each model: of `models`, and then of those in
+        `into` that are not among `models`.
     task_options
         Columns and split of the task; the default split is that of the first fine-tuning that has
         one. No model may have been trained on the held-out rows.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from simlab.bounds import FromZero, Length
 from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     OURS,
@@ -47,41 +48,43 @@ class InjectOptions:
     Attributes
     ----------
     layer
-        Number of the layer; 0 is the embedding output, None the last layer.
+        Layer; 0 is the embedding output; None is the last layer.
     methods
-        Names in `METHODS`. None is `TABLE_5`, without the two methods in `SAME_WIDTH` if the models
-        have different widths, and without ``random-classifier`` if the model before the
-        fine-tuning of B cannot be found.
+        Methods: ``itself``, ``identity``, ``linear``, ``linear-gd``, ``cca``, ``svcca``, ``pwcca``,
+        ``mlp``, ``inn``, ``random-classifier``, ``random-embeddings`` or ``random-labels``; None is
+        all except svcca and linear-gd, without identity and inn between models of different
+        widths, and without random-classifier where the model before the fine-tuning of B cannot be
+        found.
     tokens
-        The tokens to replace: ``cls``, the classifier token, or ``all``.
+        Tokens to replace: ``cls``, the classifier token, or ``all``.
     fit_on
-        The rows that maps are fitted on: ``tokens``, the tokens of the training texts that would
-        be replaced; or a row for each text: ``mean``, the mean over the tokens of the text;
-        ``mean-all``, over special tokens too; ``mean-padded``, over all `max_length` positions,
-        padding included, as in the code of Ren et al. 2023. The maps are applied to single tokens
-        in any case.
+        Rows that the maps are fitted on: ``tokens``, the tokens of the training texts that would be
+        replaced; ``mean``, the mean over the tokens of each text; ``mean-all``, over special tokens
+        too; or ``mean-padded``, over all positions, padding included, as in the code of Ren et al.
+        2023. The maps are applied to single tokens in any case.
     continue_with
-        The part of B that continues from the mapped states: ``model``, all of B after the layer; or
-        ``classifier``, the last layer of weights in B's head, which takes the place of A's in A, as
-        in the code of Ren et al. 2023.
+        Part of B that continues from the mapped states: ``model``, all of B after the layer; or
+        ``classifier``, its last weights, after A's own layers and pooler, as in the code of Ren et
+        al. 2023.
     fit_size
-        Number of training examples that the maps are fitted on.
+        Training examples that the maps are fitted on.
     max_length
-        Tokens kept per example; None is the length of B's fine-tuning.
+        Tokens kept per example; None is as in the fine-tuning of model B, else 64.
     epochs
-        Passes over the rows for maps that are trained; None is the default of `training`.
+        Most passes of inn, mlp and linear-gd over the rows; None is 100, or the steps of the
+        training.
     steps
-        Batches that maps learn from, in place of `epochs`.
+        Batches that inn, mlp and linear-gd learn from, in place of epochs.
     training
-        How the maps that learn by gradient descent are trained, and ``pwcca`` cut: ``ours``, or
-        ``ren2023`` as in `simcore.align.REN2023`.
+        Training of inn, mlp and linear-gd, and cut of pwcca: ``ours``, or ``ren2023`` as in the
+        code of Ren et al. 2023 (Adam, a rate of 1e-6 that falls by 1 % per batch, 3,000 batches of
+        64 rows).
     truncation
-        Components that ``svcca`` keeps of each side: a share of the variance, or a count. None is
-        .99 of the variance.
+        Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
     seed
-        Seed of maps that are trained, and of random heads, states and labels.
+        Seed of trained maps, and of random heads, states and labels.
     original
-        The model before the fine-tuning of B, for ``random-classifier``; None is the model that the
+        Model before the fine-tuning of B, for ``random-classifier``; None is the model that the
         checkpoint names.
     """
 
@@ -91,12 +94,12 @@ class InjectOptions:
     fit_on: str = INJECTED
     continue_with: str = WHOLE_MODEL
     fit_size: int = FIT_SIZE
-    max_length: int | None = None
+    max_length: Length | None = None
     epochs: int | None = None
     steps: int | None = None
     training: str = OURS
     truncation: float | int | None = None
-    seed: int = 0
+    seed: FromZero = 0
     original: str | None = None
 
     def check(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from copy import deepcopy
@@ -99,7 +98,9 @@ def shorten(
     checkpoint
         A folder that `finetune` made.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     layers
         Number of layers to keep.
     out
@@ -134,7 +135,7 @@ def shorten(
     >>> shorten("runs/ft-1", "rt", 4, "runs/ft-1-short").path
     PosixPath('runs/ft-1-short')
     """
-    options = dataclasses.replace(options or TruncationOptions(), **changes)
+    options = (options or TruncationOptions()).changed(changes)
     if len(options.modes) != 1:
         raise UserError(
             f"{argument('layers')}: wanted one {argument('modes')}, found "

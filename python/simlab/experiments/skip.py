@@ -262,7 +262,9 @@ def skip(
     checkpoint
         A folder that `finetune` made.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     out
         The results file (.parquet) to write.
     max_length

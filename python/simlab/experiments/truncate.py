@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Length
 from simlab.errors import UserError, argument
 from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
@@ -85,16 +86,15 @@ class TruncationOptions:
     Attributes
     ----------
     modes
-        Names in `MODES`.
+        Modes: ``untuned``, ``tuned`` and ``tuned-orig``.
     original
-        The model before fine-tuning; None is the model that the checkpoint names.
+        Model before fine-tuning; None is the model that the checkpoint names.
     tolerance
-        Advise on the fewest layers whose metric is lower by this much at most (`advice`); None
-        gives no advice.
+        Advise on the fewest layers whose metric is lower by this much at most.
     recipe
         How heads are trained.
     metric
-        The metric of the advice; None is the main metric of the task.
+        Metric of the advice; None is the main metric of the task.
     """
 
     modes: tuple[str, ...] = (UNTUNED,)
@@ -222,7 +222,7 @@ def truncate(
     out: str | Path,
     options: TruncationOptions | None = None,
     *,
-    max_length: int | None = None,
+    max_length: Length | None = None,
     label: str | None = None,
     seed: int | None = None,
     task_options: TaskOptions | None = None,
@@ -239,7 +239,9 @@ def truncate(
     checkpoint
         A folder that `finetune` made.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     out
         The results file (.parquet) to write.
     options, **changes
@@ -247,9 +249,11 @@ def truncate(
         ``modes=("untuned", "tuned")`` or ``tolerance=0.01``, and with ``head_`` before their name
         fields of its `HeadRecipe`, such as ``head_learning_rate=1e-4``.
     max_length
-        Tokens kept per example; None is the length of the fine-tuning.
-    label, seed
-        Name of the model in results and figures, and the seed of its fine-tuning.
+        Tokens kept per example; None is as in the fine-tuning of the model, else 64.
+    label
+        Name of the model in results and figures.
+    seed
+        Seed of the fine-tuning, to store.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite

@@ -163,7 +163,7 @@ def _no_weights(name: str) -> Iterator[None]:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(
             f"model {name}: wanted its pretrained weights, found: {reason}; "
-            f"{argument('random_init')} draws random ones"
+            f"{argument('random_init_seed')} draws random ones"
         ) from error
 
 

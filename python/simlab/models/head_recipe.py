@@ -16,26 +16,31 @@ class HeadRecipe:
 
     Attributes
     ----------
-    learning_rate, batch_size, weight_decay
-        The (peak) learning rate, examples per step, and weight decay of AdamW.
+    learning_rate
+        Peak learning rate of heads.
+    batch_size
+        Examples per training step of heads.
+    weight_decay
+        Weight decay of AdamW for heads.
     most_steps
-        Number of steps, unless all layers stop earlier.
+        Most training steps of heads; fewer if all layers stop earlier.
     steps_between
-        Steps from one validation to the next.
+        Steps between two validations of heads.
     patience
-        Validations without a lower loss before the training of a layer stops.
+        Validations without a lower loss before the head of a layer stops.
     validation_share
-        Share of the rows that are kept for validation. With 0, heads train on all rows for all
-        steps, and those of the last step are taken.
+        Share of the training rows on which the best head of each layer is chosen; 0 trains heads on
+        all rows, and takes the heads of the last step.
     seed
-        Seed of the choice of these rows, of the order of the others, and of new heads.
+        Seed of new heads, of the rows for validation and of the order of the others.
     warmup
-        Steps over which the learning rate rises from 0; a value below 1 is a share of all steps.
+        Warm-up steps of heads, in which the learning rate rises from 0; a value below 1 is a share
+        of the steps.
     decay
-        Whether the learning rate falls linearly to 0 after the warm-up.
+        Let the learning rate of heads fall linearly to 0 after the warm-up.
     scale
-        Whether the vectors of each layer are brought to one scale (see `simlab.models.heads`); if
-        False, heads read them as they are.
+        Bring the vectors of each layer to one scale before heads read them
+        (`simlab.models.heads`).
     """
 
     learning_rate: float = 1e-3

@@ -221,7 +221,7 @@ def load_classifier(
     if config.is_encoder_decoder:
         raise UserError(
             f"model {source.name}: wanted an encoder or a decoder, found an encoder-decoder "
-            f"({config.model_type}), whose head no experiment reads; `simcore extract --modules` "
+            f"({config.model_type}), whose head no experiment reads; `simcore extract --module` "
             "records its encoder"
         )
     text = text_config(config)
@@ -361,7 +361,7 @@ def _refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
         raise UserError(
             f"model {source.name}: wanted weights in floating point, found weights quantised by "
             f"{method}; take the model that they were made from, or load them in a function of "
-            "your own (`simcore extract module:function --modules`)"
+            "your own (`simcore extract module:function --module`)"
         )
 
 

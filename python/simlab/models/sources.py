@@ -169,7 +169,7 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     if is_built(name):
         raise UserError(
             f"model {name}: wanted a model of transformers, found a name that `simcore extract "
-            "--modules` alone takes"
+            "--module` alone takes"
         )
     if name == OFFLINE_MODEL:
         return ModelSource(name, assets.fetch("minilm"))

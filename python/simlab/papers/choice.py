@@ -19,7 +19,7 @@ class Choice:
     command
         Name of the command: ``freeze-study``.
     option
-        Name of the command's parameter: ``batch_size`` for ``--batch-size``.
+        Name of the parameter: ``batch_size`` for ``--batch-size``.
     value
         The value that we take.
     text
@@ -30,8 +30,6 @@ class Choice:
         Whether `value` follows the text or the code, and why.
     when
         Values of other options, or of the argument ``task``, with which the choice holds.
-    keyword
-        Name of the keyword in Python, where it differs from `option`.
     """
 
     command: str
@@ -41,7 +39,6 @@ class Choice:
     code: str
     why: str
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    keyword: str = ""
 
 
 @dataclass(frozen=True)

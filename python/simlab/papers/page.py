@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simlab.errors import option_name
 from simlab.papers.choice import Choice, PaperPreset
 from simlab.papers.presets import PAPERS
 
@@ -32,12 +33,6 @@ and why. Where text and code disagree, we follow the text, unless a row gives a 
 `python -m simlab.papers.page > docs/results/papers.md` makes this page from the tables in
 `python/simlab/papers`.
 """
-# How an option is typed that a choice switches off.
-_SWITCHED_OFF = {
-    "group_by_length": "--random-batches",
-    "special_tokens": "--no-special-tokens",
-    "head_scale": "--no-head-scale",
-}
 
 
 def page() -> str:
@@ -45,18 +40,14 @@ def page() -> str:
     return "\n".join([_INTRODUCTION, *(part for p in PAPERS.values() for part in _paper(p))])
 
 
-def flag(option: str) -> str:
-    """Return the option as it is typed: ``--batch-size`` for ``batch_size``."""
-    return f"--{option.replace('_', '-')}"
-
-
 def setting(choice: Choice) -> str:
     """Return the option and its value as they are typed on the command line."""
-    name, value = flag(choice.option), choice.value
+    value = choice.value
+    name = option_name(choice.option, isinstance(value, list))
     if value is True:
         return name
     if value is False:
-        return _SWITCHED_OFF[choice.option]
+        return f"--no-{name.removeprefix('--')}"
     several = value if isinstance(value, list) else [value]
     return " ".join(f"{name} {_text(one)}" for one in several)
 

@@ -15,7 +15,7 @@ _TEXT = "follows the text"
 _JIANT = "The text states none, so we follow the library that the authors used"
 _HEAD = "one optimisation is described (§2), and no other one for heads (§4)"
 _OF_HEAD = "as in fine-tuning"
-_TUNED = {"mode": ("tuned", "tuned-orig")}
+_TUNED = {"modes": ("tuned", "tuned-orig")}
 
 _FINETUNE = fine_tuning(
     max_steps=(
@@ -86,12 +86,11 @@ _GRID = [
 _TRUNCATE = [
     Choice(
         "truncate",
-        "mode",
+        "modes",
         ["untuned", "tuned", "tuned-orig"],
         "three configurations: Untuned, Tuned, TunedOrig (§4)",
         NOT_PUBLISHED,
         _TEXT,
-        keyword="modes",
     ),
     *(
         Choice("truncate", f"head_{option}", *row, when=_TUNED)

@@ -49,7 +49,7 @@ def paper_options(paper: str, command: str, **given: Any) -> dict[str, Any]:
     """
     require_choices(paper, command)
     chosen = choices_of(paper, command, given)
-    return {choice.keyword or choice.option: choice.value for choice in chosen.values()}
+    return {choice.option: choice.value for choice in chosen.values()}
 
 
 def require_choices(paper: str, command: str) -> None:
@@ -78,7 +78,7 @@ def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, 
     known = {name: value for name, value in given.items() if value is not None}
     chosen: dict[str, Choice] = {}
     for row in rows:  # an option stands above the options that depend on it
-        if row.option in known or (row.keyword and row.keyword in known):
+        if row.option in known:
             continue
         values = known | {option: choice.value for option, choice in chosen.items()}
         if all(_holds(values.get(name), wanted) for name, wanted in row.when.items()):

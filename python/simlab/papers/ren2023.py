@@ -117,13 +117,12 @@ _KEPT = (
 _ALIGN_STUDY = [
     Choice(
         "align-study",
-        "method",
+        "methods",
         ["linear", "cca", "svcca", "pwcca", "mlp", "inn"],
         "linear regression, CCA, SVCCA, PWCCA, a network that is no bijection, INN (table 4); the "
         "linear map is the minimum of the squared error (§3.3)",
         "SVCCA, PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
         "follows the text",
-        keyword="methods",
     ),
     Choice(
         "align-study",
@@ -143,7 +142,7 @@ _ALIGN_STUDY = [
         "each of 3,000 batches of 64; Xavier's normal start; columns neither centred nor scaled",
         "follows the text: the rate of the code falls so fast that maps stay near their start",
     ),
-    Choice("align-study", "truncation", 0.99, *_KEPT, {"method": ("svcca",)}),
+    Choice("align-study", "truncation", 0.99, *_KEPT, {"methods": ("svcca",)}),
     Choice(
         "align-study",
         "rows",
@@ -172,7 +171,7 @@ _ALIGN_STUDY = [
 _INJECT = [
     Choice(
         "inject",
-        "method",
+        "methods",
         [
             *("itself", "linear", "cca", "pwcca", "mlp", "inn"),
             *("random-classifier", "random-labels"),
@@ -181,7 +180,6 @@ _INJECT = [
         "with a random classifier, and random labels (table 5)",
         "PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
         "follows the text; `itself`, B alone, is what there is to reach",
-        keyword="methods",
     ),
     Choice(
         "inject",
@@ -234,7 +232,7 @@ _INJECT = [
         "`ren2023`, as for `align-study`",
         "as for `align-study`: the rate of the code falls so fast that maps stay near their start",
     ),
-    Choice("inject", "truncation", 0.99, *_KEPT, {"method": ("svcca",)}),
+    Choice("inject", "truncation", 0.99, *_KEPT, {"methods": ("svcca",)}),
     Choice(
         "inject",
         "fit_size",

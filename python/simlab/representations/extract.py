@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Count, Length
 from simlab.errors import UserError, argument, did_you_mean
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
@@ -59,34 +60,35 @@ class ExtractOptions:
     Attributes
     ----------
     kind
-        A name in `kinds.KINDS`.
+        Kind of rows: ``cls``, ``mean``, ``mean-all``, ``mean-padded``, ``token``, ``word-last``,
+        ``word-mean`` or ``attention``.
     split
-        ``heldout``, ``train``, or ``all``: every text in its order, also of a corpus without
-        labels; repeated texts are kept.
+        Split: ``heldout``, ``train``, or ``all``: every text of the task, repeated texts too; the
+        task may then be a .txt file or a table without labels.
     max_length
-        Tokens kept per example; None is the length of the model's fine-tuning, or 64.
+        Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     batch_size
         Examples per forward pass.
     random_init_seed
-        Seed of the random weights of a random twin; None extracts from the model itself.
+        Draw random weights with this seed (a random twin), in place of the weights of the model.
     words
-        Definition of a word: ``tokenizer`` or ``spaces`` (see `simlab.representations.words`). None
-        is ``spaces`` for texts that are lists of words, else ``tokenizer``.
+        Split texts into words by the ``tokenizer`` or at ``spaces``; None is ``spaces`` for texts
+        that are lists of words, else ``tokenizer``.
     special_tokens
-        Whether the model reads special tokens such as [CLS] and [SEP] around a text.
+        Let the model read special tokens (such as [CLS]) around a text.
     limit
         Number of examples, from the first; None is all.
     dtype
-        Type of the stored values: ``float32``, or ``float16``, which takes half the room.
+        Type of the stored values: ``float32``, or ``float16`` for half the room.
     """
 
     kind: str = CLS
     split: str = "heldout"
-    max_length: int | None = None
-    batch_size: int = BATCH_SIZE
+    max_length: Length | None = None
+    batch_size: Count = BATCH_SIZE
     random_init_seed: int | None = None
     words: str | None = None
-    limit: int | None = None
+    limit: Count | None = None
     special_tokens: bool = True
     dtype: str = DTYPES[0]
 
@@ -136,7 +138,9 @@ def extract(
         ``minilm`` (offline), a local folder, or a model of the hub; with `modules` also
         ``timm:NAME``, ``torchvision:NAME`` or ``module:function`` (`simlab.models.built`).
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
         With ``split="all"`` also a ``.txt`` file with a sentence on each line, and tables without
         labels. With `modules` also a task of images.
     out
@@ -144,12 +148,16 @@ def extract(
     options, **changes
         Which representations to extract; keywords replace fields of `ExtractOptions`, such as
         ``kind="word-last"``.
-    modules, pool
-        Record these modules in place of the model's hidden states: names and globs over names, and
-        the pool that makes rows of their outputs, as `simcore.record` has them. `kind`, `words` and
-        `special_tokens` are then those of other extractions.
-    label, seed
-        Name of the model in results tables, and the seed of its fine-tuning.
+    modules
+        Record the outputs of these modules in place of hidden states, as `simcore.record` does: a
+        name or a glob over names (``*`` stops at a dot, ``**`` does not).
+    pool
+        Rows of modules: ``first``, ``last``, ``mean``, ``tokens``, ``flatten`` of tokens;
+        ``spatial-mean``, ``positions``, ``flatten`` of images.
+    label
+        Name of the model in results and figures.
+    seed
+        Seed to store: of the fine-tuning, or of the weights of a random twin.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is the split of its
         fine-tuning.

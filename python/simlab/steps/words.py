@@ -7,27 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simlab.errors import Argument, UserError, spelled
+from simlab.errors import Argument, UserError, option_name, spelled
+from simlab.steps.catalogue import STEPS
 
-# Options with another name than the argument: the option of a list is singular.
+# Options of commands that are no steps, with another name than the argument.
 _OPTIONS = {
-    ("truncate", "modes"): "--mode",
-    ("truncate", "tolerance"): "--advise",
-    ("inject", "methods"): "--method",
-    ("inject", "labels"): "--label",
-    ("align-study", "methods"): "--method",
     ("import", "layers"): "--layer",
     ("claims", "families"): "--family",
     ("plot", "formats"): "--format",
     ("plot", "comparisons"): "--comparison",
 }
-_OF_ALL = {"pair_column": "--text-pair-column"}
 
 
 def option_of(command: str, name: str) -> str:
     """Return the option of a command for an argument: ``--head-warmup`` for ``head_warmup``."""
-    own = _OPTIONS.get((command, name)) or _OF_ALL.get(name)
-    return own or f"--{name.replace('_', '-')}"
+    parameters = STEPS[command].parameters if command in STEPS else ()
+    of_step = next((one.option for one in parameters if one.name == name), None)
+    return of_step or _OPTIONS.get((command, name)) or option_name(name)
 
 
 def as_option(command: str) -> Callable[[Argument], str]:

@@ -85,7 +85,7 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
     ----------
     modules, pool
         In place of `kind`: modules to record, and the pool that makes rows of their outputs
-        (``simcore extract --modules``). The kind of these rows is ``modules-<pool>``.
+        (``simcore extract --module``). The kind of these rows is ``modules-<pool>``.
     on
         A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
         can be compared; None is the rows of every task.

@@ -282,9 +282,7 @@ class TaskStudy:
         """Return the options of the truncation."""
         assert self.spec.truncate is not None
         given = self.spec.truncate.given()
-        facts = {"mode": given["modes"]} if "modes" in given else {}
-        chosen = self.chosen("truncate", given, **facts)
-        chosen.pop("mode", None)
+        chosen = self.chosen("truncate", given)
         options = TruncationOptions().changed(
             {k: tuple(v) if k == "modes" else v for k, v in chosen.items()}
         )

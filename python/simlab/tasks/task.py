@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Count, FromZero
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
 from simlab.tasks.metrics import score
@@ -25,12 +26,18 @@ class TaskOptions:
 
     Attributes
     ----------
-    text_column, pair_column, label_column
-        Names of the columns of the texts, of the second texts of pairs, and of the labels.
-    train_size, heldout_size
-        Numbers of training and of held-out rows.
+    text_column
+        Column of the (first) text.
+    pair_column
+        Column of the second text of a pair.
+    label_column
+        Column of the label or score.
+    train_size
+        Training rows; None is as in the fine-tuning of the model, else all (rt: 4000).
+    heldout_size
+        Held-out rows; None is as in the fine-tuning of the model, else all or 1/5 (rt: 1000).
     split_seed
-        Seed of the shuffle that splits the rows.
+        Seed of the split of the rows; None is as in the fine-tuning of the model, else 0.
 
     Examples
     --------
@@ -43,9 +50,9 @@ class TaskOptions:
     text_column: str | None = None
     pair_column: str | None = None
     label_column: str | None = None
-    train_size: int | None = None
-    heldout_size: int | None = None
-    split_seed: int | None = None
+    train_size: Count | None = None
+    heldout_size: Count | None = None
+    split_seed: FromZero | None = None
 
     @property
     def seed(self) -> int:
@@ -137,7 +144,7 @@ class Examples:
         if self.images is not None:
             raise UserError(
                 f"task: wanted texts, found images ({self.ids[0]}, ...); `simcore extract "
-                "--modules` takes images"
+                "--module` takes images"
             )
 
     def each_choice(self) -> Examples:

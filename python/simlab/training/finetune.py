@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Count
 from simlab.errors import UserError, argument
 from simlab.models.batches import collator, encode
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
@@ -47,7 +48,7 @@ def finetune(
     recipe: str | Recipe = QUICK,
     *,
     task_options: TaskOptions | None = None,
-    cka_every: int | None = None,
+    cka_every: Count | None = None,
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
@@ -58,19 +59,22 @@ def finetune(
     model
         ``minilm`` (offline), a local folder, or a model of the hub.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
     out
         The checkpoint folder to make, with model, tokenizer (plain ``from_pretrained`` loads both)
         and ``evaluation.json``. An interrupted run continues at its last Trainer checkpoint and
         ends with the weights of a run without interruption.
-    recipe, **changes
-        ``quick``, ``phang2021``, ``wu2020``, ``ren2023`` or a `Recipe`; keywords replace fields of
-        the recipe, such as ``seed=2`` or ``freeze="bottom:2"``.
+    recipe
+        Recipe: ``quick``, ``phang2021``, ``wu2020`` or ``ren2023``; in Python also a `Recipe`.
+    **changes
+        Keywords replace fields of the recipe, such as ``seed=2`` or ``freeze="bottom:2"``.
     task_options
         Columns and split of the task.
     cka_every
-        Record the CKA of each layer with its initial state every `cka_every` steps, on held-out
-        rows (`CKACallback`), in ``cka.parquet``; None records nothing.
+        Every so many steps, record the CKA of each layer with its initial state, on held-out rows,
+        in ``cka.parquet`` of the folder.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from simlab.bounds import FromZero, Length
 from simlab.errors import UserError, argument
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
@@ -28,36 +29,39 @@ class Schedule:
     Attributes
     ----------
     epochs
-        Passes over the training rows; may be fractional. None trains for `max_steps`.
+        Passes over the training rows; may be fractional.
     learning_rate
-        The peak learning rate.
+        Peak learning rate, with linear warm-up and decay.
     batch_size
-        Examples per step.
+        Examples per training step.
     max_length
         Tokens kept per example.
     warmup
-        Steps over which the learning rate rises from 0; a value below 1 is a share of all steps.
-    weight_decay, adam_epsilon
-        Parameters of AdamW.
+        Warm-up steps, in which the learning rate rises from 0; a value below 1 is a share of all
+        steps.
+    weight_decay
+        Weight decay of AdamW; with 0, AdamW is Adam.
+    adam_epsilon
+        Epsilon of AdamW.
     max_steps
-        Number of steps; None trains for `epochs`. If both are given, training ends with whichever
-        comes first. If neither is, it takes one epoch.
+        Training steps, in place of the epochs; with both, the first end counts. With neither,
+        training takes one epoch.
     group_by_length
-        Make batches of rows of similar length, which saves padding; if False, of random rows.
+        Make batches of examples of similar length, which saves padding, or of random examples.
     seed
-        Seed of new weights, the order of the rows and dropout.
+        Seed of new weights, row order and dropout.
     """
 
     epochs: float | None = None
     learning_rate: float = 1e-4
     batch_size: int = 32
-    max_length: int = 64
+    max_length: Length = 64
     warmup: float = 0.1
     weight_decay: float = 0.01
     adam_epsilon: float = 1e-8
     max_steps: int | None = None
     group_by_length: bool = True
-    seed: int = 1
+    seed: FromZero = 1
 
     def __post_init__(self) -> None:
         """Train for one epoch if nothing else is given."""
@@ -96,7 +100,7 @@ class Recipe(Schedule):
     Attributes
     ----------
     freeze
-        ``none``, ``bottom:K`` or ``top:K`` (see `simlab.training.freezing`).
+        Layers not to train: ``bottom:K`` (with the embeddings), ``top:K`` or ``none``.
     random_init
         Start from random weights.
     """

@@ -13,6 +13,7 @@ from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
 from simlab.similarity import blocks, grids
 from simlab.similarity.options import OPTIONS
+from simlab.steps.catalogue import STEPS
 from simlab.training import finetune as training
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
@@ -30,6 +31,8 @@ def keywords(monkeypatch, simcore):
         def stop(*given, **keywords):
             raise Called(given, keywords)
 
+        for step in STEPS.values():
+            assert step.parameters  # read from its function, which is replaced here
         monkeypatch.setattr(module, function, stop)
         with pytest.raises(Called) as caught:
             simcore(*arguments)
@@ -79,7 +82,7 @@ def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
 def test_extraction_takes_a_papers_choices(keywords, typed, wanted):
     arguments = ("extract", "minilm", "ptb.txt", "--out", "reps", "--paper", "wu2020")
     _, found = keywords(extraction, "extract", *arguments, *typed)
-    assert {name: found[name] for name in wanted} == wanted
+    assert {name: found.get(name) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -87,10 +90,10 @@ def test_a_paper_is_its_recipe(keywords, tiny_bert, reviews, paper):
     start = ("finetune", tiny_bert.path, reviews, *COLUMNS, "--out", "ft")
     by_paper = keywords(training, "finetune", *start, "--paper", paper)
     by_recipe = keywords(training, "finetune", *start, "--recipe", paper)
-    assert by_paper[0][3] == paper
+    assert by_paper[1]["recipe"] == paper
     assert by_paper[1] == by_recipe[1]
     same = keywords(training, "finetune", *start, "--paper", paper, "--recipe", paper)
-    assert same[0][3] == paper
+    assert same[1]["recipe"] == paper
 
 
 def test_another_recipe_than_the_papers_is_refused_or_told(
@@ -100,32 +103,39 @@ def test_another_recipe_than_the_papers_is_refused_or_told(
     arguments = ("finetune", tiny_bert.path, reviews, *COLUMNS, "--out", "ft", *both)
     check_refused(simcore(*arguments), "--paper wu2020, --recipe quick", "found two")
     arguments = ("freeze-study", "minilm", "rt", "--out", "study", *both)
-    given, found = keywords(freezing, "freeze_study", *arguments)
-    assert (given[3], found["bottom"]) == ("quick", [4, 6])
+    _, found = keywords(freezing, "freeze_study", *arguments)
+    assert (found["recipe"], found["bottom"]) == ("quick", (4, 6))
     note = "note: --recipe quick takes the place of the recipe of --paper wu2020"
     assert capfd.readouterr().err.splitlines() == [note]
 
 
-@pytest.mark.parametrize(("paper", "bottom"), [("wu2020", [4, 6]), ("phang2021", ())])
+@pytest.mark.parametrize(("paper", "bottom"), [("wu2020", (4, 6)), ("phang2021", None)])
 def test_a_study_of_freezing_takes_recipe_and_layers(keywords, paper, bottom):
     arguments = ("freeze-study", "minilm", "rt", "--out", "study", "--paper", paper)
-    given, found = keywords(freezing, "freeze_study", *arguments)
-    assert given[3] == paper
-    assert found["bottom"] == bottom
+    _, found = keywords(freezing, "freeze_study", *arguments)
+    assert found["recipe"] == paper
+    assert found.get("bottom") == bottom
 
 
 def test_heads_are_trained_as_the_paper_or_the_command_says(keywords, tiny_bert, reviews):
     start = ("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", "x.parquet")
-    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021")
-    assert given[3].modes == ("untuned", "tuned", "tuned-orig")
+
+    def options(*arguments):
+        _, found = keywords(truncation, "truncate", *start, *arguments)
+        fields = [p.name for p in STEPS["truncate"].parameters if p.name.startswith("head_")]
+        names = ["modes", *fields]
+        given = {name: found[name] for name in names if name in found}
+        return truncation.TruncationOptions().changed(given)
+
+    given = options("--paper", "phang2021")
+    assert given.modes == ("untuned", "tuned", "tuned-orig")
     wanted = HeadRecipe(1e-5, 4, 0.0, 10_000, validation_share=0.0, warmup=1_000, decay=True)
-    assert given[3].recipe == replace(wanted, scale=False)
+    assert given.recipe == replace(wanted, scale=False)
     typed = ("--mode", "tuned", "--head-most-steps", 7, "--head-scale", "--head-seed", 3)
-    given, _ = keywords(truncation, "truncate", *start, "--paper", "phang2021", *typed)
-    assert given[3].modes == ("tuned",)
-    assert given[3].recipe == replace(wanted, most_steps=7, seed=3)
-    given, _ = keywords(truncation, "truncate", *start)
-    assert given[3].recipe == HeadRecipe()
+    given = options("--paper", "phang2021", *typed)
+    assert given.modes == ("tuned",)
+    assert given.recipe == replace(wanted, most_steps=7, seed=3)
+    assert options().recipe == HeadRecipe()
 
 
 def test_heads_that_cannot_be_trained_are_refused(simcore):

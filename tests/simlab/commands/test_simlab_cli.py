@@ -27,7 +27,7 @@ COMMANDS += ("skip", "plot", "claims")
 @pytest.fixture
 def folders(tmp_path, simcore, tiny_bert, reviews):
     """Representations of the model and of its random twin."""
-    for name, extra in {"orig": (), "random": ("--random-init", "--seed", 4)}.items():
+    for name, extra in {"orig": (), "random": ("--random-init-seed", 4, "--seed", 4)}.items():
         out = tmp_path / name
         arguments = (tiny_bert.path, reviews, *COLUMNS, "--label", name.upper(), "--out", out)
         code, printed, _ = simcore("extract", *arguments, *extra)
@@ -134,7 +134,17 @@ def test_words_joint_grids_localization_and_their_figure(tmp_path, simcore, tiny
     for seed in (1, 2):
         out = tmp_path / f"words-{seed}"
         arguments = (tiny_bert.path, reviews, *COLUMNS, "--kind", "word-last", "--words", "spaces")
-        arguments = (*arguments, "--limit", 9, "--random-init", "--seed", seed, "--label", seed)
+        arguments = (
+            *arguments,
+            "--limit",
+            9,
+            "--random-init-seed",
+            seed,
+            "--seed",
+            seed,
+            "--label",
+            seed,
+        )
         assert simcore("extract", *arguments, "--out", out)[0] == 0
         folders.append(out)
     results = tmp_path / "results"

@@ -58,7 +58,7 @@ def results(tmp_path_factory, source, mrpc, tiny_bert):
     folder = tmp_path_factory.mktemp("study")
     (out := folder / "results").mkdir()
     for arguments in (
-        ("truncate", source.path, mrpc, "--advise", 0.1, "--out", out / "truncation.parquet"),
+        ("truncate", source.path, mrpc, "--tolerance", 0.1, "--out", out / "truncation.parquet"),
         ("skip", source.path, mrpc, "--out", out / "skipping.parquet"),
         (
             *("inject", source.path, source.path, mrpc, "--method", "itself"),
@@ -171,16 +171,16 @@ def test_figures_show_one_metric(simcore, results, tmp_path):
 def test_advice_goes_by_the_metric_that_is_named(simcore, source, mrpc, tmp_path):
     out = tmp_path / "advice.parquet"
     whole = ("truncate", source.path, mrpc, "--out", out)
-    assert simcore(*whole, "--advise", 0.1)[0] == 0
-    code, printed, _ = simcore(*whole, "--advise", 0.1, "--metric", "f1")
+    assert simcore(*whole, "--tolerance", 0.1)[0] == 0
+    code, printed, _ = simcore(*whole, "--tolerance", 0.1, "--metric", "f1")
     assert code == 0
     assert "done before" in printed  # the main metric is the default
-    code, printed, _ = simcore(*whole, "--advise", 0.1, "--metric", "accuracy", "--overwrite")
+    code, printed, _ = simcore(*whole, "--tolerance", 0.1, "--metric", "accuracy", "--overwrite")
     assert code == 0
     assert "done before" not in printed
-    refused = simcore(*whole, "--advise", 0.1, "--metric", "matthews", "--overwrite")
+    refused = simcore(*whole, "--tolerance", 0.1, "--metric", "matthews", "--overwrite")
     check_refused(refused, "--metric matthews: wanted a metric of task mrpc (f1, accuracy)")
-    check_refused(simcore(*whole, "--metric", "f1"), "--metric f1: wanted --advise")
+    check_refused(simcore(*whole, "--metric", "f1"), "--metric f1: wanted --tolerance")
 
 
 def test_the_metric_decides_on_the_number_of_layers(mrpc):

@@ -166,7 +166,7 @@ def test_a_model_of_random_weights_has_no_original(tmp_path, tiny_bert):
 def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, reviews):
     out = tmp_path / "results" / "t.parquet"
     modes = [argument for mode in MODES for argument in ("--mode", mode)]
-    arguments = ("truncate", checkpoint.path, reviews, *COLUMNS, *modes, "--advise", "0.1")
+    arguments = ("truncate", checkpoint.path, reviews, *COLUMNS, *modes, "--tolerance", "0.1")
     code, printed, _ = simcore(*arguments, "--label", "FT[1]", "--out", out)
     assert code == 0
     for mode in MODES:
@@ -192,10 +192,10 @@ def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_ber
     start = ("truncate", checkpoint.path, reviews, *COLUMNS)
     cases = [
         ((*start,), "--out"),
-        ((*start, "--advise", "0.1"), "--out"),
+        ((*start, "--tolerance", "0.1"), "--out"),
         ((*start, "--mode", "tune", "--out", out), "--mode tune: wanted one of untuned, tuned"),
         ((*start, "--mode", "tuned", "--mode", "tuned", "--out", out), "wanted each once"),
-        ((*start, "--advise", "-1", "--out", out), "--advise -1.0"),
+        ((*start, "--tolerance", "-1", "--out", out), "--tolerance -1.0"),
         ((*start, "--mode", "tuned-orig", "--original", "a/b/c", "--out", out), "a/b/c"),
         (("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"),
     ]

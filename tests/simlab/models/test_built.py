@@ -107,7 +107,7 @@ def test_a_name_that_no_library_has_is_refused(libraries, monkeypatch):
         raise OSError("no connection\nat all")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    message = "wanted its pretrained weights, found: no connection; random_init draws random ones"
+    message = "wanted its pretrained weights, found: no connection; random_init_seed draws"
     with pytest.raises(UserError, match=message):
         build_model("timm:resnet18")
 

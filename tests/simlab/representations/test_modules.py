@@ -359,7 +359,7 @@ def test_a_partial_function_is_a_function(tmp_path):
 def test_a_paper_s_rows_of_hidden_states_do_not_reach_modules(tmp_path, nets, simcore):
     text = tmp_path / "texts.txt"
     text.write_text("a film\nthe plot\n")
-    arguments = ("bert", text, "--modules", "encoder.layer.*", "--pool", "mean")
+    arguments = ("bert", text, "--module", "encoder.layer.*", "--pool", "mean")
     code, out, _ = simcore("extract", *arguments, "--paper", "wu2020", "--out", tmp_path / "reps")
     assert (code, out.partition(" (")[0]) == (
         0, f"{tmp_path}/reps: 3 layers of 2 x 24, texts cut at 512 tokens"
@@ -367,7 +367,7 @@ def test_a_paper_s_rows_of_hidden_states_do_not_reach_modules(tmp_path, nets, si
 
 
 def test_the_command(tmp_path, simcore):
-    arguments = ("nets:net", "digits", "--modules", "0", "--modules", "2", "--pool", "spatial-mean")
+    arguments = ("nets:net", "digits", "--module", "0", "--module", "2", "--pool", "spatial-mean")
     code, out, _ = simcore("extract", *arguments, "--limit", 5, "--out", tmp_path / "reps")
     assert (code, out.partition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 5 x 6")
     code, _, errors = simcore("extract", *arguments, "--kind", "mean", "--out", tmp_path / "no")

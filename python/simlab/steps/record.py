@@ -1,0 +1,264 @@
+"""A step: a function of simlab, and the parameters that its command and its callers give it.
+
+The parameters are read where they are declared: from the signature of the function, from the
+dataclass of options whose fields the function takes as keywords, and from the numpydoc of both.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from simlab.bounds import Least
+from simlab.errors import option_name
+
+REQUIRED = inspect.Parameter.empty
+TASK_OPTIONS, _TASK_OPTIONS = "task_options", "simlab.tasks:TaskOptions"
+HEADS = "head_"  # the fields of a recipe of heads inside of other options
+# Parameters that hold options, whose fields are parameters themselves.
+_HOLDERS = ("options", TASK_OPTIONS, "changes")
+_NAMES = re.compile(r"\*{0,2}[a-z_]+(, \*{0,2}[a-z_]+)*")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a step.
+
+    Attributes
+    ----------
+    name
+        The name in Python, from which the name of the option is made.
+    kinds
+        The types that a value may have, without None: ``(int, float)``.
+    several
+        Whether the value is a sequence of these types.
+    default
+        The default of the function; `REQUIRED` if there is none.
+    text
+        Help: the text of the parameter in its numpydoc.
+    least
+        The least value that is allowed, if there is one.
+    is_argument
+        Whether the command takes the value by its place, without an option.
+    metavar
+        What help shows for the value; with several types, the values of one option.
+    """
+
+    name: str
+    kinds: tuple[Any, ...]
+    several: bool = False
+    default: Any = None
+    text: str = ""
+    least: float | None = None
+    is_argument: bool = False
+    metavar: str = ""
+
+    @property
+    def option(self) -> str:
+        """The option of the command: ``--method`` of the sequence `methods`."""
+        return option_name(self.name, self.several)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of simcore: the one declaration of which command and section of a sweep are made.
+
+    Attributes
+    ----------
+    name
+        Name of the command.
+    place
+        The function, as ``module:name``.
+    text
+        What the step does, in one sentence or a few; the first line is the summary.
+    reads, writes
+        The files of the step.
+    examples
+        Commands, without the word ``simcore``.
+    options
+        The dataclass whose fields the function takes as keywords, as ``module:name``.
+    without
+        Parameters that the command does not have.
+    extra
+        Parameters of the command alone.
+    optional
+        Parameters without a default that the command may leave out.
+    has_paper
+        Whether a paper may choose parameters of the command.
+    """
+
+    name: str
+    place: str
+    text: str
+    reads: str
+    writes: str
+    examples: tuple[str, ...]
+    options: str = ""
+    without: tuple[str, ...] = ()
+    extra: tuple[Parameter, ...] = ()
+    optional: tuple[str, ...] = ()
+    has_paper: bool = True
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The function of the step; its module is imported when it is asked for."""
+        return _load(self.place)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in the order of the command's help."""
+        own = parameters_of(self.function)
+        first = [p for p in own if p.is_argument or p.name == "out"]
+        last = [p for p in own if p.name == "overwrite"]
+        between = [p for p in own if p not in (*first, *last)]
+        # A recipe that has a name knows the defaults of its fields.
+        named = "recipe" in self._signature
+        options = fields_of(_load(self.options), named=named) if self.options else []
+        every = [*first, *self.extra, *between, *options, *self._task_fields, *last]
+        kept = [p for p in every if p.name not in self.without]
+        free = {
+            p.name: dataclasses.replace(p, default=None) for p in kept if p.name in self.optional
+        }
+        return tuple(free.get(p.name, p) for p in kept)
+
+    def call(self, **values: Any) -> Any:
+        """Call the function with parameters by name; a parameter that is None has the default."""
+        of_task = {p.name for p in self._task_fields}
+        own = {n: v for n, v in values.items() if v is not None and n not in of_task}
+        if any(values.get(name) is not None for name in of_task):
+            own[TASK_OPTIONS] = self.task_options(**values)
+        return _load(self.place)(**own)
+
+    def task_options(self, **values: Any) -> Any:
+        """Return the `TaskOptions` among parameters by name."""
+        names = [p.name for p in self._task_fields if p.name in values]
+        return _load(_TASK_OPTIONS)(**{name: values[name] for name in names})
+
+    @cached_property
+    def _signature(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+    @cached_property
+    def _task_fields(self) -> list[Parameter]:
+        return fields_of(_load(_TASK_OPTIONS)) if TASK_OPTIONS in self._signature else []
+
+
+def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a function, without those that hold other parameters.
+
+    What has no default and may be given by its place is an argument of the command, `out` excepted.
+    """
+    texts, found = texts_of(function), []
+    for name, one in inspect.signature(function).parameters.items():
+        if name in _HOLDERS or one.kind is one.VAR_KEYWORD:
+            continue
+        hint = _evaluated(one.annotation, function)
+        is_argument = one.default is REQUIRED and one.kind is not one.KEYWORD_ONLY and name != "out"
+        made = _parameter(name, hint, one.default, texts.get(name, ""), is_argument)
+        if made.kinds:  # nobody can type a function
+            found.append(made)
+    return found
+
+
+def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[Parameter]:
+    """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added.
+
+    Parameters
+    ----------
+    prefix
+        The beginning of the names of the parameters.
+    named
+        Whether no field has a default of its own.
+    """
+    texts = {
+        name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
+    }
+    found = []
+    for field in dataclasses.fields(options):
+        hint = _evaluated(field.type, options)
+        if dataclasses.is_dataclass(hint):
+            assert isinstance(hint, type)
+            found += fields_of(hint, HEADS)
+            continue
+        default = None if named or field.default is dataclasses.MISSING else field.default
+        found.append(_parameter(f"{prefix}{field.name}", hint, default, texts.get(field.name, "")))
+    return found
+
+
+def texts_of(holder: Any) -> dict[str, str]:
+    """Return the texts of the parameters in the numpydoc of a function or class."""
+    found: dict[str, list[str]] = {}
+    names: list[str] = []
+    lines = [] if holder is object else (inspect.getdoc(holder) or "").splitlines()
+    for line, below in pairwise([*lines, ""]):
+        if _NAMES.fullmatch(line) and below.startswith("    "):
+            names = [name.strip("* ") for name in line.split(",")]
+            found |= {name: [] for name in names}
+        elif line.startswith("    "):
+            for name in names:
+                found[name].append(line.strip())
+        elif line:
+            names = []
+    return {name: " ".join(text) for name, text in found.items()}
+
+
+def _parameter(
+    name: str, hint: Any, default: Any, text: str, is_argument: bool = False
+) -> Parameter:
+    """Return the parameter of an annotation, which may be a union, a sequence and bounded."""
+    kinds: list[Any] = []
+    several, least = False, None
+    for one in _members(hint):
+        if isinstance(one, Least):
+            least = one.value
+        elif get_origin(one) in (tuple, Sequence):
+            several = True
+            kinds += [kind for kind in _members(get_args(one)[0]) if kind not in kinds]
+        elif one in (bool, int, float, str, Path) and one not in kinds:
+            kinds.append(one)
+    if several and {str, int} <= {*kinds}:  # a text such as "0..4" stands for the numbers
+        several, kinds = False, [str]
+        default = ",".join(map(str, default)) if isinstance(default, tuple) else default
+    return Parameter(name, tuple(kinds), several, default, text, least, is_argument)
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """Yield the members of a union of annotations, each before its bounds."""
+    if get_origin(hint) in (Union, UnionType) or get_origin(hint) is Annotated:
+        for one in get_args(hint):
+            yield from _members(one)
+    else:
+        yield hint
+
+
+class _Names(dict[str, Any]):
+    """Names of a module; a name that only type checkers import stands for itself."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "Sequence":
+            return Sequence
+        return TypeVar(name)
+
+
+def _evaluated(annotation: Any, holder: Any) -> Any:
+    """Return the type that an annotation writes down in the module of `holder`."""
+    if not isinstance(annotation, str):
+        return annotation
+    names = vars(sys.modules[holder.__module__])
+    return eval(annotation, {}, _Names(names | vars(builtins)))
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
