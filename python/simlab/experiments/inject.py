@@ -125,7 +125,9 @@ def inject(
     pair = (_Member.of(a, label_a), _Member.of(b, label_b))
     folders = [pair[1].source.path, pair[0].source.path]
     task = load_task_of(folders, task, task_options)
-    options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
+    layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
+    length = length_of(folders, options.max_length)
+    options = dataclasses.replace(options, layer=layer, max_length=length)
     return _ensure(pair, task, Path(out), options, overwrite)
 
 

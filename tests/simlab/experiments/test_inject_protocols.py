@@ -16,8 +16,7 @@ from simlab.experiments.injection_states import PairStates
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import layer_states
-from simlab.store.files import hash_json
-from simlab.store.results import Side, ensure_results, read_results
+from simlab.store.results import Side, read_results
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
 from support.tolerance import assert_same_forward
@@ -228,35 +227,6 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     refused("--label: wanted another label for each model", *models, *(("--label", "A") * 3))
     refused("wanted --label for several pairs", *models, "--label-a", "A")
     refused("wanted --label-a and --label-b for one pair", *models[:2], "--label", "A")
-
-
-def test_files_of_an_earlier_version_stay_done(tmp_path, pair_of_models, review_task):
-    """Earlier versions had neither protocols nor seeds nor originals in their keys."""
-    a, b = pair_of_models
-    options = InjectOptions(2, methods=("itself",), max_length=20)
-    earlier = {
-        "layer": 2,
-        "methods": ("itself",),
-        "tokens": "cls",
-        "fit_size": 1600,
-        "max_length": 20,
-        "epochs": None,
-        "seed": 0,
-    }
-    inputs = {
-        "step": "injection",
-        "models": [a.fingerprint, b.fingerprint],
-        "train": review_task.train.fingerprint,
-        "heldout": review_task.heldout.fingerprint,
-        "labels": [a.name, b.name],
-        "options": hash_json(earlier),
-    }
-    out = tmp_path / "injection.parquet"
-    ensure_results(out, inputs, list)
-    assert inject(a, b, review_task, out, options).skipped
-    for change in ({"fit_on": "mean"}, {"training": "ren2023"}, {"methods": None}):
-        with pytest.raises(UserError, match="overwrite=True"):
-            inject(a, b, review_task, out, options, **change)
 
 
 def test_a_finished_file_stays_done_where_the_original_cannot_be_found(

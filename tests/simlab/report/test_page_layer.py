@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simlab.store.results import LOCALIZATION
-from support.lab.result_rows import curve, grid
+from support.lab.result_rows import ONE_BASE, curve, grid
 
 NAN = float("nan")
 
@@ -42,7 +42,7 @@ def test_seeds_are_counted_where_they_have_a_value(opened, written):
     """The seeds of the opened model beside it, and an undefined layer of one of them."""
     rows = []
     for seed in (1, 2, 3):
-        part = grid("FT-FT", "FT[1]", f"FT[{seed}]", seed, seeds=(1, seed))
+        part = grid("FT-FT", "FT[1]", f"FT[{seed}]", seed, seeds=(1, seed), **ONE_BASE)
         rows += [replace(r, value=NAN) if (seed, r.layer_y) == (3, 2) else r for r in part]
     layer = region(view := opened(written(rows), layer="a~FT[1]~1"), "FT[1], layer 1")
     assert "FT[1–3] (mean and range of the other 2 seeds)" in layer.inner_text()

@@ -14,7 +14,7 @@ from simlab.figures.names import in_order
 from simlab.report.write import write_report
 from simlab.store.results import LOCALIZATION, SKIPPING, TRUNCATION
 from support.lab.pages import CURVES, JOINT
-from support.lab.result_rows import curve, grid, joint_grid, triangle
+from support.lab.result_rows import ONE_BASE, curve, grid, joint_grid, triangle
 
 
 def value_of(words):
@@ -86,7 +86,7 @@ def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened,
     """The mean over seeds of a model; localization, truncation and skipping of the layer."""
     rows = [
         *(row for seed in (1, 2) for row in grid("FT-ORIG", f"FT[{seed}]", "ORIG", seed,
-                                                  seeds=(seed, None))),
+                                                  seeds=(seed, None), **ONE_BASE)),
         *(row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed, mode=LOCALIZATION)),
         *(row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed, mode=TRUNCATION)),
         *curve("ORIG", None, start=0.3, mode=LOCALIZATION, measure=LOCALIZATION),

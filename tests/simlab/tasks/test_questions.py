@@ -9,6 +9,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows
 from simlab.models.evaluate import heldout_metrics, metric_columns
+from simlab.store.results import Side
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 from simlab.tasks.metrics import score
 from support.lab.taskrows import published, write_published
@@ -113,7 +114,12 @@ def test_advice_keeps_questions_together():
     predictions = np.where(np.arange(80) % 2, labels, 1 - labels)
     logits = logits_of(predictions)
     rows = advice_rows(
-        logits[None], logits, task_of(questions, labels), "untuned", tolerance=0.1, label="", seed=1
+        logits[None],
+        logits,
+        task_of(questions, labels),
+        "untuned",
+        Side("FT[1]", seed=1),
+        tolerance=0.1,
     )
     values = {row.value for row in rows if row.measure == "exact_match"}
     assert values == {0.0}

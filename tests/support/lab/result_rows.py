@@ -18,6 +18,7 @@ from simlab.store.results import (
 
 LAYERS = 4
 METRIC = {"measure": "accuracy", "n": 9}
+ONE_BASE = {"base_x": "minilm", "base_y": "minilm"}  # seeds of one model have one base
 
 
 def grid(comparison, x, y, seed=0, seeds=(None, None), task="rt", measure="cka", **extra):
