@@ -265,7 +265,9 @@ def describe(folder: Path) -> str:
     """Describe the content of a representation folder in a few words."""
     manifest = read_json(folder / MANIFEST)
     what = " heads" if manifest["kind"] == ATTENTION else ""
-    size = f"{manifest['n']:,} x {manifest['widths'][-1]}{what}"
+    least, most = min(manifest["widths"]), max(manifest["widths"])
+    widths = f"{least}" if least == most else f"{least} to {most}"
+    size = f"{manifest['n']:,} x {widths}{what}"
     cut = manifest["max_length"]
     texts = "" if cut is None else f", texts cut at {cut} tokens"
     count = manifest["layers"]
