@@ -88,8 +88,8 @@ class Sweep:
     >>> report = sweep.run("runs/sweep", threads=1)
     >>> report.failed
     ()
-    >>> sorted(sweep.results("runs/sweep")["comparison"].unique())
-    ['FT-FT', 'FT-ORIG', 'ORIG-ORIG', 'baseline']
+    >>> sorted(sweep.results("runs/sweep")["comparison"].dropna().unique())
+    ['FT-FT', 'FT-ORIG', 'ORIG-ORIG']
     """
 
     def __init__(self, content: Mapping[str, Any] | Spec) -> None:
