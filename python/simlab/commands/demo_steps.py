@@ -187,11 +187,11 @@ def _finetune_all(run: Run) -> None:
         folder = run.folder / "checkpoints" / name
         outcome = finetune(run.source, run.task, folder, recipe, overwrite=True)
         run.record(f"checkpoints/{name}", outcome)
-    evaluations = [_evaluation(run, name) for name in _checkpoints(run)]
+    scores = [_evaluation(run, name)["scores"] for name in _checkpoints(run)]
     inputs = {
         "train": run.task.train.fingerprint,
         "heldout": run.task.heldout.fingerprint,
-        "evaluations": evaluations,
+        "scores": scores,
         "inverse_penalty": baselines.INVERSE_PENALTY,
         **run.task.metric_inputs,
     }

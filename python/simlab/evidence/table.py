@@ -15,8 +15,8 @@ from simlab.evidence.intervals import ALPHA, LEAST_MODELS, NO_ROWS
 from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import bounds, number
-from simlab.store.files import hash_file, hash_json, write_bytes
-from simlab.store.results import read_results, results_files
+from simlab.store.files import hash_json, write_bytes
+from simlab.store.results import hash_results, read_results, results_files
 from simlab.store.tables import ensure_table, require_table_file
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def claims(
     if path is not None:
         inputs = {
             "step": CONTENTS,
-            "results": [hash_file(file) for file in files],
+            "results": hash_results(files),
             "options": dataclasses.asdict(options),
             "rules": [[claim.name, claim.text, claim.source, claim.rule] for claim in CLAIMS],
             "intervals": [INTERVALS, ALPHA, LEAST_MODELS, DRAWS, DRAW_SEED],

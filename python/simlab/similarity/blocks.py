@@ -28,7 +28,6 @@ from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.resampling import Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
-from simlab.store.files import hash_file
 from simlab.store.results import (
     ALIGNMENTS,
     BLOCK_SCORE,
@@ -39,6 +38,7 @@ from simlab.store.results import (
     RELATIVE,
     ResultRow,
     ensure_results,
+    hash_results,
     read_results,
     side_in,
 )
@@ -117,7 +117,7 @@ def blocks(
     if path is not None:
         inputs = {
             "step": BLOCKS,
-            "results": [hash_file(file) for file in files],
+            "results": hash_results(files),
             "clusters": clusters,
             "representations": [part.manifest["data_sha256"] for part in stored],
             **resampling.inputs,

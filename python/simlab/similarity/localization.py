@@ -20,7 +20,6 @@ from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.resampling import NONE, Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
-from simlab.store.files import hash_file
 from simlab.store.jobs import Outcome
 from simlab.store.joint import joint_table
 from simlab.store.results import (
@@ -28,6 +27,7 @@ from simlab.store.results import (
     LOCALIZATION,
     ResultRow,
     ensure_results,
+    hash_results,
     read_results,
     side_in,
 )
@@ -94,7 +94,7 @@ def localize(
     path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
     resampling.check()
     files, sides = read_inputs(results, path, resampling)
-    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": [hash_file(file) for file in files]}
+    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": hash_results(files)}
     if sides:
         hashes = [side.manifest["data_sha256"] for side in sides]
         inputs |= {"representations": hashes, **resampling.inputs}

@@ -44,6 +44,7 @@ names, and figures and experiments do not import each other.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -282,6 +283,18 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
         A file does not exist, or a folder has no results files.
     """
     return [file for path in as_paths(paths) for file in _files_of(path)]
+
+
+def hash_results(files: Iterable[Path]) -> list[str]:
+    """Return a hash of the rows of each results file.
+
+    The bytes of a file would not do for the key of a job: they hold the time of the work.
+    """
+    from pandas.util import hash_pandas_object
+
+    frames = [read_file(file) for file in files]
+    rows = [hash_pandas_object(frame, index=False).to_numpy() for frame in frames]
+    return [hashlib.sha256(one.tobytes()).hexdigest() for one in rows]
 
 
 def as_xarray(

@@ -369,6 +369,6 @@ def test_a_paper_s_rows_of_hidden_states_do_not_reach_modules(tmp_path, nets, si
 def test_the_command(tmp_path, simcore):
     arguments = ("nets:net", "digits", "--module", "0", "--module", "2", "--pool", "spatial-mean")
     code, out, _ = simcore("extract", *arguments, "--limit", 5, "--out", tmp_path / "reps")
-    assert (code, out.partition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 5 x 6")
+    assert (code, out.partition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 5 x 4 to 6")
     code, _, errors = simcore("extract", *arguments, "--kind", "mean", "--out", tmp_path / "no")
     assert (code, len(errors)) == (2, 1)
