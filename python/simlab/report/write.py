@@ -32,8 +32,6 @@ _LEFT_OUT = (
     re.compile(r"^export ", re.MULTILINE),
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
     re.compile(r" // .*$", re.MULTILINE),
-    re.compile(r"^\s+", re.MULTILINE),
-    re.compile(r" (?==>|[!=]==|&&|\|\|)|(?<==>) |(?<=[!=]==) |(?<=&&) |(?<=\|\|) "),
 )
 
 
@@ -158,7 +156,7 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
 
 
 def join(modules: Sequence[str]) -> str:
-    """Return modules of JavaScript as one, without imports, exports and documentation."""
+    """Return modules of JavaScript as one, without imports, exports and comments."""
     text = "\n".join(modules)
     for pattern in _LEFT_OUT:
         text = pattern.sub("", text)
