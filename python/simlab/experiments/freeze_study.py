@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.bounds import Count
 from simlab.errors import UserError, argument
 from simlab.models.evaluate import read_evaluation
 from simlab.models.origin import side_of
@@ -64,8 +65,8 @@ def freeze_study(
     out: str | Path,
     recipe: str | Recipe = QUICK,
     *,
-    bottom: Sequence[int] = (),
-    top: Sequence[int] = (),
+    bottom: Sequence[Count] = (),
+    top: Sequence[Count] = (),
     seeds: str | Sequence[int] = (1,),
     task_options: TaskOptions | None = None,
     overwrite: bool = False,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Count, FromZero
 from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
@@ -54,11 +55,11 @@ _DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
 def blocks(
     results: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
-    clusters: int = CLUSTERS,
+    clusters: Count = CLUSTERS,
     *,
-    bootstrap: int = 0,
-    permutations: int = PERMUTATIONS,
-    resampling_seed: int = 0,
+    bootstrap: FromZero = 0,
+    permutations: FromZero = PERMUTATIONS,
+    resampling_seed: FromZero = 0,
     overwrite: bool = False,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
     """Split the layers of every grid of a model with itself into clusters, and score the split.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.bounds import FromZero
 from simlab.errors import UserError, argument
 from simlab.representations.folder import (
     MORE_ROWS,
@@ -42,9 +43,9 @@ def grid(
     measure: str = "cka",
     comparison: str | None = None,
     joint: bool = False,
-    bootstrap: int = 0,
-    permutations: int = 0,
-    resampling_seed: int = 0,
+    bootstrap: FromZero = 0,
+    permutations: FromZero = 0,
+    resampling_seed: FromZero = 0,
     overwrite: bool = False,
     **options: Any,
 ) -> Outcome:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import FromZero
 from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.resampling import NONE, Resampling
@@ -44,8 +45,8 @@ def localize(
     results: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    bootstrap: int = 0,
-    resampling_seed: int = 0,
+    bootstrap: FromZero = 0,
+    resampling_seed: FromZero = 0,
     overwrite: bool = False,
 ) -> Outcome:
     """Write the localization score of every layer of every joint comparison in `results`.

@@ -224,7 +224,11 @@ def _parameter(
             least = one.value
         elif get_origin(one) in (tuple, Sequence):
             several = True
-            kinds += [kind for kind in _members(get_args(one)[0]) if kind not in kinds]
+            for kind in _members(get_args(one)[0]):
+                if isinstance(kind, Least):
+                    least = kind.value
+                elif kind not in kinds:
+                    kinds.append(kind)
         elif one in (bool, int, float, str, Path) and one not in kinds:
             kinds.append(one)
     if several and {str, int} <= {*kinds}:  # a text such as "0..4" stands for the numbers

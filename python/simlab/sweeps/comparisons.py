@@ -19,6 +19,8 @@ from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.options import BOTH
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
+from simlab.similarity.block_scores import PERMUTATIONS
+from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, settings, stored
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
@@ -95,12 +97,12 @@ def _between(study: TaskStudy, section: GridSection) -> None:
     drawn = pairs_of(section.pairs)
     for view, measure in grids_of(study, section):
         if RESTARTS in section.between:
-            pairs = list(restart_pairs(members, drawn, section.pair_seed))
+            pairs = list(restart_pairs(members, drawn, section.pair_seed or 0))
             for x, y in pairs:
                 name, several = f"{short(x)}-{short(y)}", len(pairs) > 1
                 _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
         if MODELS in section.between:
-            pairs = list(model_pairs(members, drawn, section.pair_seed))
+            pairs = list(model_pairs(members, drawn, section.pair_seed or 0))
             for x, y in pairs:
                 name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
                 several = len(pairs) > 1
@@ -235,7 +237,8 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
 
 def _blocks(study: TaskStudy, number: int, title: str) -> None:
     assert study.spec.blocks is not None
-    options = study.spec.blocks.model_dump()
+    given = study.spec.blocks.given()
+    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
     study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [number], {}, title)
 
 
@@ -248,7 +251,7 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
         measures = found.setdefault((job.params["comparison"], view), {})
         measures.setdefault(job.params["measure"], []).append(number)
-    resampling = Resampling(section.bootstrap, seed=section.resampling_seed)
+    resampling = Resampling(section.bootstrap or 0, seed=section.resampling_seed or 0)
     for (_, view), measures in found.items():
         if not set(NEEDED) <= measures.keys():
             continue
@@ -340,7 +343,7 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
     own = ("layer", "pairs", "pair_seed", "directions")
     given = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
     tuned = [member for member in study.members if member.checkpoint is not None]
-    pairs = list(restart_pairs(tuned, pairs_of(given.get("pairs")), section.pair_seed))
+    pairs = list(restart_pairs(tuned, pairs_of(given.get("pairs")), section.pair_seed or 0))
     if given.get("directions", BOTH) == BOTH:
         pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
     chosen = {k: v for k, v in given.items() if k not in own}

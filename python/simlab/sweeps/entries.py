@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from simlab.errors import UserError
 from simlab.models.sources import SEED, Restart, restarts
+from simlab.steps.record import fields_of
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
 from simlab.tasks import TASKS, TaskOptions
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
@@ -18,7 +19,7 @@ from simlab.training.pretraining import Pretraining, make_pretraining
 PRETRAINED = "pretrained"  # the name of models that are made here and have no label
 
 
-class TaskEntry(keys_of(TaskOptions)):  # type: ignore[misc]
+class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
     """A task: its name as for every command, and how to read and split it (`TaskOptions`)."""
 
     name: str
@@ -78,7 +79,7 @@ def entry(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-class PretrainSection(keys_of(Pretraining, without=("seed",))):  # type: ignore[misc]
+class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # type: ignore[misc]
     """How models are pretrained here: on which texts, of which size, for how long."""
 
     texts: Annotated[Several[Annotated[TaskEntry, BeforeValidator(entry)]], Field(min_length=1)]

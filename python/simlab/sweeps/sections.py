@@ -1,29 +1,37 @@
 """What the parts of sections of a sweep file have in common: keys, lists, seeds, and wrong values.
 
-A section is a pydantic model that refuses unknown keys and names the nearest known one. Fields of a
-dataclass of options (`Recipe`, `ExtractOptions`, ...) become keys of a section by `keys_of`, so
-that a new option is a key of the file at once.
+A section is a pydantic model that refuses unknown keys and names the nearest known one. Parameters
+of a step (`steps.record`) become keys of a section by `keys_of`, so that a new option is a key of
+the file at once, with the type and the least value that the command has.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from simlab.errors import UserError
+from simlab.steps.record import Parameter
 from simlab.steps.words import key_and_rest
 from simlab.training.recipes import parse_seeds
 
 OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)?\s*", re.IGNORECASE)
+_SIZES = TypeAdapter(ByteSize)
 
 
 class Section(BaseModel):
@@ -114,12 +122,13 @@ def _seeds(value: Any) -> Any:
 
 
 def _size(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    try:
+        size = _SIZES.validate_python(value)
+    except ValidationError:
+        size = 0
+    if isinstance(value, bool) or size <= 0:
         raise wrong("a size such as '200 GB'", value)
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+    return int(size)
 
 
 def one_of(*names: str) -> BeforeValidator:
@@ -140,22 +149,33 @@ Size = Annotated[int, BeforeValidator(_size)]
 
 
 def keys_of(
-    options: type, without: Sequence[str] = (), prefix: str = "", module: str = __name__
+    *parameters: Parameter,
+    without: Collection[str] = (),
+    only: Collection[str] | None = None,
+    name: str = "Keys",
+    module: str = __name__,
 ) -> type[Section]:
-    """Return a section whose keys are the fields of dataclass `options`; all may be absent.
+    """Return a section whose keys are parameters of a step; all may be absent.
 
     Parameters
     ----------
-    without
-        Fields that are no keys.
-    prefix
-        The beginning of the names of the keys.
+    without, only
+        Parameters that are no keys, or the only ones that are.
     """
-    hints = get_type_hints(options)
     fields: dict[str, Any] = {
-        f"{prefix}{field.name}": (hints[field.name] | None, None)
-        for field in dataclasses.fields(options)
-        if field.name not in without
+        one.name: (_type_of(one) | None, None)
+        for one in parameters
+        if one.name not in without and (only is None or one.name in only)
     }
-    name = f"{options.__name__}Keys"
+    missing = {*without, *(only or ())} - {one.name for one in parameters}
+    if missing:
+        raise TypeError(f"wanted names of parameters, found {', '.join(sorted(missing))}")
     return create_model(name, __base__=Section, __module__=module, **fields)
+
+
+def _type_of(parameter: Parameter) -> Any:
+    """Return the type of a key; a number or word may stand for a sequence of one."""
+    kind: Any = Union[parameter.kinds]  # noqa: UP007
+    if parameter.least is not None:
+        kind = Annotated[kind, Field(ge=parameter.least)]
+    return Several[kind] if parameter.several else kind

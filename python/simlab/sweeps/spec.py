@@ -23,19 +23,22 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from simlab.errors import UserError
 from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.freeze_study import freeze_study
+from simlab.experiments.inject import inject_pairs
 from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.truncate import HEAD, MODES, TruncationOptions
-from simlab.models.head_recipe import HeadRecipe
+from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
 from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.kinds import KINDS
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
-from simlab.similarity.block_scores import PERMUTATIONS
-from simlab.similarity.blocks import CLUSTERS
+from simlab.similarity.blocks import blocks
 from simlab.similarity.catalogue import MEASURES, settings, spelled
+from simlab.similarity.grids import grid
+from simlab.similarity.localization import localize
 from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
+from simlab.steps.record import Parameter, fields_of, parameters_of
 from simlab.store.results import FT, ORIG, STAGES
 from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
 from simlab.sweeps.sections import (
@@ -64,12 +67,11 @@ Stages: TypeAlias = Several[Annotated[str, one_of(*STAGES)]]
 Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
 
-class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ignore[misc]
+class FinetuneSection(keys_of(*fields_of(Recipe), without=("seed",))):  # type: ignore[misc]
     """How every model is fine-tuned on every task: a recipe, and keys that replace its fields."""
 
     recipe: Annotated[str, one_of(*RECIPES)] | None = None
     seeds: Seeds | None = None
-    freeze: str | None = None
 
     @model_validator(mode="after")
     def _freezes(self) -> FinetuneSection:
@@ -78,7 +80,10 @@ class FinetuneSection(keys_of(Recipe, without=("seed", "freeze"))):  # type: ign
         return self
 
 
-class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_init_seed"))):  # type: ignore[misc]
+_EXTRACT = fields_of(ExtractOptions)
+
+
+class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type: ignore[misc]
     """Which rows are stored: every one of `kind` of every one of `split`, of models at `stages`.
 
     Attributes
@@ -115,20 +120,19 @@ class ExtractSection(keys_of(ExtractOptions, without=("kind", "split", "random_i
         return self
 
 
-_OPTION_TYPES: dict[str, Any] = dict.fromkeys(OPTIONS, str) | {
-    "bandwidth": float,
-    "truncation": int | float,
-    "top_k": int | float,
-    "standardize": bool,
-    "causal": bool,
-}
-
-
 def _spelled(measure: Any) -> Any:
     return spelled(measure) if isinstance(measure, str) else measure
 
 
-class GridSection(Section):
+_GRID = parameters_of(grid)
+_OF_MEASURES = [Parameter(name, option.kinds) for name, option in OPTIONS.items()]
+
+
+class GridSection(
+    keys_of(*_GRID, only=("bootstrap", "permutations", "resampling_seed")),  # type: ignore[misc]
+    keys_of(*_OF_MEASURES),  # type: ignore[misc]
+    keys_of(*fields_of(StudyOptions), only=("pair_seed",)),  # type: ignore[misc]
+):
     """Grids of one measure or several: of what with what, and the options of the measures.
 
     Attributes
@@ -149,23 +153,6 @@ class GridSection(Section):
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
     pairs: Pairs | None = None
-    pair_seed: Annotated[int, Field(ge=0)] = 0
-    bootstrap: Annotated[int, Field(ge=0)] = 0
-    permutations: Annotated[int, Field(ge=0)] = 0
-    resampling_seed: Annotated[int, Field(ge=0)] = 0
-    estimator: str | None = None
-    kernel: str | None = None
-    bandwidth: float | None = None
-    reduction: str | None = None
-    truncation: int | float | None = None
-    top_k: int | float | None = None
-    standardize: bool | None = None
-    correlation: str | None = None
-    causal: bool | None = None
-    k: int | None = None
-    metric: str | None = None
-    norm: str | None = None
-    ridge: float | None = None
 
     @model_validator(mode="after")
     def _measures_take_options(self) -> GridSection:
@@ -179,13 +166,10 @@ class GridSection(Section):
 
     def resampling(self) -> Resampling:
         """Return the draws for intervals and p-values."""
-        return Resampling(self.bootstrap, self.permutations, self.resampling_seed)
+        return Resampling(self.bootstrap or 0, self.permutations or 0, self.resampling_seed or 0)
 
 
-class TruncateSection(
-    keys_of(TruncationOptions, without=("modes", "original", "recipe")),  # type: ignore[misc]
-    keys_of(HeadRecipe, prefix=HEAD),  # type: ignore[misc]
-):
+class TruncateSection(keys_of(*fields_of(TruncationOptions), without=("original",))):  # type: ignore[misc]
     """Every layer of every fine-tuned model straight to a head (`simcore truncate`)."""
 
     modes: Several[Annotated[str, one_of(*MODES)]] | None = None
@@ -195,17 +179,18 @@ class SkipSection(Section):
     """Every span of layers of every fine-tuned model left out (`simcore skip`); it has no keys."""
 
 
-class InjectSection(keys_of(InjectOptions, without=("methods", "original", "max_length", "layer"))):  # type: ignore[misc]
+class InjectSection(
+    keys_of(*fields_of(InjectOptions), without=("original", "max_length")),  # type: ignore[misc]
+    keys_of(*parameters_of(inject_pairs), only=("pair_seed", "directions")),  # type: ignore[misc]
+):
     """A fine-tuned model continues from another's states (`simcore inject`): pairs of restarts."""
 
-    methods: Several[str] | None = None
     layer: Several[int] | None = None
     pairs: Pairs | None = None
-    pair_seed: Annotated[int, Field(ge=0)] = 0
     directions: Annotated[str, one_of("both", "one")] | None = None
 
 
-class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_seed", "pairs"))):  # type: ignore[misc]
+class AlignSection(keys_of(*fields_of(StudyOptions), without=("at_once",))):  # type: ignore[misc]
     """Maps between restarts (`simcore align-study`), for each of `stages` and kinds.
 
     Attributes
@@ -215,34 +200,26 @@ class AlignSection(keys_of(StudyOptions, without=("methods", "at_once", "pair_se
         ``train``: fitted on training rows, and judged on held-out rows.
     """
 
-    methods: Several[str] | None = None
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
     pairs: Pairs | None = None
-    pair_seed: Annotated[int, Field(ge=0)] = 0
 
 
-class FreezeSection(Section):
+class FreezeSection(keys_of(*parameters_of(freeze_study), only=("bottom", "top"))):  # type: ignore[misc]
     """Fine-tuning with frozen layers compared (`simcore freeze-study`), with the same seeds."""
 
-    bottom: Several[Annotated[int, Field(ge=1)]] = ()
-    top: Several[Annotated[int, Field(ge=1)]] = ()
 
-
-class LocalizeSection(Section):
+class LocalizeSection(
+    keys_of(*parameters_of(localize), only=("bootstrap", "resampling_seed"))  # type: ignore[misc]
+):
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
-    bootstrap: Annotated[int, Field(ge=0)] = 0
-    resampling_seed: Annotated[int, Field(ge=0)] = 0
 
-
-class BlocksSection(Section):
+class BlocksSection(
+    keys_of(*parameters_of(blocks), only=("clusters", "permutations", "resampling_seed"))  # type: ignore[misc]
+):
     """Blocks of layers in the grids within models (`simcore blocks`)."""
-
-    clusters: Annotated[int, Field(ge=1)] = CLUSTERS
-    permutations: Annotated[int, Field(ge=1)] = PERMUTATIONS
-    seed: Annotated[int, Field(ge=0)] = 0
 
 
 class ComplexitySection(Section):

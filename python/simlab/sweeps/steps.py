@@ -158,7 +158,7 @@ def blocks(work: Work) -> Iterable[ResultRow]:
     from simlab.similarity.resampling import Resampling
 
     options = work.params["options"]
-    draws = Resampling(permutations=options["permutations"], seed=options["seed"])
+    draws = Resampling(permutations=options["permutations"], seed=options["resampling_seed"])
     found = block_rows(_joined(work.inputs), options["clusters"], draws)
     return [row for _, rows in found for row in rows]
 

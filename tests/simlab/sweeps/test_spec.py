@@ -43,6 +43,15 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
             r"the file: wanted a section \[finetune\], which \[truncate\]",
         ),
         ({**BASE, "keep": "some"}, "key keep: wanted one of all, representations, results"),
+        ({**BASE, "grids": {"bootstrap": -1}}, r"key grids\[0\].bootstrap: wanted greater than or"),
+        ({**BASE, "grids": {"k": "ten"}}, r"key grids\[0\].k: wanted a valid integer"),
+        (
+            {**BASE, "finetune": {}, "freeze": {"bottom": [0]}},
+            r"key freeze.bottom\[0\]: wanted gre",
+        ),
+        ({**BASE, "blocks": {"clusters": 0}}, "key blocks.clusters: wanted greater than or equal"),
+        ({**BASE, "max_disk": 0}, "key max_disk: wanted a size such as '200 GB'"),
+        ({**BASE, "max_disk": True}, "key max_disk: wanted a size such as '200 GB'"),
         ({**BASE, "max_disk": "5 pounds"}, "key max_disk: wanted a size such as '200 GB'"),
         ({"tasks": ["rt"]}, "key models: wanted this key, found none"),
         ({**BASE, "models": []}, "key models: wanted .*at least 1 item"),
@@ -123,3 +132,10 @@ def test_planning_loads_neither_torch_nor_transformers():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("200 GB", 200 * 10**9), ("1.5 TB", 15 * 10**11), ("2 MiB", 2**21), (7, 7)]
+)
+def test_sizes_are_bytes_with_units(text, wanted):
+    assert make_spec({**BASE, "max_disk": text}).max_disk == wanted
