@@ -7,8 +7,7 @@
 The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024: `criteria.py` says
 what they are and what their p-values and intervals mean, `model_sets.py` says which models.
 Measures are those of the catalogue of `simcore grid`. Rows land in
-``examples/studies/results/identification.csv``, the figure in ``docs/figures``, the tables in
-``docs/results/identification.md``.
+``examples/studies/results/identification.csv``, the figure in ``docs/figures``.
 """
 
 from __future__ import annotations
@@ -314,7 +313,7 @@ def main(sets: dict[str, Callable[[], ModelSet]], options: argparse.Namespace) -
     """Run or continue the study on these sets of models, and publish what it found."""
     import torch
 
-    import identification_page
+    import identification_figure as figure
 
     torch.set_num_threads(1)
     for name, load in sets.items():
@@ -323,7 +322,7 @@ def main(sets: dict[str, Callable[[], ModelSet]], options: argparse.Namespace) -
         else:
             publish_rows(name, run(name, load(), options.out, options.timings))
     if not options.measure:
-        identification_page.publish_page(TABLE)
+        figure.draw(figure.read_rows(TABLE), figure.FIGURE)
 
 
 def chosen_sets(options: argparse.Namespace) -> dict[str, Callable[[], ModelSet]]:

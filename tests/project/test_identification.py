@@ -1,8 +1,9 @@
-"""The study of measures: its criteria on constructed similarities and layers, and its tables."""
+"""The study of measures: its criteria on constructed similarities and layers, and its figure."""
 
 import importlib
 import sys
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import simcore
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples" / "studies"))  # where studies find one another
-criteria, identification, page = map(
-    importlib.import_module, ("criteria", "identification", "identification_page")
+criteria, identification, figure = map(
+    importlib.import_module, ("criteria", "identification", "identification_figure")
 )
 MODELS, LAYERS, ROWS, WIDTH = 6, 5, 80, 8
 # Grids that compare something else than layers, or are no similarities.
@@ -200,7 +201,11 @@ def test_measures_that_are_left_out_are_functions_of_another():
     np.testing.assert_allclose(np.cos(angle), values["procrustes"], atol=1e-10)
 
 
-def test_the_tables_of_the_docs_are_those_of_the_rows():
-    rows = page.read_rows(page.RESULTS / "identification.csv")
-    text = page.PAGE.read_text("utf-8")
-    assert page.with_tables(text, page.tables(rows)) == text
+def test_the_figure_shows_every_measure_of_the_rows(tmp_path):
+    rows = figure.read_rows(figure.RESULTS / "identification.csv")
+    pairs = rows[["measure", "options"]].drop_duplicates()
+    assert sorted(figure.ranked(rows)) == sorted(rows["name"].unique())
+    assert rows["name"].nunique() == len(pairs)  # no two measures share a name
+    figure.draw(rows, tmp_path / "figure.svg")
+    drawn = (tmp_path / "figure.svg").read_text()
+    assert all(f">{escape(name)}</text>" in drawn for name in figure.ranked(rows))

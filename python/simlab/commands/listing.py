@@ -75,7 +75,7 @@ def papers(
 
     Example: `simcore papers wu2020`
     """
-    from simlab.papers.page import conditions, setting
+    from simlab.papers.choice import conditions, setting
     from simlab.papers.presets import PAPERS, find_paper
     from simlab.store import console
 
@@ -87,7 +87,8 @@ def papers(
             rows.append((head, choice.text, choice.code, choice.why))
         rows += [(f"{d.about} (no option)", d.text, d.code, d.why) for d in paper.differences]
         names = ("text", "code", "why")
-        console.out.print(f"[bold]{paper.name}[/]: {paper.title}\n", soft_wrap=False)
+        console.out.print(f"[bold]{paper.name}[/]: {paper.title}", soft_wrap=False)
+        console.out.print(f"Code: {paper.published}\n", soft_wrap=False)
         console.print_entries([(row[0], list(zip(names, row[1:], strict=True))) for row in rows])
         console.out.print()
 

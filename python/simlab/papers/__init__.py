@@ -6,9 +6,7 @@ line does not give. `presets.paper_options` gives the same choices to functions 
 * `choice`: a row of a table (`Choice`), and a difference that no option covers (`Difference`).
 * `phang2021`, `wu2020`, `ren2023`: the tables of the papers.
 * `presets`: the papers by name, and the options that a paper chooses.
-* `page`: the tables as Markdown: ``docs/results/papers.md``.
 
 To add a choice: a row in the table of the paper; for a command that has no ``--paper`` yet, the
-parameter ``paper: Paper = None`` (`simlab.commands.options`). Then ``python -m simlab.papers.page``
-writes the page anew.
+parameter ``paper: Paper = None`` (`simlab.commands.options`). `simcore papers` prints the tables.
 """

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from simlab.errors import option_name
+
 NOT_STATED = "not stated"
 NOT_PUBLISHED = "not published"
 
@@ -88,3 +90,24 @@ def metric_of(*commands: str, text: str, code: str, why: str) -> list[Choice]:
 def fine_tuning(**values: tuple[Any, str, str, str]) -> list[Choice]:
     """Return choices of ``finetune`` from (value, text, code, why) by option."""
     return [Choice("finetune", option, *row) for option, row in values.items()]
+
+
+def setting(choice: Choice) -> str:
+    """Return the option and its value as they are typed on the command line."""
+    value = choice.value
+    name = option_name(choice.option, isinstance(value, list))
+    if value is True:
+        return name
+    if value is False:
+        return f"--no-{name.removeprefix('--')}"
+    several = value if isinstance(value, list) else [value]
+    return " ".join(f"{name} {_text(one)}" for one in several)
+
+
+def conditions(choice: Choice) -> str:
+    """Return the conditions of a choice in a few words."""
+    return ", ".join(f"{name} {' or '.join(wanted)}" for name, wanted in choice.when.items())
+
+
+def _text(value: object) -> str:
+    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)

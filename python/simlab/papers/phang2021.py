@@ -132,8 +132,8 @@ PHANG2021 = PaperPreset(
     "phang2021",
     "Phang, Liu and Bowman 2021. *Fine-Tuned Transformers Show Clusters of Similar "
     "Representations Across Layers.* BlackboxNLP",
-    "The authors used the library jiant 2 and published no scripts of their own. What jiant does "
-    "where its user sets nothing stands in the column of the code",
+    "The authors used the library jiant 2 and published no scripts of their own. `code` gives "
+    "jiant's defaults",
     (*_FINETUNE, *_EXTRACT, *_GRID, *_TRUNCATE, *_BLOCKS),
     (
         Difference(

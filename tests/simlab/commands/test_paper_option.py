@@ -181,6 +181,7 @@ def test_papers_are_printed(simcore):
     assert lines[place + 1].startswith("    text: ")
     assert "appendix A.3" in " ".join(lines[place + 1 : place + 4])
     assert max(map(len, lines)) <= 80
+    assert any(line.startswith("Code: ") for line in lines[:4])
     everything = simcore("papers")[1]
     assert all(name in everything for name in PAPERS)
 

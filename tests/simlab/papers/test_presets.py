@@ -2,15 +2,13 @@
 
 import inspect
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
-import simlab
 from simcore.align import SVCCAAligner
 from simlab.cli import app
 from simlab.errors import UserError
-from simlab.papers.page import page, setting
+from simlab.papers.choice import setting
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.similarity.catalogue import settings
 from simlab.training.recipes import Recipe, make_recipe
@@ -21,7 +19,6 @@ ROWS = [
     for paper in PAPERS.values()
     for number, choice in enumerate(paper.choices)
 ]
-PAGE = Path(simlab.__file__).parents[2] / "docs" / "results" / "papers.md"
 
 
 @pytest.mark.parametrize(("paper", "choice"), ROWS)
@@ -64,10 +61,6 @@ def test_unknown_papers_and_commands_are_refused():
         paper_options("wu", "grid")
     with pytest.raises(UserError, match=r"^paper='wu2020': .* `simcore truncate` \(phang2021\)$"):
         paper_options("wu2020", "truncate")
-
-
-def test_the_page_shows_the_tables():
-    assert PAGE.read_text() == page(), "python -m simlab.papers.page > docs/results/papers.md"
 
 
 def test_maps_of_injections_are_fitted_on_rows_that_the_text_defines():
