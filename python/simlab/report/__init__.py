@@ -1,6 +1,6 @@
 """The report: one self-contained page that shows what a results table holds.
 
-The page computes nothing that is not in the results, but orders of rows and means over seeds.
+The page computes nothing that is not in the results, but orders of rows and statistics over seeds.
 
 * `write`: `simlab.write_report`, which writes the page.
 * `gather`: the table as settings, grids, axes, and values that belong to single layers.

@@ -78,10 +78,9 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         for place, side in zip(places, _SIDES, strict=True)
     ]
     numbers = _number_models([*sides, _models(_with_facts(frame), *_SIDES[0])])
-    stems = _stems(numbers, origins)
-    for (name, seed), stem in zip(numbers, stems, strict=True):
+    for (name, seed), family in zip(numbers, _families(numbers, origins), strict=True):
         known = None if seed == _UNKNOWN else seed
-        found.models.append({"name": name, "seed": known, "stem": stem})
+        found.models.append({"name": name, "seed": known, **family})
     codes = [
         _codes(place, [numbers[model] for model in side], cells[layer])
         for place, side, layer in zip(places, sides, ("layer_x", "layer_y"), strict=True)
@@ -145,17 +144,23 @@ def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
     return found
 
 
-def _stems(models: dict[Model, int], origins: dict[Model, tuple[Any, Any]]) -> list[str]:
-    """Return for every model the name of all its seeds: ``FT[1–3]``."""
-    stems = []
+def _families(
+    models: dict[Model, int], origins: dict[Model, tuple[Any, Any]]
+) -> list[dict[str, Any]]:
+    """Return for every model its stage, and the number and name of all its seeds: ``FT[1–3]``."""
+    keys = []
     for name, seed in models:
         base, stage = origins[name, seed]
         stem = without_seed(name, None if seed == _UNKNOWN else seed, base)
-        stems.append((stem, base, stage))
+        keys.append((stem, base, stage))
     seeds: dict[tuple[Any, ...], list[int]] = {}
-    for key, (_, seed) in zip(stems, models, strict=True):
+    for key, (_, seed) in zip(keys, models, strict=True):
         seeds.setdefault(key, []).append(seed)
-    return [with_seeds(key[0], seeds[key]) for key in stems]
+    numbers = {key: number for number, key in enumerate(seeds)}
+    return [
+        {"stem": with_seeds(key[0], seeds[key]), "family": numbers[key], "stage": key[2]}
+        for key in keys
+    ]
 
 
 def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:

@@ -3,6 +3,7 @@
 import pytest
 
 from support.lab.browsers import NO_TOOLS, tool
+from support.lab.pages import WHOLE
 from support.lab.result_rows import grid, joint_grid
 
 # States of the page that together show all that it has.
@@ -125,7 +126,7 @@ def test_print_is_black_on_white_without_controls(opened, studies):
 
 def test_the_keyboard_reaches_everything(opened, studies):
     """From the top of the page, Tab and Enter alone open a layer."""
-    view = opened(studies)
+    view = opened(studies, a=WHOLE)
     view.page.evaluate("() => document.body.focus()")
     seen = []
     for _ in range(60):

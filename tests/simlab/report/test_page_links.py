@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from support.lab.pages import WHOLE
 from support.lab.result_rows import grid
 
 
 def test_a_link_shows_the_same_view(opened, studies):
-    view = opened(studies)
+    view = opened(studies, a=WHOLE)
     view.choice("Representation").select_option("word-last")
     view.settle()
     view.choice("Measure").select_option("SVCCA")

@@ -13,7 +13,7 @@ from simlab import grid as compare
 from simlab.figures.names import in_order
 from simlab.report.write import write_report
 from simlab.store.results import LOCALIZATION, SKIPPING, TRUNCATION
-from support.lab.pages import CURVES, JOINT
+from support.lab.pages import CURVES, JOINT, WHOLE
 from support.lab.result_rows import ONE_BASE, curve, grid, joint_grid, triangle
 
 
@@ -27,7 +27,7 @@ def test_pointing_at_a_cell_says_what_is_known_of_it(opened, studies):
     frame = read_results(JOINT)
     row = frame[(frame["measure"] == "cka") & (frame["layer_x"] == 1) & (frame["layer_y"] == 3)]
     row = row[(row["label_x"] == "ORIG") & (row["label_y"] == "ORIG")].iloc[0]
-    view = opened(studies)
+    view = opened(studies, a=WHOLE)
     assert view.choice("Measure").input_value() == "linear CKA (biased)"
     columns, rows = view.edges()
     view.hover(columns[3] + 2, rows[1] + 2)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +36,8 @@ def every_cell(view):
     def walk(labels, names):
         if labels:
             for choice in choices(view, labels[0]):
+                if re.search(r", \d+ (seed|pair)s", choice):  # their means: test_page_seeds
+                    continue
                 view.choice(labels[0]).select_option(choice)
                 view.settle()
                 walk(labels[1:], (*names, choice))

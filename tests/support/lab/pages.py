@@ -14,6 +14,8 @@ import numpy as np
 STUDIES = Path(__file__).resolve().parents[3] / "examples" / "studies" / "results"
 # Real results: joint grids of which one has intervals; curves, blocks and grids of two models.
 JOINT, CURVES = STUDIES / "layers-rt.csv", STUDIES / "functional-rt.csv"
+# What a link names the joint grid of CKA of these results by.
+WHOLE = "rt~cls~linear CKA (biased)~ORIG + FT: all of 4 models~1000"
 # Names that end a script element, an attribute, a comment, a selector, a link or a line.
 HOSTILE = (
     "</script><script>document.title='x'</script>",

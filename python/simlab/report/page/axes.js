@@ -1,5 +1,6 @@
 /** Layers along the sides of grids: names, orders, and which models are shown. */
 import { page } from "./data.js";
+import { BETWEEN, SAME, OTHER, WITHIN, relationOf } from "./seeds.js";
 import { joined } from "./state.js";
 
 /**
@@ -73,10 +74,33 @@ export function captionOf(grid) {
   return [task, kind, name, rowsOf(grid)].filter(Boolean).join(", ");
 }
 
+/**
+ * The two models of a grid, over all their seeds.
+ * @param {Grid} grid
+ */
+export function pairOf(grid) {
+  const [part] = grid.parts ?? [{ x: page.axes[grid.x][0][0], y: page.axes[grid.y][0][0] }];
+  const [x, y] = [grid.x, grid.y].map((axis) => page.axes[axis]);
+  if (x.length > 1 || y.length > 1) return `${grid.comparison}: all of ${x.length} models`;
+  const pair = `${page.models[part.x].stem} × ${page.models[part.y].stem}`;
+  /** @type {Record<string, string>} */
+  const words = { [WITHIN]: " (each with itself)", [BETWEEN]: " (between seeds)",
+    [SAME]: " (same seed)", [OTHER]: " (other seeds)" };
+  const alone = page.models[part.x].seed === null && part.x === part.y;
+  return pair + (alone ? "" : words[relationOf(part)] ?? "");
+}
+
+/** @param {Grid} grid */
+export function seedCount({ parts = [] }) {
+  const { length } = parts, pairs = parts[0] && relationOf(parts[0]);
+  return `${length} ${pairs === BETWEEN || pairs === OTHER ? "pair" : "seed"}${length === 1 ? "" : "s"}`;
+}
+
 /** @param {Grid} grid */
 function makeTitle(grid) {
   const models = [grid.x, grid.y].map((axis) => page.axes[axis].map(([model]) => model));
   const source = grid.source ? ` (${grid.source})` : "";
+  if (grid.parts) return `${pairOf(grid)}${source}, ${seedCount(grid)}`;
   if (models[0].length > 1 || models[1].length > 1) {
     return `${grid.comparison}${source}: all of ${models[0].length} models`;
   }

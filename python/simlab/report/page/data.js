@@ -1,14 +1,17 @@
 /**
  * The data of the page: described by JSON, and compressed numbers that are unpacked when needed.
  *
- * @typedef {{name: string, seed: number | null, stem: string}} Model
+ * @typedef {{name: string, seed: number | null, stem: string, family: number,
+ *   stage: string | null}} Model Seeds of one model have one `stem` and `family`.
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
  *   planes: Record<string, Plane>, undefined: string}} Setting `undefined`: why cells are grey
- * @typedef {[number, number[]]} Block model, and those of its layers that are a block
+ * @typedef {[number, number[], number?]} Block model, those of its layers that are a block, and in
+ *   how many seeds they are
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
  *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],
- *   resampling?: Record<string, number>}} Grid
+ *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[]}} Grid
+ *   `parts`: the seeds that it is the mean of
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number}} View
  * @typedef {{name: string, path: string, seconds: number, done: boolean,
@@ -127,7 +130,7 @@ export function lengthOf(axis) {
  * @param {string} [only] the name of the one that is wanted
  * @returns {Promise<Planes>}
  */
-export async function planesOf(grid, only) {
+export async function storedPlanes(grid, only) {
   const stored = await settingPlanes(grid.setting);
   const rows = lengthOf(grid.x), columns = lengthOf(grid.y);
   /** @type {Planes} */

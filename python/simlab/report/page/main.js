@@ -8,6 +8,8 @@ import { modelNamed, showLayer } from "./layer.js";
 import { choice, make, unsay } from "./make.js";
 import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
+import { planeChoices, shownPlane } from "./shown.js";
+import { MODELS } from "./seeds.js";
 import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -65,7 +67,9 @@ function showTools() {
   compare.addEventListener("change", () => {
     change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? 0])) : "" });
   });
+  const planes = panels?.a.planes ?? {};
   tools.replaceChildren(
+    choice("Show", planeChoices(planes), shownPlane(planes, state.show), (plane) => change({ show: plane })),
     choice("Order", Object.entries(ORDERS), state.order, (order) => change({ order })),
     choice("Colour range", Object.entries(RANGES), state.range, (range) => change({ range })),
     choice("Colours", MAPS.map((name) => [name, name]), state.colours,
@@ -235,9 +239,9 @@ function reloading(seconds) {
 
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
   `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
-element("summary").textContent = [count(page.models.length, "model"),
+element("summary").textContent = [count(MODELS, "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
-  count(page.grids.length, "grid"), count(page.rows, "row")].join(" · ");
+  count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
 onChange(showNext);

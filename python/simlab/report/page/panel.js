@@ -2,11 +2,13 @@
 import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
-import { page, planesOf } from "./data.js";
+import { page } from "./data.js";
 import { hiddenModels, searched } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
 import { button, make, tell } from "./make.js";
 import { copy, gridCsv, gridSvg, save, toPng } from "./save.js";
+import { planesOf } from "./seeds.js";
+import { PLANES, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -41,6 +43,7 @@ export class Panel {
     /** @type {Panel | null} the panel whose values are taken away */
     this.minus = null;
     this.undefined = ""; // why cells are grey
+    this.bar = ""; // the title of the colours
     const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
     this.buttons = make("div", { class: "bar" },
       button("+", () => this.map.zoom(1.5), "Zoom in"),
@@ -61,16 +64,18 @@ export class Panel {
    */
   async show(number, guide = page.grids[number]) {
     this.grid = page.grids[number];
-    const setting = page.settings[this.grid.setting];
-    this.planes = await planesOf(this.grid);
-    const { value } = this.planes;
+    this.planes = withWidth(await planesOf(this.grid));
+    const plane = shownPlane(this.planes, state.show), value = this.planes[plane];
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
-    this.undefined = setting.undefined;
-    const range = state.range === "fitted" ? fitted(value, setting.range) : setting.range;
-    this.draw(value, down, across, range, lookup(state.colours), titleOf(this.grid),
-      captionOf(this.grid));
+    this.undefined = plane === "sd" ? "Grey: undefined, or of one seed alone"
+      : page.settings[this.grid.setting].undefined;
+    const usual = planeRange(this.grid, plane, value);
+    const range = state.range === "fitted" ? fitted(value, usual) : usual;
+    const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
+    this.bar = planeTitle(this.grid, plane);
+    this.draw(value, down, across, range, lookup(state.colours), title, captionOf(this.grid));
     this.choose(number);
   }
 
@@ -175,18 +180,11 @@ export class Panel {
   read(row, column) {
     const { down, across, stride } = /** @type {Shown} */ (this.map.shown);
     const at = down[row].at * stride + across[column].at;
-    const { value, low, high, pvalue, calibrated } = this.planes;
     const cell = `${nameOf(down[row])} × ${nameOf(across[column])}`;
     const other = this.minus?.map.shown;
     const taken = other && `${nameOf(other.down[row])} × ${nameOf(other.across[column])}`;
-    const words = [`${cell}${taken && taken !== cell ? ` − ${taken}` : ""}: ${short(value[at])}`];
-    if (low && high && !Number.isNaN(low[at])) {
-      words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
-    }
-    if (pvalue && !Number.isNaN(pvalue[at])) words.push(`p = ${short(pvalue[at])}`);
-    if (calibrated && !Number.isNaN(calibrated[at])) {
-      words.push(`calibrated ${short(calibrated[at])}`);
-    }
+    const [first, ...words] = wordsOf(this.planes, at);
+    words.unshift(`${cell}${taken && taken !== cell ? ` − ${taken}` : ""}: ${first}`);
     const rows = new Set([this, this.minus].flatMap((panel) => (panel ? rowsOf(panel.grid) : [])));
     this.readout.textContent = [...words, ...rows].join("; ");
   }
@@ -199,6 +197,10 @@ export class Panel {
   open(row, column) {
     const { down, across } = /** @type {Shown} */ (this.map.shown);
     const { model, layer } = down[row];
+    if (this.grid.parts) {
+      tell("Choose the grid of one seed to open its layers.", this.buttons);
+      return;
+    }
     change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
       cell: joined([nameOf(down[row]), nameOf(across[column])]) });
     tell(`${nameOf(down[row])} is open beside or below its grid.`, this.buttons);

@@ -1,7 +1,7 @@
 /** A layer by itself: its profile against every other model, and what else is known of it. */
 import { layerName, layersOf, modelName } from "./axes.js";
 import { short } from "./csv.js";
-import { lengthOf, page, planesOf } from "./data.js";
+import { lengthOf, page, storedPlanes } from "./data.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -27,7 +27,7 @@ const gridsOfModel = new Map();
 function gridsWith(first, model) {
   if (!gridsOfModel.size) {
     for (const side of /** @type {const} */ (["x", "y"])) {
-      for (const grid of page.grids) {
+      for (const grid of page.grids.filter(({ parts }) => !parts)) {
         for (const [number] of page.axes[grid[side]]) {
           const key = `${grid.setting} ${number}`, known = gridsOfModel.get(key);
           if (known) known.push({ grid, side });
@@ -53,7 +53,7 @@ export async function profileOf(first, model, layer) {
   for (const { grid, side } of gridsWith(first, model)) {
     const place = layersOf(grid[side]).find((at) => at.model === model && at.layer === layer);
     if (!place) continue;
-    const { value } = await planesOf(grid, "value");
+    const { value } = await storedPlanes(grid, "value");
     const columns = lengthOf(grid.y);
     for (const at of layersOf(side === "x" ? grid.y : grid.x)) {
       const of = found.get(at.model) ?? new Map();

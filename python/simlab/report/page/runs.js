@@ -3,6 +3,7 @@ import { csv } from "./csv.js";
 import { lengthOf, page, textOf } from "./data.js";
 import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
+import { MODELS } from "./seeds.js";
 
 /** @param {HTMLElement} place */
 export async function showRuns(place) {
@@ -25,9 +26,10 @@ export async function showRuns(place) {
     if (error) place.append(make("p", {}, `The last failure: ${error}`));
     add(`What failed in ${folder}`, ["job", "error"], failed.map((job) => [job.title, job.error]));
   }
-  add("Models", ["model", "seed"], page.models.map(({ name, seed }) => [name, seed]));
+  add("Models", ["model", "seed"], page.models.slice(0, MODELS).map(({ name, seed }) => [name, seed]));
   const grids = page.settings.map(() => 0), cells = [...grids];
-  for (const { setting, x, y } of page.grids) {
+  for (const { setting, x, y, parts } of page.grids) {
+    if (parts) continue;
     grids[setting]++;
     cells[setting] += lengthOf(x) * lengthOf(y);
   }

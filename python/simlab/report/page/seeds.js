@@ -1,0 +1,199 @@
+/**
+ * Grids that differ in seeds alone, as one grid: mean, SD, lowest, highest and number in every cell.
+ * The pairs of models within joint grids count as grids.
+ */
+import { lengthOf, page, storedPlanes } from "./data.js";
+
+/**
+ * @typedef {import("./data.js").Grid} Grid
+ * @typedef {{grid: Grid, x: number, y: number, rows: [number, number],
+ *   columns: [number, number]}} Part A pair of models: the first and behind the last row and column
+ */
+
+export const MODELS = page.models.length; // that the results have
+
+/** Pairs of seeds of one model: what two models have to do with each other. */
+export const WITHIN = "within", BETWEEN = "between seeds", SAME = "same seed", OTHER = "other seeds";
+
+/**
+ * The pairs of models of a grid, each once.
+ * @param {Grid} grid
+ * @returns {Part[]}
+ */
+export function partsOf(grid) {
+  const [down, across] = [grid.x, grid.y].map((axis) => {
+    let start = 0;
+    return page.axes[axis].map(([model, layers]) => {
+      start += layers.length;
+      return { model, place: /** @type {[number, number]} */ ([start - layers.length, start]) };
+    });
+  });
+  const half = grid.x === grid.y && grid.symmetric;
+  return down.flatMap((row, r) => across.slice(half ? r : 0).map((column) =>
+    ({ grid, x: row.model, y: column.model, rows: row.place, columns: column.place })));
+}
+
+/** @param {Pick<Part, "x" | "y">} pair */
+export function relationOf({ x, y }) {
+  const [one, other] = [page.models[x], page.models[y]];
+  if (x === y) return WITHIN;
+  if (one.family === other.family) return BETWEEN;
+  if (one.seed === null || other.seed === null) return "";
+  return one.seed === other.seed ? SAME : OTHER;
+}
+
+/** @param {Part} part */
+function groupOf({ grid, x, y, rows, columns }) {
+  const layersOf = (/** @type {number} */ axis, /** @type {number} */ model) =>
+    page.axes[axis].find(([number]) => number === model)?.[1];
+  return JSON.stringify([grid.setting, grid.n, grid.source, grid.comparison.replace(/\d+/g, "#"),
+    page.models[x].family, page.models[y].family, relationOf({ x, y }),
+    layersOf(grid.x, x), layersOf(grid.y, y), rows[1] - rows[0], columns[1] - columns[0]]);
+}
+
+/** A model that stands for all its seeds; a model of one seed stands for itself. */
+const families = new Map();
+page.models.forEach(({ family }, model) => {
+  families.set(family, [...(families.get(family) ?? []), model]);
+});
+for (const [family, models] of families) {
+  if (models.length > 1) {
+    page.models.push({ ...page.models[models[0]], name: page.models[models[0]].stem, seed: null });
+  }
+  families.set(family, models.length > 1 ? page.models.length - 1 : models[0]);
+}
+
+/** @type {Map<string, number>} */
+const axes = new Map();
+
+/**
+ * The axis of the layers of a family.
+ * @param {number} model
+ * @param {number[]} layers
+ */
+function axisOf(model, layers) {
+  const key = JSON.stringify([model, layers]), known = axes.get(key);
+  if (known !== undefined) return known;
+  page.axes.push([[model, layers]]);
+  axes.set(key, page.axes.length - 1);
+  return page.axes.length - 1;
+}
+
+/**
+ * @param {Part[]} parts
+ * @returns {Grid}
+ */
+function made(parts) {
+  const [{ grid, x, y, rows, columns }] = parts;
+  const sides = [[grid.x, x], [grid.y, y]].map(([axis, model]) => {
+    const [, layers] = page.axes[axis].find(([number]) => number === model) ?? [model, []];
+    return axisOf(families.get(page.models[model].family), layers);
+  });
+  /** @type {Map<string, number>} How many seeds have a block. */
+  const blocks = new Map();
+  const whole = new Set(parts.filter((part) => part.x === part.y));
+  for (const part of whole) {
+    for (const [model, layers] of part.grid.blocks ?? []) {
+      const key = JSON.stringify(layers);
+      if (model === part.x) blocks.set(key, (blocks.get(key) ?? 0) + 1);
+    }
+  }
+  const model = page.axes[sides[0]][0][0];
+  return { ...grid, x: sides[0], y: sides[1], symmetric: false, start: 0, parts,
+    blocks: [...blocks].map(([layers, count]) => [model, JSON.parse(layers), count]),
+    clustered: [rows, columns].map(([from, to]) => Array.from({ length: to - from }, (_, at) => at)) };
+}
+
+/** @type {Map<string, Part[]>} */
+const groups = new Map();
+for (const part of page.grids.flatMap(partsOf)) {
+  const key = groupOf(part), known = groups.get(key);
+  if (known) known.push(part);
+  else groups.set(key, [part]);
+}
+
+/** Every pair of models that the results compare, over all its seeds: also where it has one. */
+export const PAIRS = [...groups.values()].map((parts) => (parts.length > 1 ? made(parts)
+  : page.axes[parts[0].grid.x].length === 1 && page.axes[parts[0].grid.y].length === 1
+    ? parts[0].grid : made(parts)));
+
+page.grids = [...PAIRS.filter(({ parts }) => parts && parts.length > 1), ...page.grids];
+
+/**
+ * The values of a part of a grid, row by row.
+ * @param {Part} part
+ * @param {Float32Array} value of the whole grid
+ */
+function cutOut({ grid, rows, columns }, value) {
+  const stride = lengthOf(grid.y), width = columns[1] - columns[0];
+  const found = new Float32Array((rows[1] - rows[0]) * width);
+  for (let row = rows[0]; row < rows[1]; row++) {
+    const from = row * stride + columns[0];
+    found.set(value.subarray(from, from + width), (row - rows[0]) * width);
+  }
+  return found;
+}
+
+/**
+ * The values of every part of a grid of seeds.
+ * @param {Grid} grid
+ * @returns {Promise<Float32Array[]>}
+ */
+export async function seedsOf(grid) {
+  const found = [];
+  /** @type {[Grid | null, Float32Array]} */
+  let last = [null, new Float32Array()];
+  for (const part of grid.parts ?? partsOf(grid)) {
+    if (last[0] !== part.grid) last = [part.grid, (await storedPlanes(part.grid, "value")).value];
+    found.push(cutOut(part, last[1]));
+  }
+  return found;
+}
+
+/**
+ * @param {Float32Array[]} seeds
+ * @returns {import("./data.js").Planes} NaN where too few seeds have a value
+ */
+export function aggregate(seeds) {
+  const size = seeds[0].length;
+  const plane = () => new Float32Array(size).fill(NaN);
+  const found = { mean: plane(), sd: plane(), lowest: plane(), highest: plane(),
+    number: new Float32Array(size) };
+  for (let at = 0; at < size; at++) {
+    const values = seeds.map((seed) => seed[at]).filter((value) => !Number.isNaN(value));
+    const count = values.length;
+    found.number[at] = count;
+    if (!count) continue;
+    const mean = values.reduce((sum, value) => sum + value, 0) / count;
+    found.mean[at] = mean;
+    found.lowest[at] = Math.min(...values);
+    found.highest[at] = Math.max(...values);
+    if (count > 1) {
+      found.sd[at] = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1));
+    }
+  }
+  return found;
+}
+
+/** @type {Map<Grid, Promise<import("./data.js").Planes>>} */
+const aggregated = new Map();
+
+/**
+ * The planes of a grid, of seeds or of results.
+ * @param {Grid} grid
+ * @returns {Promise<import("./data.js").Planes>}
+ */
+export function planesOf(grid) {
+  if (!grid.parts) return storedPlanes(grid);
+  const known = aggregated.get(grid) ?? seedsOf(grid).then(aggregate);
+  aggregated.set(grid, known);
+  return known;
+}
+
+/**
+ * The values of a grid, or their mean over seeds.
+ * @param {Grid} grid
+ */
+export async function valuesOf(grid) {
+  return grid.parts ? (await planesOf(grid)).mean : (await storedPlanes(grid, "value")).value;
+}

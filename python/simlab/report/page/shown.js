@@ -1,0 +1,91 @@
+/** The planes of a grid that "Show" lists: their names, their ranges, and the words of a readout. */
+import { extent } from "./colours.js";
+import { short } from "./csv.js";
+import { page } from "./data.js";
+
+/**
+ * @typedef {import("./data.js").Planes} Planes
+ * @typedef {import("./data.js").Grid} Grid
+ */
+
+/** @type {Record<string, string>} */
+export const PLANES = {
+  mean: "mean over seeds", sd: "standard deviation over seeds", lowest: "lowest of the seeds",
+  highest: "highest of the seeds", number: "number of seeds with a value", value: "value",
+  low: "lower bound of the 95 % interval", high: "upper bound of the 95 % interval",
+  width: "width of the 95 % interval", pvalue: "p-value", calibrated: "calibrated value",
+};
+const OWN = ["sd", "number", "width", "pvalue", "calibrated"]; // not in the unit of the measure
+
+/**
+ * The planes that can be shown, with the width of intervals.
+ * @param {Planes} planes
+ * @returns {Planes}
+ */
+export function withWidth(planes) {
+  const { low, high } = planes;
+  return low && high ? { ...planes, width: high.map((value, at) => value - low[at]) } : planes;
+}
+
+/**
+ * The plane that is shown: the wanted one if the grid has it, else the value or the mean.
+ * @param {Planes} planes
+ * @param {string} wanted
+ */
+export function shownPlane(planes, wanted) {
+  return Object.hasOwn(planes, wanted) ? wanted : planes.mean ? "mean" : "value";
+}
+
+/**
+ * @param {Planes} planes
+ * @returns {[string, string][]}
+ */
+export function planeChoices(planes) {
+  return Object.keys(planes).map((name) => [name, PLANES[name] ?? name]);
+}
+
+/**
+ * The range of colours of a plane.
+ * @param {Grid} grid
+ * @param {string} name
+ * @param {Float32Array} values
+ * @returns {[number, number]}
+ */
+export function planeRange(grid, name, values) {
+  if (!OWN.includes(name)) return page.settings[grid.setting].range;
+  if (name === "pvalue") return [0.1, 0]; // a small one is bright
+  if (name === "calibrated") return [0, 1];
+  return [0, name === "number" ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
+}
+
+/**
+ * The title of the colours.
+ * @param {Grid} grid
+ * @param {string} name
+ */
+export function planeTitle(grid, name) {
+  const measure = page.settings[grid.setting].name;
+  if (name === "value") return measure;
+  return name === "pvalue" ? `p-value of ${measure}, .1 or more to 0` : `${measure}: ${PLANES[name]}`;
+}
+
+/**
+ * What the planes say of a cell, the shown one first.
+ * @param {Planes} planes
+ * @param {number} at
+ */
+export function wordsOf(planes, at) {
+  const { value, low, high, pvalue, calibrated, mean, sd, lowest, highest, number } = planes;
+  if (mean) {
+    return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
+      `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`];
+  }
+  const known = (/** @type {Float32Array | undefined} */ plane) => plane && !Number.isNaN(plane[at]);
+  const words = [short(value[at])];
+  if (low && high && known(low)) {
+    words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
+  }
+  if (known(pvalue)) words.push(`p = ${short(pvalue[at])}`);
+  if (known(calibrated)) words.push(`calibrated ${short(calibrated[at])}`);
+  return words;
+}
