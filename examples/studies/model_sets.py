@@ -149,15 +149,15 @@ def _outputs(folder: Path, checkpoint: Path) -> dict[str, np.ndarray]:
     from simlab.store.jobs import RECORD
 
     def predict() -> dict[str, np.ndarray]:
+        from simlab.models.checkpoint import Checkpoint
         from simlab.models.evaluate import predict_logits
         from simlab.models.load import load_classifier, load_tokenizer
-        from simlab.models.sources import resolve
-        from simlab.tasks.trained_lengths import length_of
-        from simlab.tasks.trained_splits import load_task_of
+        from simlab.models.trained_tasks import length_of, load_task_of
 
-        source, texts = resolve(str(checkpoint)), load_task_of([checkpoint], TASK).heldout
+        source = Checkpoint.open(checkpoint)
+        texts = load_task_of([source], TASK).heldout
         model, tokenizer = load_classifier(source), load_tokenizer(source)
-        logits = predict_logits(model, tokenizer, texts, length_of([checkpoint], None))
+        logits = predict_logits(model, tokenizer, texts, length_of([source], None))
         return {"logits": logits, "labels": texts.labels}
 
     return _kept(

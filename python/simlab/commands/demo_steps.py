@@ -18,9 +18,9 @@ from typing import Any
 
 from simlab.experiments import baselines
 from simlab.experiments.truncate import truncation_rows
-from simlab.models.evaluate import read_evaluation
-from simlab.models.origin import side_of
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.checkpoint import Checkpoint
+from simlab.models.sources import ModelSource
+from simlab.models.trained_tasks import load_task_of
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.kinds import ATTENTION
@@ -42,7 +42,6 @@ from simlab.store.results import (
 )
 from simlab.store.runtime import versions
 from simlab.tasks import Task, TaskOptions
-from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
 
@@ -83,19 +82,19 @@ class DemoConfig:
 class _Model:
     """A model, its name in results, and the seed of its weights or fine-tuning."""
 
-    source: ModelSource
+    source: Checkpoint
     label: str
     seed: int | None
 
     @property
     def side(self) -> Side:
-        return side_of(self.source, self.label, self.seed)
+        return self.source.side(self.label, self.seed)
 
 
 class Run:
     """A run folder and its manifest, which is rewritten after every step."""
 
-    def __init__(self, folder: Path, config: DemoConfig, source: ModelSource, task: Task) -> None:
+    def __init__(self, folder: Path, config: DemoConfig, source: Checkpoint, task: Task) -> None:
         self.folder, self.config, self.source, self.task = folder, config, source, task
         self.manifest: dict[str, Any] = {
             "command": "simcore demo",
@@ -145,8 +144,8 @@ def run_demo(folder: Path, config: DemoConfig) -> None:
         Another process is using `folder`.
     """
     config.recipe.check()
-    source = resolve(config.model)
-    task = load_task_of([source.path], config.task, config.task_options)
+    source = Checkpoint.open(config.model)
+    task = load_task_of([source], config.task, config.task_options)
     with owned(folder, lock=folder / ".lock"):
         _run_steps(Run(folder, config, source, task))
 
@@ -187,7 +186,7 @@ def _finetune_all(run: Run) -> None:
         folder = run.folder / "checkpoints" / name
         outcome = finetune(run.source, run.task, folder, recipe, overwrite=True)
         run.record(f"checkpoints/{name}", outcome)
-    scores = [_evaluation(run, name)["scores"] for name in _checkpoints(run)]
+    scores = [_scores(run, name) for name in _checkpoints(run)]
     inputs = {
         "train": run.task.train.fingerprint,
         "heldout": run.task.heldout.fingerprint,
@@ -198,19 +197,19 @@ def _finetune_all(run: Run) -> None:
     run.results("baselines", inputs, lambda: _baseline_rows(run))
 
 
-def _evaluation(run: Run, name: str) -> dict[str, Any]:
-    return read_evaluation(run.folder / "checkpoints" / name)
+def _scores(run: Run, name: str) -> dict[str, float]:
+    return Checkpoint.open(run.folder / "checkpoints" / name).scores
 
 
 def _baseline_rows(run: Run) -> Iterable[ResultRow]:
     task = run.task
     yield from baselines.majority_rows(task)
     yield from baselines.tfidf_rows(task)
-    random_scores = _evaluation(run, "random-init")["scores"]
+    random_scores = _scores(run, "random-init")
     random = Side(RANDOM_BASELINE, SEEDS[0], stage=FT)
     yield from baselines.baseline_rows(task, random, random_scores)
     for name, model in _tuned(run).items():
-        scores = _evaluation(run, name)["scores"]
+        scores = _scores(run, name)
         yield from baselines.baseline_rows(task, model.side, scores)
 
 
@@ -239,7 +238,8 @@ def _tuned(run: Run) -> dict[str, _Model]:
     """Return the fine-tuned models."""
     models = {}
     for seed in SEEDS:
-        source = ModelSource(f"FT[{seed}]", run.folder / "checkpoints" / f"ft-{seed}")
+        folder = run.folder / "checkpoints" / f"ft-{seed}"
+        source = Checkpoint.open(ModelSource(f"FT[{seed}]", folder))
         models[f"ft-{seed}"] = _Model(source, source.name, seed)
     return models
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import duration, explain_interrupt, opened
 from simlab.errors import UserError, argument
 from simlab.steps.catalogue import FINETUNE
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
+    from simlab.models.checkpoint import Checkpoint
     from simlab.store.jobs import Outcome
 
 STEP = FINETUNE
@@ -32,10 +33,14 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     out = Path(values["out"])
     folders = seed_folders(out, seed, seeds)
     with explain_interrupt(out):
+        if seeds is not None:  # every seed takes what is opened here
+            values = opened(step, values, "model")
+        made = []
         for number, folder in folders.items():  # each folder is a job of its own
-            print_evaluation(step.call(**values | {"out": folder, "seed": number}))
+            outcome = step.call(**values | {"out": folder, "seed": number})
+            made.append(print_scores(outcome))
     if seeds is not None:
-        _summarise(list(folders.values()))
+        _summarise([checkpoint.scores for checkpoint in made])
 
 
 def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | None, Path]:
@@ -62,27 +67,26 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | N
     return {number: out / f"seed-{number}" for number in parse_seeds(seeds)}
 
 
-def print_evaluation(outcome: Outcome) -> None:
-    """Print the held-out metrics of a checkpoint."""
-    from simlab.models.evaluate import read_evaluation
+def print_scores(outcome: Outcome) -> Checkpoint:
+    """Open the checkpoint that was made, and print its held-out metrics."""
+    from simlab.models.checkpoint import Checkpoint
     from simlab.store import console
 
-    evaluation = read_evaluation(outcome.path)
-    scores = ", ".join(f"{name} {value:.3f}" for name, value in evaluation["scores"].items())
+    checkpoint = Checkpoint.open(outcome.path)
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in checkpoint.scores.items())
     console.out.print(
         f"{outcome.path}: held-out {scores} "
-        f"(n = {evaluation['n']:,}, {duration(outcome.skipped, outcome.seconds)})"
+        f"(n = {checkpoint.evaluation['n']:,}, {duration(outcome.skipped, outcome.seconds)})"
     )
+    return checkpoint
 
 
-def _summarise(folders: Sequence[Path]) -> None:
+def _summarise(scores: Sequence[Mapping[str, float]]) -> None:
     import numpy as np
 
-    from simlab.models.evaluate import read_evaluation
     from simlab.store import console
 
-    evaluations = [read_evaluation(folder) for folder in folders]
-    for metric in evaluations[0]["scores"]:
-        values = np.array([evaluation["scores"].get(metric, np.nan) for evaluation in evaluations])
+    for metric in scores[0]:
+        values = np.array([of_seed[metric] for of_seed in scores])
         spread = f", standard deviation {values.std(ddof=1):.3f}" if len(values) > 1 else ""
         console.out.print(f"{len(values)} seeds: mean {metric} {values.mean():.3f}{spread}")

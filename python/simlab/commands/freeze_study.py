@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.finetune import print_evaluation
+from simlab.commands.finetune import print_scores
 from simlab.commands.options import explain_interrupt
 from simlab.errors import argument
 from simlab.steps.catalogue import FREEZE_STUDY
@@ -31,7 +31,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             f"{argument('paper', paper)}"
         )
     with explain_interrupt(out):
-        outcome = step.call(**values, tell=print_evaluation)
+        outcome = step.call(**values, tell=print_scores)
         frame = read_results(outcome.path)
         files = plots.plot(frame, out / "figures")
     _print(study.summary(frame), frame["task"].iloc[0])

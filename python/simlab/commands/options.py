@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import signal
 import sys
@@ -9,9 +10,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from simlab.steps.record import Step
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
 
@@ -170,3 +174,23 @@ def count_or_share(text: str | None) -> int | float | str | None:
 def duration(skipped: bool, seconds: float) -> str:
     """Return the time that a job took, or ``done before`` if an earlier run did the job."""
     return "done before" if skipped else f"{seconds:.0f} s"
+
+
+def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
+    """Return the values of a command with model and task opened, for one that runs several steps.
+
+    Parameters
+    ----------
+    model
+        Name of the parameter of the model: ``checkpoint`` has a head for the task.
+    """
+    from simlab.models.checkpoint import Checkpoint
+    from simlab.models.trained_tasks import load_task_of
+    from simlab.tasks import TaskOptions
+
+    open_model = Checkpoint.open_classifier if model == "checkpoint" else Checkpoint.open
+    source = open_model(values[model])
+    task = load_task_of([source], values["task"], step.task_options(**values))
+    of_task = {field.name for field in dataclasses.fields(TaskOptions)}
+    others = {name: value for name, value in values.items() if name not in of_task}
+    return others | {model: source, "task": task}

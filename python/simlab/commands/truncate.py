@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import duration, explain_interrupt, opened
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import SHORTEN, TRUNCATE
 from simlab.steps.record import Step
@@ -24,6 +24,8 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     if out is None and (export is None or values["tolerance"] is not None):
         raise UserError(f"{argument('out')}: wanted a results file, found none")
     with explain_interrupt(out and Path(out), export and Path(export[1])):
+        if export is not None:  # both steps take what is opened here
+            values = opened(step, values, "checkpoint")
         if out is not None:
             outcome = step.call(**values)
             for line in describe_advice(read_results(out)):
@@ -38,20 +40,18 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     from rich.table import Table
 
     from simlab.experiments.shorten import measure_checkpoint
+    from simlab.models.trained_tasks import chosen_length
     from simlab.store import console
-    from simlab.tasks.trained_lengths import chosen_length
-    from simlab.tasks.trained_splits import load_task_of
 
-    checkpoint = Path(values["checkpoint"])
+    checkpoint, task = values["checkpoint"], values["task"]
     shared = {p.name: values[p.name] for p in SHORTEN.parameters if p.name in values}
     try:
         outcome = SHORTEN.call(**shared | {"layers": layers, "out": folder})
     except UserError as error:
         raise type(error)(spelled(error.message, _as_export)) from error
-    task = load_task_of([checkpoint], values["task"], SHORTEN.task_options(**values))
     table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
     kept = chosen_length([checkpoint], values["max_length"])
-    for name in (checkpoint, Path(folder)):
+    for name in (checkpoint.path, Path(folder)):
         found = measure_checkpoint(name, task, kept)
         table.add_row(
             str(name),

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count
 from simlab.errors import UserError, argument
-from simlab.models.evaluate import read_evaluation
-from simlab.models.origin import side_of
-from simlab.models.sources import ModelSource, resolve
-from simlab.store.console import note
+from simlab.models.checkpoint import Checkpoint
+from simlab.models.sources import ModelSource
+from simlab.models.trained_tasks import load_task_of
 from simlab.store.files import atomic_file
 from simlab.store.jobs import Outcome
 from simlab.store.results import (
@@ -28,7 +27,6 @@ from simlab.store.results import (
     ensure_results,
     read_results,
 )
-from simlab.tasks.trained_splits import load_task_of
 from simlab.training.finetune import finetune, require_trainable
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze
 from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds
@@ -128,9 +126,9 @@ def freeze_study(
     seeds = parse_seeds(seeds) if isinstance(seeds, str) else seeds
     if not seeds:
         raise UserError(f"{argument('seeds')}: wanted at least one seed, found none")
-    out, source = Path(out), resolve(model)
+    out, source = Path(out), Checkpoint.open(model)
     require_trainable(source, recipe, changes, freezes)
-    task = load_task_of([source.path], task, task_options)
+    task = load_task_of([source], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     found = {}
     for seed in seeds:  # seeds outside: an unfinished study then compares all ways on fewer seeds
@@ -141,13 +139,12 @@ def freeze_study(
             )
             tell(found[freeze, seed])
     keys = [outcome.key for outcome in found.values()]
-    metrics = _metric_inputs([outcome.path for outcome in found.values()], task)
-    inputs = {"step": FREEZING, "checkpoints": keys, **metrics}
+    inputs = {"step": FREEZING, "checkpoints": keys, **task.metric_inputs}
 
     def make() -> Iterator[ResultRow]:
         for (freeze, seed), outcome in found.items():
-            model = side_of(ModelSource(freeze, outcome.path), freeze, seed)
-            yield from freezing_rows(model, outcome.path, task.name)
+            checkpoint = Checkpoint.open(outcome.path)
+            yield from freezing_rows(checkpoint, checkpoint.side(freeze, seed), task.name)
 
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
     outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
@@ -191,24 +188,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
 
 
-def _metric_inputs(checkpoints: Sequence[Path], task: Task) -> dict[str, Any]:
-    """Return the metrics that the results get; a note names checkpoints that lack some.
-
-    Earlier versions stored the main metric of a checkpoint alone, and its key is the same.
-    """
-    scored = {folder: list(read_evaluation(folder)["scores"]) for folder in checkpoints}
-    lacking = [folder for folder, names in scored.items() if set(task.all_metrics) - set(names)]
-    if not lacking:
-        return task.metric_inputs
-    note(
-        f"{', '.join(map(str, lacking))}: wanted {', '.join(task.all_metrics)} of the held-out "
-        f"examples, found {', '.join(scored[lacking[0]])}, as an earlier version stored; remove "
-        "these checkpoints to train them again"
-    )
-    return {"metrics": list(scored.values())} if len(lacking) < len(scored) else {}
-
-
-def freezing_rows(model: Side, checkpoint: Path, task: str) -> Iterator[ResultRow]:
+def freezing_rows(checkpoint: Checkpoint, model: Side, task: str) -> Iterator[ResultRow]:
     """Yield the rows of one checkpoint: its metrics, trained parameters and time of a step.
 
     Parameters
@@ -216,9 +196,9 @@ def freezing_rows(model: Side, checkpoint: Path, task: str) -> Iterator[ResultRo
     model
         How rows name the model: its label is the way of freezing.
     """
-    evaluation = read_evaluation(checkpoint)
+    evaluation = checkpoint.evaluation
     values = {
-        **evaluation["scores"],
+        **checkpoint.scores,
         TRAINED: evaluation["trained_parameters"],
         SECONDS: evaluation["seconds_per_step"],
     }

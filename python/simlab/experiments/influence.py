@@ -25,17 +25,16 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import load_encoder, load_tokenizer
-from simlab.models.origin import side_of
 from simlab.models.recognise import reads_padding
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
+from simlab.models.trained_tasks import length_of, load_examples
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_examples
 
 if TYPE_CHECKING:
     import torch
@@ -107,13 +106,13 @@ def influence(
     >>> len(read_results(step.path))  # 21 spans of 6 layers
     21
     """
-    source = resolve(model)
-    name, examples = load_examples([source.path], task, split, task_options)
+    source = Checkpoint.open(model)
+    name, examples = load_examples([source], task, split, task_options)
     examples = examples if limit is None else examples.head(limit)
     examples = examples.each_choice()
-    kept = length_of([source.path], max_length)
+    kept = length_of([source], max_length)
     # `skip` and `truncate` call a checkpoint by its folder.
-    named = side_of(source, label or Path(source.name).name, seed, random_init_seed)
+    named = source.side(label or Path(source.name).name, seed, random_init_seed)
     inputs: dict[str, Any] = {
         "step": "influence",
         "model": source.fingerprint,

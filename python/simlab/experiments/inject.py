@@ -24,14 +24,12 @@ from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
 from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
 from simlab.experiments.study_files import file_name
-from simlab.experiments.truncate import original_of
-from simlab.models.origin import side_of
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource, expand_names, resolve
+from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.console import note
 from simlab.store.jobs import Outcome
 from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, Side, ensure_results
-from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_task_of, read_own_evaluation
 
 if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
@@ -41,16 +39,14 @@ if TYPE_CHECKING:
 class _Member:
     """A model of a pair: where it is, how results name it, and the hash of its files."""
 
-    source: ModelSource
+    source: Checkpoint
     side: Side
     fingerprint: str
 
     @classmethod
     def of(cls, model: str | Path | ModelSource, label: str | None = None) -> _Member:
-        source = resolve(model)
-        recipe = (read_own_evaluation(source.path) or {}).get("recipe", {})
-        side = side_of(source, label or source.name, recipe.get("seed"))
-        return cls(source, side, source.fingerprint)
+        source = Checkpoint.open(model)
+        return cls(source, source.side(label or source.name, source.seed), source.fingerprint)
 
 
 def inject(
@@ -123,10 +119,10 @@ def inject(
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
     pair = (_Member.of(a, label_a), _Member.of(b, label_b))
-    folders = [pair[1].source.path, pair[0].source.path]
-    task = load_task_of(folders, task, task_options)
+    sources = [pair[1].source, pair[0].source]
+    task = load_task_of(sources, task, task_options)
     layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
-    length = length_of(folders, options.max_length)
+    length = length_of(sources, options.max_length)
     options = dataclasses.replace(options, layer=layer, max_length=length)
     return _ensure(pair, task, Path(out), options, overwrite)
 
@@ -220,9 +216,9 @@ def inject_pairs(
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"{argument('out', out)}: wanted a folder for the results of several pairs")
     members = _members(list(dict.fromkeys([*names, *targets])), labels)
-    folders = [members[name].source.path for name in dict.fromkeys([*targets, *names])]
-    task = load_task_of(folders, task, task_options)
-    options = dataclasses.replace(options, max_length=length_of(folders, options.max_length))
+    sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
+    task = load_task_of(sources, task, task_options)
+    options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
     outcomes = []
     for a, b in chosen:
         pair = members[a], members[b]
@@ -257,7 +253,7 @@ def _ensure(
     return ensure_results(out, inputs, make, replace=overwrite)
 
 
-def _original_inputs(source: ModelSource, options: InjectOptions) -> dict[str, Any]:
+def _original_inputs(source: Checkpoint, options: InjectOptions) -> dict[str, Any]:
     """Return what a results file depends on if it may have ``random-classifier``.
 
     If `options` name no methods, this is the name of the model, which need not be at hand: a file
@@ -269,12 +265,12 @@ def _original_inputs(source: ModelSource, options: InjectOptions) -> dict[str, A
         `options` name the method, and its model cannot be found.
     """
     if options.methods is None and options.original is None:
-        return {"original": (read_own_evaluation(source.path) or {}).get("model")}
+        return {"original": source.base}
     original = _find_original(source, options)
     return {"original": original.fingerprint} if original else {}
 
 
-def _find_original(source: ModelSource, options: InjectOptions) -> ModelSource | None:
+def _find_original(source: Checkpoint, options: InjectOptions) -> ModelSource | None:
     """Return the model before all fine-tuning of `source`, or None if no method needs it.
 
     If `options` name no methods, a model that cannot be found is a note and None.
@@ -284,10 +280,10 @@ def _find_original(source: ModelSource, options: InjectOptions) -> ModelSource |
     if options.original is not None:
         return resolve(options.original)
     try:
-        found = resolve(original_of(source.path))
-        while read_own_evaluation(found.path):  # a model that was fine-tuned twice
-            found = resolve(original_of(found.path))
-        return found
+        original = Checkpoint.open(source.original)
+        while original.is_tuned:  # a model that was fine-tuned twice
+            original = Checkpoint.open(original.original)
+        return original
     except UserError as error:
         if options.methods is not None:
             raise

@@ -23,6 +23,7 @@ from simlab.experiments.injection_options import (
 )
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches, encode, pad
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import (
     load_classifier,
@@ -34,11 +35,11 @@ from simlab.models.load import (
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.models.trained_tasks import chosen_length
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import chosen_length
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +90,9 @@ class PairStates:
         self, source_a: ModelSource, source_b: ModelSource, task: Task, options: InjectOptions
     ) -> None:
         self.options, self.names = options, (source_a.name, source_b.name)
-        self.length = chosen_length([source_b.path, source_a.path], options.max_length)
+        self.length = chosen_length(
+            [Checkpoint.open(source_b), Checkpoint.open(source_a)], options.max_length
+        )
         self.layer = chosen_layer(source_a, source_b, options.layer)
         self.b = load_classifier(source_b)
         require_head(self.b, source_b, task)

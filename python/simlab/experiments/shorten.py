@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
+from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
 from simlab.models.batches import batches, encode
+from simlab.models.checkpoint import EVALUATION
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     batch_logits,
     heldout_metrics,
     predict_logits,
-    require_classifier,
 )
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.recognise import architecture_of, reads_padding
@@ -25,8 +26,6 @@ from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import length_of, trained_length
-from simlab.tasks.trained_splits import EVALUATION, load_task_of, read_split_records
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +79,7 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
 
 
 def shorten(
-    checkpoint: str | Path,
+    checkpoint: str | Path | ModelSource,
     task: str | Path | Task,
     layers: int,
     out: str | Path,
@@ -96,7 +95,7 @@ def shorten(
     Parameters
     ----------
     checkpoint
-        A folder that `finetune` made.
+        A folder that `finetune` made; in Python also an open `Checkpoint`.
     task
         A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
         folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
@@ -142,49 +141,50 @@ def shorten(
             f"{', '.join(options.modes)}"
         )
     (mode,) = options.modes
-    checkpoint = Path(checkpoint)
-    task = load_task_of([checkpoint], task, task_options)
-    require_classifier(checkpoint)
-    source = ModelSource(str(checkpoint), checkpoint)
-    whole = load_classifier(source)
+    subject = Subject(checkpoint, task, task_options, max_length)
+    whole = load_classifier(subject.source)
     count = len(architecture_of(whole).layers(whole))
     if not 1 <= layers <= count:
         raise UserError(f"{argument('layers', layers)}: wanted 1 to {count} layers, found {layers}")
-    kept = length_of([checkpoint], max_length)
     inputs = {
         "step": "export",
-        "model": source.fingerprint,
-        "heldout": task.heldout.fingerprint,
-        "max_length": kept,
+        **subject.inputs,
         "layers": layers,
         "mode": mode,
-        **task.metric_inputs,
-        **tuning_inputs(source, task, options),
+        **tuning_inputs(subject.source, subject.task, options),
     }
 
     def make(partial: Path) -> None:
-        truncated = cut_model(source, task, kept, mode, options)
-        shorter = shortened(truncated, layers)
-        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, kept)
-        shorter.save_pretrained(partial)
-        truncated.tokenizer.save_pretrained(partial)
-        scores = heldout_metrics(logits, task)
-        evaluation = {
-            "model": source.name,
-            "task": task.name,
-            "metric": task.metric,
-            "value": scores[task.metric],
-            "scores": scores,
-            "n": len(task.heldout),
-            "splits": read_split_records(checkpoint),
-            "layers": layers,
-            "mode": mode,
-            # Heads were trained with the length kept here; without heads nothing was trained.
-            "max_length": kept if truncated.heads else trained_length(checkpoint) or kept,
-        }
-        write_json(partial / EVALUATION, evaluation)
+        _export(subject, layers, mode, options, partial)
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def _export(
+    subject: Subject, layers: int, mode: str, options: TruncationOptions, folder: Path
+) -> None:
+    """Write the shorter model and its evaluation into `folder`."""
+    source, task, length = subject.source, subject.task, subject.length
+    truncated = cut_model(source, task, length, mode, options)
+    shorter = shortened(truncated, layers)
+    logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
+    shorter.save_pretrained(folder)
+    truncated.tokenizer.save_pretrained(folder)
+    scores = heldout_metrics(logits, task)
+    evaluation = {
+        "model": source.name,
+        "task": task.name,
+        "metric": task.metric,
+        "value": scores[task.metric],
+        "scores": scores,
+        "n": len(task.heldout),
+        "splits": source.splits,
+        "layers": layers,
+        "mode": mode,
+        # Heads were trained with the length kept here; without heads nothing was trained.
+        "max_length": length if truncated.heads else source.length or length,
+    }
+    write_json(folder / EVALUATION, evaluation)
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:

@@ -30,20 +30,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
+from simlab.experiments.subject import Subject
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches, encode
 from simlab.models.chain import LayerChain
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns, require_classifier
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.load import load_classifier, load_tokenizer, require_head
-from simlab.models.origin import side_of
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
@@ -242,7 +240,7 @@ def skip_rows(
 
 
 def skip(
-    checkpoint: str | Path,
+    checkpoint: str | Path | ModelSource,
     task: str | Path | Task,
     out: str | Path,
     *,
@@ -260,7 +258,7 @@ def skip(
     Parameters
     ----------
     checkpoint
-        A folder that `finetune` made.
+        A folder that `finetune` made; in Python also an open `Checkpoint`.
     task
         A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
         folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
@@ -298,23 +296,17 @@ def skip(
     >>> len(read_results(step.path))  # 21 spans of 6 layers, and the whole model
     22
     """
-    checkpoint = Path(checkpoint)
-    task = load_task_of([checkpoint], task, task_options)
-    require_classifier(checkpoint)
-    source = ModelSource(str(checkpoint), checkpoint)
-    kept = length_of([checkpoint], max_length)
-    model = side_of(source, label or checkpoint.name, seed)
+    subject = Subject(checkpoint, task, task_options, max_length)
+    source = subject.source
+    model = source.side(label or source.path.name, seed)
     inputs: dict[str, Any] = {
         "step": "skip",
-        "model": source.fingerprint,
-        "heldout": task.heldout.fingerprint,
-        "max_length": kept,
+        **subject.inputs,
         "named": vars(model),
-        **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
-        return skip_rows(source, task, kept, model, max_memory=max_memory)
+        return skip_rows(source, subject.task, subject.length, model, max_memory=max_memory)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

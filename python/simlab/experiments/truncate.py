@@ -26,24 +26,21 @@ from simlab.bounds import Length
 from simlab.errors import UserError, argument
 from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
+from simlab.experiments.subject import Subject
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
     heldout_columns,
     predict_logits,
-    read_evaluation,
-    require_classifier,
 )
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.models.load import load_classifier, load_tokenizer, require_head
-from simlab.models.origin import side_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, Side, ensure_results
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import torch
@@ -125,7 +122,7 @@ class TruncationOptions:
 
 
 def cut_model(
-    source: ModelSource, task: Task, max_length: int, mode: str, options: TruncationOptions
+    source: Checkpoint, task: Task, max_length: int, mode: str, options: TruncationOptions
 ) -> Truncated:
     """Cut the fine-tuned model `source` after every layer.
 
@@ -143,7 +140,7 @@ def cut_model(
         logits = _untuned_logits(model, tokenizer, task, max_length, name)
         return Truncated(model, tokenizer, logits, None)
     if mode == TUNED_ORIG:
-        source = resolve(options.original or original_of(source.path))
+        source = resolve(options.original or source.original)
         model = load_classifier(source, task, seed=options.recipe.seed)
     else:
         model = load_classifier(source)
@@ -154,7 +151,7 @@ def cut_model(
 
 
 def truncation_rows(
-    source: ModelSource,
+    source: Checkpoint,
     task: Task,
     max_length: int,
     model: Side,
@@ -217,7 +214,7 @@ def _curve(
 
 
 def truncate(
-    checkpoint: str | Path,
+    checkpoint: str | Path | ModelSource,
     task: str | Path | Task,
     out: str | Path,
     options: TruncationOptions | None = None,
@@ -237,7 +234,7 @@ def truncate(
     Parameters
     ----------
     checkpoint
-        A folder that `finetune` made.
+        A folder that `finetune` made; in Python also an open `Checkpoint`.
     task
         A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
         folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
@@ -282,65 +279,35 @@ def truncate(
     """
     options = (options or TruncationOptions()).changed(changes)
     options.check()
-    checkpoint = Path(checkpoint)
-    task = load_task_of([checkpoint], task, task_options)
-    require_classifier(checkpoint)
-    source = ModelSource(str(checkpoint), checkpoint)
-    kept = length_of([checkpoint], max_length)
-    model = side_of(source, label or checkpoint.name, seed)
+    subject = Subject(checkpoint, task, task_options, max_length)
+    source, task = subject.source, subject.task
+    model = source.side(label or source.path.name, seed)
     inputs = {
         "step": "truncate",
-        "model": source.fingerprint,
-        "heldout": task.heldout.fingerprint,
-        "max_length": kept,
+        **subject.inputs,
         "named": vars(model),
         "modes": list(options.modes),
         "tolerance": options.tolerance,
         **({} if options.metric in (None, task.metric) else {"metric": options.metric}),
-        **task.metric_inputs,
         **tuning_inputs(source, task, options),
     }
 
     def make() -> list[ResultRow]:
-        rows = truncation_rows(source, task, kept, model, options)
+        rows = truncation_rows(source, task, subject.length, model, options)
         return [*rows, *majority_rows(task)]  # the figure shows the majority class as a line
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
-def tuning_inputs(source: ModelSource, task: Task, options: TruncationOptions) -> dict[str, Any]:
+def tuning_inputs(source: Checkpoint, task: Task, options: TruncationOptions) -> dict[str, Any]:
     """Return the inputs of a job that trained heads depend on, besides the fine-tuned model."""
     inputs: dict[str, Any] = {}
     if set(options.modes) - {UNTUNED}:
         inputs |= {"train": task.train.fingerprint, "recipe": options.recipe.record()}
     if TUNED_ORIG in options.modes:
-        original = resolve(options.original or original_of(source.path))
+        original = resolve(options.original or source.original)
         inputs["original"] = original.fingerprint
     return inputs
-
-
-def original_of(checkpoint: Path) -> str:
-    """Return the name of the model that folder `checkpoint` was fine-tuned from.
-
-    Raises
-    ------
-    UserError
-        The folder does not name the model, or it was trained from random weights.
-    """
-    try:
-        evaluation = read_evaluation(checkpoint)
-        name = evaluation["model"]
-    except (OSError, KeyError) as error:
-        raise UserError(
-            f"{argument('original')}: wanted the model before fine-tuning, because {checkpoint} "
-            "does not name that model, found none"
-        ) from error
-    if evaluation.get("recipe", {}).get("random_init"):
-        raise UserError(
-            f"{argument('original')}: wanted the model before fine-tuning, because {checkpoint} "
-            f"was trained from random weights and not from the weights of {name}, found none"
-        )
-    return name
 
 
 def _untuned_logits(

@@ -18,5 +18,6 @@
 * `head_recipe`: how heads are trained.
 * `heads`: a head for every layer, all trained together on cached vectors.
 * `evaluate`: the predictions of a classifier on examples, and their metric.
-* `origin`: which model a model was made of, and at which stage it is.
+* `checkpoint`: a model with the record of its fine-tuning, opened once.
+* `trained_tasks`: the split and the length of a fine-tuning, which later steps keep.
 """

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_file, hash_json
+from simlab.store.results import ORIG, RANDOM, Side
 
 if TYPE_CHECKING:
     import torch
@@ -63,6 +64,12 @@ class BuiltModel:
         described = [_ADDRESS.sub("", repr(one)) for one in (self.model, self.prepare)]
         code = None if self.source is None else hash_file(self.source)
         return hash_json([digest.hexdigest(), *described, code])
+
+    def side(
+        self, label: str, seed: int | None = None, random_init_seed: int | None = None
+    ) -> Side:
+        """Return how rows name the model, as `Checkpoint.side` does; it is a base itself."""
+        return Side(label, seed, self.name, ORIG if random_init_seed is None else RANDOM)
 
 
 def is_built(name: object) -> bool:

@@ -10,7 +10,6 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,14 +17,10 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.batches import batches, encode
-from simlab.models.files import CONFIG
-from simlab.models.load import read_config
 from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
-from simlab.store.files import read_json
 from simlab.store.runtime import best_device
 from simlab.tasks.metrics import CORRELATIONS, score
-from simlab.tasks.trained_splits import EVALUATION
 
 if TYPE_CHECKING:
     import torch
@@ -35,49 +30,7 @@ if TYPE_CHECKING:
 
 EVALUATION_BATCH = 64
 EXAMPLE_DRAWS = 100  # of held-out examples, for the interval of a metric
-_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 _SAME = 1e-5  # outputs within this share of the largest output differ by float32 rounding only
-
-
-def require_classifier(folder: Path) -> None:
-    """Check that `folder` is a checkpoint with a head for a task.
-
-    Raises
-    ------
-    UserError
-        There is no such folder, its configuration is damaged, or its model has no head (loading it
-        as a classifier would draw a random head).
-    """
-    if not folder.is_dir():
-        raise UserError(f"{folder}: wanted a checkpoint folder, found no such folder")
-    if not has_head(folder):
-        found = ", ".join(_architectures(folder)) or "none"
-        raise UserError(
-            f"{folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
-        )
-
-
-def has_head(folder: Path) -> bool:
-    """Return whether the configuration in `folder` is that of a model with a head for a task."""
-    return any(name.endswith(_HEADS) for name in _architectures(folder))
-
-
-def _architectures(folder: Path) -> list[str]:
-    config = folder / CONFIG
-    return read_config(config).get("architectures") or [] if config.is_file() else []
-
-
-def read_evaluation(folder: Path) -> dict[str, Any]:
-    """Read ``evaluation.json`` of a checkpoint: scores, n, task, model, recipe and more.
-
-    ``scores`` has every metric of the task, the main metric (``metric``, ``value``) first. Earlier
-    versions stored the main metric alone.
-    """
-    found = read_json(folder / EVALUATION)
-    if "metric" in found:
-        main = {found["metric"]: found["value"]}
-        found["scores"] = main | found.get("scores", {})
-    return found
 
 
 def predict_logits(

@@ -18,11 +18,12 @@ from simlab.errors import UserError, argument, did_you_mean
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.origin import side_of
 from simlab.models.recognise import blocks_of, classifier_token, reads_padding
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource
+from simlab.models.trained_tasks import length_of, load_examples
 from simlab.representations.collapse import SameRows, require_other_tokens
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import (
@@ -40,8 +41,6 @@ from simlab.representations.words import WORD_SOURCES
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device
-from simlab.tasks.trained_lengths import length_of
-from simlab.tasks.trained_splits import load_examples
 
 if TYPE_CHECKING:
     import torch
@@ -190,11 +189,11 @@ def extract(
     modules = as_modules(modules)
     _check_modules(options, modules, pool)
     source = _source(model, modules, options.random_init_seed)
-    folders = [] if isinstance(source, BuiltModel) else [source.path]
-    name, examples = load_examples(folders, task, options.split, task_options)
+    tuned = [] if isinstance(source, BuiltModel) else [source]
+    name, examples = load_examples(tuned, task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
-    length = length_of(folders, options.max_length)
+    length = length_of(tuned, options.max_length)
     options = dataclasses.replace(options, max_length=length, words=_word_source(options, examples))
     recording = Recording(modules, pool, length, options.batch_size, options.dtype)
     identity: dict[str, Any] = {
@@ -209,7 +208,7 @@ def extract(
         "examples_sha256": examples.text_fingerprint,
         "special_tokens": options.special_tokens,
         "dtype": options.dtype,
-        **vars(side_of(source, label or source.name, seed, options.random_init_seed)),
+        **vars(source.side(label or source.name, seed, options.random_init_seed)),
     }
     if modules:
         identity |= {"modules": list(modules), "pool": pool}
@@ -243,9 +242,9 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
 
 def _source(
     model: str | Path | ModelSource, modules: tuple[str, ...], seed: int | None
-) -> ModelSource | BuiltModel:
+) -> Checkpoint | BuiltModel:
     if isinstance(model, ModelSource) or not is_built(model):
-        return resolve(model)
+        return Checkpoint.open(model)
     if not modules:
         raise UserError(
             f"model {model}: wanted {argument('modules')}, because only models of transformers "

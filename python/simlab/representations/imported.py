@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
+from simlab.models.trained_tasks import load_examples
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.layouts import Layers, Sentences, opened
@@ -22,7 +23,6 @@ from simlab.store.console import progress
 from simlab.store.files import as_paths, hash_file, hash_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.results import Side
-from simlab.tasks.trained_splits import load_examples
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task, TaskOptions

@@ -28,6 +28,7 @@ from typing import Any
 
 from simlab.errors import ReadError, UserError
 from simlab.models.built import is_built
+from simlab.models.checkpoint import EVALUATION, read_evaluation
 from simlab.models.hub import split_revision
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name
 from simlab.store.assets import ASSETS
@@ -38,7 +39,6 @@ from simlab.tasks.hub_data import HUB_PREFIX, HubData, at_revisions
 from simlab.tasks.images import DIGITS
 from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS
-from simlab.tasks.trained_splits import EVALUATION, read_split_records
 
 PRINTS = "fingerprints.json"  # in the folder of a sweep: hashes and commits of its plan
 MODEL, TASK = "model", "task"
@@ -147,7 +147,7 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
         return {HUB: named} if revision is None else {HUB: named, REVISION: revision}
     folder, files = found
     content = {FILES: hash_json({str(f.relative_to(folder)): hashes.hash(f) for f in files})}
-    if what == MODEL and (splits := read_split_records(folder)):
+    if what == MODEL and (splits := read_evaluation(folder).get("splits")):
         # A later step keeps the split of a checkpoint, and reads it from the same folder.
         content["splits"] = hash_json(splits)
     return content

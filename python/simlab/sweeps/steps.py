@@ -13,13 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource, resolve
+from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.results import BASELINE, GRID, JOINT, SIDE, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
 from simlab.tasks.texts import Texts, load_texts
-from simlab.tasks.trained_splits import load_task_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,16 +68,14 @@ def extract(work: Work) -> None:
 
 def scores(work: Work) -> Iterable[ResultRow]:
     """Return the held-out metrics of a fine-tuned model."""
-    from simlab.models.evaluate import read_evaluation
-
-    evaluation = read_evaluation(work.inputs[0])
-    for metric, value in evaluation["scores"].items():
+    checkpoint = _checkpoint(work)
+    for metric, value in checkpoint.scores.items():
         yield ResultRow(
             experiment=BASELINE,
             measure=metric,
             **Side(**work.params["side"]).columns(),
             value=value,
-            n=evaluation["n"],
+            n=checkpoint.evaluation["n"],
             task=work.params["task"],
         )
 
@@ -86,7 +85,6 @@ def truncate(work: Work) -> Iterable[ResultRow]:
     from simlab.experiments.baselines import majority_rows
     from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions, truncation_rows
     from simlab.models.head_recipe import HeadRecipe
-    from simlab.tasks.trained_lengths import length_of
 
     stored = dict(work.params["options"])
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
@@ -96,18 +94,17 @@ def truncate(work: Work) -> Iterable[ResultRow]:
         options = dataclasses.replace(options, original=original)
     source, task = _checkpoint(work), _task(work)
     model = Side(**work.params["side"])
-    rows = truncation_rows(source, task, length_of([source.path], None), model, options)
+    rows = truncation_rows(source, task, length_of([source], None), model, options)
     return [*rows, *majority_rows(task)]
 
 
 def skip(work: Work) -> Iterable[ResultRow]:
     """Return the metrics of a fine-tuned model without every span of layers."""
     from simlab.experiments.skip import skip_rows
-    from simlab.tasks.trained_lengths import length_of
 
     source = _checkpoint(work)
     model = Side(**work.params["side"])
-    return skip_rows(source, _task(work), length_of([source.path], None), model)
+    return skip_rows(source, _task(work), length_of([source], None), model)
 
 
 def bases(work: Work) -> None:
@@ -204,13 +201,12 @@ def inject(work: Work) -> Iterable[ResultRow]:
     """Return the metrics of a model that continues from another model's states."""
     from simlab.experiments.injection_options import InjectOptions
     from simlab.experiments.injection_pair import InjectionPair
-    from simlab.tasks.trained_lengths import length_of
 
     stored = dict(work.params["options"])
     if stored["methods"] is not None:
         stored["methods"] = tuple(stored["methods"])
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
-    stored["max_length"] = length_of([b.path, a.path], None)
+    stored["max_length"] = length_of([b, a], None)
     pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
     return pair.rows(*(Side(**side) for side in work.params["sides"]))
 
@@ -219,7 +215,7 @@ def freeze(work: Work) -> Iterable[ResultRow]:
     """Return the metrics, trained parameters and time of a step of a way of freezing."""
     from simlab.experiments.freeze_study import freezing_rows
 
-    return freezing_rows(Side(**work.params["side"]), work.inputs[0], work.params["task"])
+    return freezing_rows(_checkpoint(work), Side(**work.params["side"]), work.params["task"])
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
@@ -257,17 +253,17 @@ def _model(work: Work) -> ModelSource:
     return resolve(work.hints["model"])
 
 
-def _checkpoint(work: Work, number: int = 0) -> ModelSource:
+def _checkpoint(work: Work, number: int = 0) -> Checkpoint:
     """Return the fine-tuned model among the inputs."""
     path: Path = work.inputs[number]
-    return ModelSource(path.name[:12], path)
+    return Checkpoint.open(ModelSource(path.name[:12], path))
 
 
 def _task(work: Work) -> Task:
     """Return the task, split as for the model before fine-tuning."""
     options = TaskOptions(**work.hints["task_options"])
     # A model that is pretrained here was fine-tuned on nothing, so that its folder has no split.
-    earlier = None if "pretrained" in work.hints else _model(work).path
+    earlier = None if "pretrained" in work.hints else _model(work)
     return _load_task(earlier, work.hints["task"], options, work.state)
 
 
@@ -289,8 +285,8 @@ def _members(work: Work) -> list[Representations]:
 
 # The state of the files is an argument: what was read in another state is read again.
 @lru_cache(maxsize=4)
-def _load_task(model: Path | None, task: str, options: TaskOptions, state: str) -> Task:
-    return load_task_of([] if model is None else [model], task, options)
+def _load_task(model: ModelSource | None, task: str, options: TaskOptions, state: str) -> Task:
+    return load_task_of([] if model is None else [Checkpoint.open(model)], task, options)
 
 
 @lru_cache(maxsize=4)

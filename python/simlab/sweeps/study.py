@@ -10,6 +10,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.models.trained_tasks import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
@@ -23,7 +24,6 @@ from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
 from simlab.sweeps.spec import ExtractSection, Spec
 from simlab.tasks import ALL, TASKS
-from simlab.tasks.trained_lengths import DEFAULT_MAX_LENGTH
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 

@@ -24,8 +24,6 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `images`: pictures, and the tasks made of them.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
 * `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
-* `trained_splits`: the split that a checkpoint was trained on, which later steps use again.
-* `trained_lengths`: the number of tokens per example of its fine-tuning, which later steps keep.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus

@@ -14,14 +14,15 @@ import numpy as np
 from simlab.bounds import Count
 from simlab.errors import UserError, argument
 from simlab.models.batches import collator, encode
+from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource
+from simlab.models.trained_tasks import load_task_of, split_records
 from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
-from simlab.tasks.trained_splits import EVALUATION, load_task_of, split_records
 from simlab.training.freezing import (
     freeze_layers,
     parameter_counts,
@@ -96,9 +97,9 @@ def finetune(
     >>> finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few).path
     PosixPath('runs/ft-1')
     """
-    source = resolve(model)
+    source = Checkpoint.open(model)
     require_trainable(source, recipe, changes)
-    task = load_task_of([source.path], task, task_options)
+    task = load_task_of([source], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
     require_varied_labels(task)
     if cka_every is not None and len(task.heldout) < _FEWEST_PROBES:
@@ -176,7 +177,7 @@ def require_varied_labels(task: Task) -> None:
 
 
 def _train(
-    source: ModelSource, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
+    source: Checkpoint, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
 ) -> None:
     quiet_libraries()
     from simlab.training.trainer import checkpoint_step, last_checkpoint
@@ -280,7 +281,7 @@ def _write_record(
 def _write_checkpoint(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    source: ModelSource,
+    source: Checkpoint,
     task: Task,
     recipe: Recipe,
     folder: Path,
@@ -300,7 +301,7 @@ def _write_checkpoint(
         "scores": scores,
         "intervals": _intervals(scores, predictions, task),
         "n": len(task.heldout),
-        "splits": split_records(None if recipe.random_init else source.path, task),
+        "splits": split_records(None if recipe.random_init else source, task),
         "recipe": asdict(recipe),
         "parameters": every,
         "trained_parameters": trained,

@@ -10,7 +10,7 @@ import pytest
 
 from simlab.commands import demo_steps
 from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
-from simlab.models.evaluate import read_evaluation
+from simlab.models.checkpoint import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
 from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, read_results

@@ -1,11 +1,8 @@
 """The freezing study: every way with every seed, resumed, and refused before it trains."""
 
-import dataclasses
-
 import pytest
 
 from simlab.experiments.freeze_study import freeze_study
-from simlab.store.files import read_json, write_json
 from simlab.store.results import FREEZING, read_results
 from support.lab.tinymodels import COLUMNS
 
@@ -50,27 +47,3 @@ def test_freeze_study_refuses_before_it_trains(tmp_path, tiny_bert, reviews, sim
 def test_what_the_study_varies_is_no_field_to_set(tmp_path, tiny_bert, review_task, field):
     with pytest.raises(TypeError, match="wanted bottom, top and seeds in place of freeze and seed"):
         freeze_study(tiny_bert, review_task, tmp_path, **{field: 1})
-
-
-def test_checkpoints_of_an_earlier_version_lack_metrics_in_the_key_and_a_note_says_so(
-    tmp_path, capfd, tiny_bert, review_task
-):
-    task = dataclasses.replace(review_task, metrics=("f1", "accuracy"))
-
-    def study():
-        return freeze_study(tiny_bert, task, tmp_path, max_steps=1, batch_size=8, top=[1])
-
-    whole = study()
-    assert {"f1", "accuracy"} <= set(read_results(whole.path)["measure"])
-    assert "note" not in capfd.readouterr().err
-    keys = [whole.key]
-    for name in ("none", "top-1"):
-        path = tmp_path / "checkpoints" / f"{name}-seed-1" / "evaluation.json"
-        evaluation = read_json(path)
-        del evaluation["scores"]  # an earlier version stored the main metric alone
-        write_json(path, evaluation)
-        keys.append(study().key)
-        told = " ".join(capfd.readouterr().err.split())
-        assert "wanted f1, accuracy of the held-out examples, found f1" in told
-    assert "accuracy" not in set(read_results(whole.path)["measure"])
-    assert len(set(keys)) == 3

@@ -13,11 +13,13 @@ from simlab.experiments.inject import _find_original, inject, inject_pairs
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import PairStates
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import layer_states
 from simlab.store.results import Side, read_results
 from simlab.tasks import Examples, Task
+from support.lab.checkpoints import write_evaluation
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
 from support.tolerance import assert_same_forward
 
@@ -117,9 +119,8 @@ def test_the_classifier_of_a_roberta_is_its_last_layer_alone(tmp_path, review_ta
 
 def evaluated(folder, original, seed=None):
     """Write the record of a fine-tuning, as far as injections read it."""
-    record = {"model": str(original), "task": "reviews", "metric": "accuracy", "value": 0.5}
-    recipe = {"recipe": {"seed": seed}} if seed is not None else {}
-    (folder / "evaluation.json").write_text(json.dumps(record | recipe | {"splits": []}))
+    recipe = {"max_length": 64} if seed is None else {"max_length": 64, "seed": seed}
+    write_evaluation(folder, model=str(original), recipe=recipe)
 
 
 def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
@@ -142,10 +143,10 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     )
     assert (row["seed_x"] is pd.NA, row["seed_y"]) == (True, 3)
     # The model before all fine-tuning, not the last one, which has a trained head.
-    assert _find_original(twice, options).fingerprint == tiny_bert.fingerprint
+    assert _find_original(Checkpoint.open(twice), options).fingerprint == tiny_bert.fingerprint
     with pytest.raises(UserError, match=r"original: wanted the model before fine-tuning"):
         inject(b, a, review_task, tmp_path / "a.parquet", options)
-    assert _find_original(a, InjectOptions()) is None
+    assert _find_original(Checkpoint.open(a), InjectOptions()) is None
     assert "note: random-classifier is left out: original: wanted" in capfd.readouterr().err
 
 

@@ -11,8 +11,8 @@ from simlab.experiments.advice import advice_rows, describe_advice
 from simlab.experiments.freeze_study import summary
 from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
-from simlab.models.evaluate import metric_columns, read_evaluation
-from simlab.store.files import write_json
+from simlab.models.checkpoint import read_evaluation
+from simlab.models.evaluate import metric_columns
 from simlab.store.results import (
     BASELINE,
     INJECTION,
@@ -26,7 +26,6 @@ from simlab.store.results import (
 )
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.metrics import of_metric
-from simlab.tasks.trained_splits import EVALUATION
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
 from support.lab.taskrows import write_published
@@ -216,22 +215,6 @@ def test_stsb_has_both_correlations(tmp_path):
     undefined = curve[curve["value"].isna()]
     assert list(undefined["measure"]) == list(scores)
     assert set(undefined["layer_x"]) == {0}
-
-
-@pytest.mark.slow
-def test_results_of_the_main_metric_alone_are_made_anew(source, mrpc, tmp_path, monkeypatch):
-    """Earlier versions stored F1 alone, under a key without metrics."""
-    task = load_task(mrpc)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(task), "metric_inputs", {})
-        skip(source.path, task, tmp_path / "skipping.parquet")
-    outcome = skip(source.path, task, tmp_path / "skipping.parquet", overwrite=True)
-    assert not outcome.skipped
-
-
-def test_an_evaluation_of_an_earlier_version_has_its_one_score(tmp_path):
-    write_json(tmp_path / EVALUATION, {"metric": "f1", "value": 0.5})
-    assert read_evaluation(tmp_path)["scores"] == {"f1": 0.5}
 
 
 def test_figures_of_results_without_metrics_take_any_metric():

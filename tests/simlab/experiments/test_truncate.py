@@ -9,21 +9,20 @@ from simlab.experiments.truncate import (
     MODES,
     TruncationOptions,
     cut_model,
-    original_of,
     truncation_rows,
 )
 from simlab.figures.draw import plot
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
+from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
-from simlab.store.files import write_json
 from simlab.store.results import TRUNCATIONS, Side, read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.trained_splits import EVALUATION
+from support.lab.checkpoints import write_evaluation
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
 from support.tolerance import assert_same_forward
@@ -87,7 +86,7 @@ def checkpoint(tmp_path_factory, review_task, tiny_bert):
     """A checkpoint that says what it was fine-tuned from."""
     folder = tmp_path_factory.mktemp("checkpoints") / "ft"
     source = save_classifier(folder, "bert", review_task)
-    write_json(folder / EVALUATION, {"model": str(tiny_bert.path)})
+    write_evaluation(folder, model=str(tiny_bert.path))
     return source
 
 
@@ -117,7 +116,7 @@ def test_a_warm_up_of_heads_that_outlasts_their_training_is_told(checkpoint, rev
 def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, tiny_bert):
     still = HeadRecipe(most_steps=1, learning_rate=0.0, seed=3)
     options = TruncationOptions(recipe=still)
-    found = cut_model(checkpoint, review_task, 64, "tuned-orig", options).logits
+    found = cut_model(Checkpoint.open(checkpoint), review_task, 64, "tuned-orig", options).logits
     fresh = load_classifier(tiny_bert, review_task, seed=3)
     wanted = predict_logits(fresh, load_tokenizer(tiny_bert), review_task.heldout, 64)
     assert_same_forward(found[-1], wanted)
@@ -152,15 +151,6 @@ def test_every_kind_of_task_in_every_mode(tmp_path, tiny_bert, kind):
     assert undefined == [kind == "regression" and row.layer_x == 0 for row in rows]
     whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
     assert np.array_equal(truncated_logits(source, task, 64)[-1], whole)
-
-
-def test_a_model_of_random_weights_has_no_original(tmp_path, tiny_bert):
-    evaluation = {"model": str(tiny_bert.path), "recipe": {"random_init": True}}
-    write_json(tmp_path / EVALUATION, evaluation)
-    with pytest.raises(UserError, match=f"original: .*{tmp_path.name} was trained from random"):
-        original_of(tmp_path)
-    write_json(tmp_path / EVALUATION, {**evaluation, "recipe": {"random_init": False}})
-    assert original_of(tmp_path) == str(tiny_bert.path)
 
 
 def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, reviews):

@@ -25,6 +25,7 @@ from simlab.sweeps.execute import MADE, Order, execute
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.status import read_status
+from support.lab.checkpoints import evaluation_of
 from support.lab.inline import InlineEngine
 from support.lab.toysweep import STEPS, toy_plan
 
@@ -64,7 +65,7 @@ CHANGES = {
     "picture": (TASK, "images:images", lambda at: write(at / "a" / "1.png")),
     "swapped": (TASK, "task.csv", swap),
 }
-EVALUATION = json.dumps({"task": "t", "metric": "accuracy", "splits": [{}]}).encode()
+EVALUATION = json.dumps(evaluation_of(splits=[{}])).encode()
 
 
 @pytest.mark.parametrize("change", CHANGES)

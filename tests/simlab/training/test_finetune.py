@@ -13,7 +13,7 @@ import pytest
 
 from simlab import cli
 from simlab.errors import UserError
-from simlab.models.evaluate import read_evaluation
+from simlab.models.checkpoint import read_evaluation
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.files import hash_file

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from simlab.errors import UserError
-from simlab.models.evaluate import read_evaluation
+from simlab.models.checkpoint import read_evaluation
 from simlab.models.load import load_classifier
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve

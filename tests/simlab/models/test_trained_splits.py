@@ -1,19 +1,16 @@
 """A fine-tuned checkpoint's split is taken up, so that its training rows are never held out."""
 
-from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from simlab import cli
-from simlab.errors import UserError
-from simlab.models.evaluate import read_evaluation
+from simlab.models.checkpoint import Checkpoint, read_evaluation
+from simlab.models.trained_tasks import load_task_of
 from simlab.representations.folder import load_representations
-from simlab.store.files import write_json
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.trained_splits import EVALUATION, load_task_of, read_split_records
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
 
@@ -72,8 +69,8 @@ def test_extraction_takes_the_same_rows_of_either_split(simcore, checkpoint, rev
 
 def test_options_win_where_nothing_leaks(checkpoint, reviews):
     fewer = TaskOptions("body", None, "verdict", train_size=10, heldout_size=8)
-    task = load_task_of([checkpoint], str(reviews), fewer)
-    own = load_task_of([checkpoint], str(reviews), OPTIONS)
+    task = load_task_of([Checkpoint.open(checkpoint)], str(reviews), fewer)
+    own = load_task_of([Checkpoint.open(checkpoint)], str(reviews), OPTIONS)
     assert len(task.train) == 10
     assert task.heldout.ids == own.heldout.ids[:8]
 
@@ -81,7 +78,7 @@ def test_options_win_where_nothing_leaks(checkpoint, reviews):
 def test_other_data_are_split_as_without_the_checkpoint(checkpoint, tmp_path):
     other = tmp_path / "reviews.csv"  # the same name, other rows
     other.write_text("body,verdict\n" + "".join(f"the film {i},{i % 2}\n" for i in range(80)))
-    task = load_task_of([checkpoint], str(other), OPTIONS)
+    task = load_task_of([Checkpoint.open(checkpoint)], str(other), OPTIONS)
     plain = load_task(str(other), OPTIONS)
     assert (task.train.ids, task.heldout.ids) == (plain.train.ids, plain.heldout.ids)
 
@@ -146,7 +143,7 @@ def test_the_rows_of_every_fine_tuning_are_kept(twice, other_reviews, reviews, s
     )
     assert simcore(*whole)[0] == 0  # by default the rows that were held out then
     assert set(read_results(out)["n"]) == {20}
-    own = load_task_of([twice], str(other_reviews), OPTIONS)
+    own = load_task_of([Checkpoint.open(twice)], str(other_reviews), OPTIONS)
     assert own.heldout.ids == load_task(str(other_reviews), OPTIONS).heldout.ids
 
 
@@ -162,7 +159,9 @@ def test_an_exported_checkpoint_and_a_third_fine_tuning_keep_them_all(
     found = read_evaluation(third)["splits"]
     assert found[:2] == earlier
     assert (found[2]["train_size"], found[2]["split_seed"]) == (30, 3)
-    assert len(load_task_of([third], str(reviews), OPTIONS).train) == 30  # the last one decides
+    assert (
+        len(load_task_of([Checkpoint.open(third)], str(reviews), OPTIONS).train) == 30
+    )  # the last one decides
 
 
 def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, tmp_path):
@@ -170,79 +169,3 @@ def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, t
     arguments = (twice, other_reviews, *COLUMNS, *STEP, "--random-init", "--out", out)
     assert simcore("finetune", *arguments)[0] == 0
     assert read_evaluation(out)["splits"] == read_evaluation(twice)["splits"][1:]
-
-
-def note_one_split(folder):
-    """Rewrite the record in the format of versions that noted the last split alone."""
-    evaluation = read_evaluation(folder)
-    splits = evaluation.pop("splits")
-    write_json(folder / EVALUATION, {**evaluation, "split": splits[-1]})
-
-
-def note_no_split(folder):
-    """Rewrite the record in the format of the first versions, without splits."""
-    evaluation = read_evaluation(folder)
-    del evaluation["splits"]
-    write_json(folder / EVALUATION, evaluation)
-
-
-def test_a_checkpoint_with_the_older_record_works(checkpoint, reviews, simcore, tmp_path):
-    before = load_task_of([checkpoint], str(reviews), OPTIONS)
-    record = read_split_records(checkpoint)
-    note_one_split(checkpoint)
-    assert read_split_records(checkpoint) == record
-    assert load_task_of([checkpoint], str(reviews), OPTIONS).heldout.ids == before.heldout.ids
-    with pytest.raises(UserError, match=f"that {checkpoint} was not trained on"):
-        load_task_of([checkpoint], str(reviews), replace(OPTIONS, heldout_size=60))
-    again = tmp_path / "again"
-    arguments = (checkpoint, reviews, *COLUMNS, "--train-size", 30, *STEP, "--out", again)
-    assert simcore("finetune", *arguments)[0] == 0
-    assert [split["train_size"] for split in read_evaluation(again)["splits"]] == [40, 30]
-
-
-NOTE = "note: {} does not say which rows of reviews it was trained on"
-
-
-def test_a_checkpoint_without_a_record_is_noted_where_its_rows_may_leak(
-    checkpoint, reviews, other_reviews, simcore, tmp_path
-):
-    note_no_split(checkpoint)
-
-    def notes(data, *options, model=checkpoint):
-        out = tmp_path / "results.parquet"
-        arguments = (model, data, *COLUMNS, *options, "--max-length", 16, "--out", out)
-        code, _, errors = simcore("skip", *arguments, "--overwrite")
-        assert code == 0
-        return errors
-
-    (line,) = notes(reviews)
-    assert line.startswith(NOTE.format(checkpoint))
-    assert all(option in line for option in SPLIT if str(option).startswith("--"))
-    own = ("--train-size", 50, "--heldout-size", 20, "--split-seed", 5)
-    assert notes(reviews, *own) == []  # a split of the user's own
-    assert notes(reviews, *SPLIT) == []
-    assert notes(reviews, *SPLIT[2:]) != []
-    assert notes(other_reviews) == []  # another task
-    further = tmp_path / "further"
-    code, _, errors = simcore(
-        "finetune", checkpoint, other_reviews, *COLUMNS, *STEP, "--out", further
-    )
-    assert (code, errors) == (0, [])
-    (line,) = notes(reviews, model=further)
-    assert line.startswith(NOTE.format(further))
-    (further / EVALUATION).unlink()
-    assert notes(reviews, model=further) == []  # not recognised as ours
-
-
-def test_a_checkpoint_without_a_record_may_show_that_nothing_leaks(
-    tiny_bert, reviews, simcore, tmp_path
-):
-    """The checkpoint's rows are the default split's: the record of the job has their hash."""
-    out, results = tmp_path / "ft", tmp_path / "results.parquet"
-    assert simcore("finetune", tiny_bert.path, reviews, *COLUMNS, *STEP, "--out", out)[0] == 0
-    note_no_split(out)
-    arguments = ("skip", out, reviews, *COLUMNS, "--max-length", 16, "--out", results)
-    assert simcore(*arguments)[2] == []
-    (out / "job.json").unlink()
-    (line,) = simcore(*arguments)[2]
-    assert line.startswith(NOTE.format(out))

@@ -1,9 +1,12 @@
-"""The rows that a checkpoint was trained on, so that no later step holds them out.
+"""The rows and the length of a fine-tuning, which every later step of the checkpoint keeps.
 
 `simcore finetune` writes into ``evaluation.json`` how it split its task, after the splits of every
 earlier fine-tuning of the model. A later step on the same data uses the last of these splits where
 no option says otherwise, and refuses options that would hold out rows that the checkpoint was ever
 trained on.
+
+A model that reads more or fewer tokens than in its fine-tuning has other layers and another metric,
+so a later step cuts texts at the length of the fine-tuning unless an option names another one.
 """
 
 from __future__ import annotations
@@ -14,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
+from simlab.models.checkpoint import Checkpoint
 from simlab.store.console import note
-from simlab.store.files import read_json
-from simlab.store.jobs import RECORD
 from simlab.tasks import ALL, Examples, Task, TaskOptions, load_corpus, load_task
 
-EVALUATION = "evaluation.json"
+DEFAULT_MAX_LENGTH = 64  # of models that simlab did not fine-tune
 _SIZES = ("train_size", "heldout_size", "split_seed")
 
 
@@ -33,56 +35,29 @@ def split_record(task: Task) -> dict[str, Any]:
     }
 
 
-def split_records(source: Path | None, task: Task) -> list[dict[str, Any]]:
+def split_records(source: Checkpoint | None, task: Task) -> list[dict[str, Any]]:
     """Return the `split_record` of every earlier fine-tuning of `source`, and then of `task`.
 
     Parameters
     ----------
     source
-        The folder of the model that was fine-tuned on `task`; None if its weights were random.
+        The model that was fine-tuned on `task`; None if its weights were random.
     """
     own = split_record(task)
-    earlier = [] if source is None else read_split_records(source)
+    earlier = [] if source is None else source.splits
     return [*(record for record in earlier if record != own), own]
 
 
-def read_split_records(folder: Path) -> list[dict[str, Any]]:
-    """Return the `split_record` of every task that a model folder was trained on, in order.
-
-    The list is empty for a model that simlab did not fine-tune. Earlier versions stored only the
-    last fine-tuning, as ``split``, or no split at all. The record of a checkpoint without a stored
-    split has no sizes, only the name of the task and the hash of its training rows (None if the
-    hash is unknown).
-    """
-    found = read_own_evaluation(folder)
-    if found is None:
-        return []
-    if "splits" in found:
-        return found["splits"]
-    if found.get("split"):
-        return [found["split"]]
-    job = folder / RECORD
-    inputs = read_json(job)["inputs"] if job.is_file() else {}
-    return [{"task": found["task"], "train_sha256": inputs.get("train")}]
-
-
-def read_own_evaluation(folder: Path) -> dict[str, Any] | None:
-    """Return ``evaluation.json`` of a model folder; None if there is none, or not one of simlab."""
-    evaluation = folder / EVALUATION
-    found = read_json(evaluation) if evaluation.is_file() else None
-    return found if isinstance(found, dict) and {"task", "metric"} <= found.keys() else None
-
-
 def load_task_of(
-    checkpoints: Sequence[Path], task: str | Path | Task, options: TaskOptions | None = None
+    checkpoints: Sequence[Checkpoint], task: str | Path | Task, options: TaskOptions | None = None
 ) -> Task:
     """Load a task for models that may have been trained on some of its rows.
 
     Parameters
     ----------
     checkpoints
-        Model folders. Sizes and seed that `options` leave open are those of the first folder that
-        was fine-tuned on the same data.
+        The models. Sizes and seed that `options` leave open are those of the first model that was
+        fine-tuned on the same data.
     task
         As for `load_task`. A task that has been loaded already is returned unchanged.
 
@@ -99,10 +74,10 @@ def load_task_of(
         return task
     name, options = str(task), options or TaskOptions()
     trained = [
-        (folder, record, own)
-        for folder in checkpoints
-        for record in reversed(read_split_records(folder))
-        if _is_known(record) and (own := _trained_on(record, name, options)) is not None
+        (checkpoint, record, own)
+        for checkpoint in checkpoints
+        for record in reversed(checkpoint.splits)
+        if (own := _trained_on(record, name, options)) is not None
     ]
     if trained:
         _, first, same = trained[0]
@@ -112,18 +87,13 @@ def load_task_of(
             same = load_task(name, chosen)
     else:
         same = load_task(name, options)
-    for folder, record, own in trained:
-        _require_unseen(folder, record, own, same)
-    if any(getattr(options, size) is None for size in _SIZES):
-        for folder in dict.fromkeys(checkpoints):
-            for record in read_split_records(folder):
-                if not _is_known(record):
-                    _note_unknown_split(folder, record, same)
+    for checkpoint, record, own in trained:
+        _require_unseen(checkpoint.path, record, own, same)
     return same
 
 
 def load_examples(
-    checkpoints: Sequence[Path],
+    checkpoints: Sequence[Checkpoint],
     task: str | Path | Task,
     split: str,
     options: TaskOptions | None = None,
@@ -144,8 +114,33 @@ def load_examples(
     return loaded.name, loaded.split(split)
 
 
-def _is_known(record: dict[str, Any]) -> bool:
-    return all(size in record for size in _SIZES)
+def chosen_length(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
+    """Return the number of tokens to keep per example, for models that may have been fine-tuned.
+
+    Parameters
+    ----------
+    checkpoints
+        The models.
+    given
+        The length that the user named. If it is None, the length is that of the first model that
+        simlab fine-tuned; if there is none, it is `DEFAULT_MAX_LENGTH`.
+    """
+    if given is not None:
+        return given
+    lengths = (checkpoint.length for checkpoint in checkpoints)
+    return next((length for length in lengths if length is not None), DEFAULT_MAX_LENGTH)
+
+
+def length_of(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
+    """Return `chosen_length`, and print a note for each model fine-tuned with another length."""
+    chosen = chosen_length(checkpoints, given)
+    for checkpoint in dict.fromkeys(checkpoints):
+        if checkpoint.length not in (None, chosen):
+            note(
+                f"{checkpoint.path} was fine-tuned on texts of at most {checkpoint.length} tokens, "
+                f"and reads at most {chosen} now ({argument('max_length', chosen)})"
+            )
+    return chosen
 
 
 def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task | None:
@@ -165,18 +160,4 @@ def _require_unseen(folder: Path, record: dict[str, Any], trained: Task, task: T
             f"{argument('heldout_size')}, {argument('split_seed')}: wanted held-out rows that "
             f"{folder} was not trained on (the split of {folder} is {own}), found {leaked} of "
             f"{len(task.heldout)} among its training rows"
-        )
-
-
-def _note_unknown_split(folder: Path, record: dict[str, Any], task: Task) -> None:
-    """Print a note if `record` does not say which rows of `task` a checkpoint was trained on.
-
-    No note is printed if the hash shows that the training rows of `task` are the same.
-    """
-    if record["task"] == task.name and record["train_sha256"] != task.train.fingerprint:
-        note(
-            f"{folder} does not say which rows of {task.name} it was trained on (an earlier "
-            "version wrote it): some of its training rows may be held out now, unless "
-            f"{argument('train_size')}, {argument('heldout_size')} and {argument('split_seed')} "
-            "are those of its fine-tuning"
         )

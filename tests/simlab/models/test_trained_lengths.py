@@ -9,21 +9,17 @@ from simlab import cli
 from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import TruncationOptions, truncate
-from simlab.models.evaluate import read_evaluation
+from simlab.models.checkpoint import Checkpoint, read_evaluation
 from simlab.models.heads import HeadRecipe
+from simlab.models.trained_tasks import chosen_length
 from simlab.representations.folder import load_representations
-from simlab.store.files import read_json, write_json
-from simlab.store.jobs import RECORD
 from simlab.store.results import read_results
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.trained_lengths import chosen_length, trained_length
-from simlab.tasks.trained_splits import EVALUATION
 from simlab.training.finetune import finetune
 from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model
 
 LENGTHS = (7, 9)  # of fine-tuning: fewer tokens than most reviews have
 FOUND = "{} was fine-tuned on texts of at most {} tokens, and reads at most {} now"
-NO_LENGTH = "{} does not say at how many tokens its texts were cut in fine-tuning"
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +37,6 @@ def tuned(tmp_path_factory, tiny_bert, reviews):
 def checkpoint(tmp_path, tuned):
     """A copy of the first checkpoint, which a test may change."""
     return Path(copytree(tuned[0], tmp_path / "ft"))
-
-
-def rewrite(file, remove):
-    """Rewrite a JSON file without a field."""
-    found = read_json(file)
-    del found[remove]
-    write_json(file, found)
 
 
 @pytest.mark.parametrize("command", ["extract", "truncate", "skip", "inject"])
@@ -106,25 +95,11 @@ def test_the_model_before_fine_tuning_reads_as_much(tuned, review_task, tmp_path
 
 
 def test_a_model_without_a_record_reads_64_tokens(checkpoint, tiny_bert):
-    assert trained_length(tiny_bert.path) is None
-    assert chosen_length([tiny_bert.path], None) == 64
-    assert chosen_length([tiny_bert.path, checkpoint], None) == 7
-    assert chosen_length([checkpoint], 12) == 12
-
-
-def test_records_of_earlier_versions(checkpoint, reviews, simcore, tmp_path):
-    out = tmp_path / "results.parquet"
-    rewrite(checkpoint / EVALUATION, "recipe")
-    assert trained_length(checkpoint) == 7  # as in the record of the job
-    (checkpoint / RECORD).unlink()
-    whole = ("skip", checkpoint, reviews, *COLUMNS, "--out", out)
-    code, _, (line,) = simcore(*whole)
-    assert code == 0
-    assert line.startswith(f"note: {NO_LENGTH.format(checkpoint)}")
-    assert "at most 64" in line
-    code, printed, errors = simcore(*whole, "--max-length", 64)
-    assert (code, errors) == (0, [])
-    assert "done before" in printed
+    plain, tuned = Checkpoint.open(tiny_bert), Checkpoint.open(checkpoint)
+    assert plain.length is None
+    assert chosen_length([plain], None) == 64
+    assert chosen_length([plain, tuned], None) == 7
+    assert chosen_length([tuned], 12) == 12
 
 
 def test_a_shortened_model_keeps_the_length_of_what_was_trained(checkpoint, review_task, tmp_path):
@@ -133,7 +108,7 @@ def test_a_shortened_model_keeps_the_length_of_what_was_trained(checkpoint, revi
     shorten(checkpoint, review_task, 2, places[1], max_length=12)
     heads = TruncationOptions(("tuned",), recipe=HeadRecipe(most_steps=1))
     shorten(checkpoint, review_task, 2, places[2], heads, max_length=12)
-    assert [trained_length(place) for place in places] == [7, 7, 12]
+    assert [Checkpoint.open(place).length for place in places] == [7, 7, 12]
 
 
 def test_folders_of_different_lengths_are_compared_with_a_note(

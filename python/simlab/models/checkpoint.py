@@ -1,0 +1,190 @@
+"""A checkpoint, opened once: the model, and the record that its fine-tuning left in its folder.
+
+`simcore finetune` and `simcore truncate --export` write ``evaluation.json`` beside the weights.
+Whatever a later step asks of a model (its task, splits, length, head, original, scores) is answered
+by one `Checkpoint`, which is handed on in place of the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import UserError, argument
+from simlab.models.files import CONFIG
+from simlab.models.load import read_config
+from simlab.models.sources import ModelSource, resolve
+from simlab.store.files import read_json
+from simlab.store.results import FT, ORIG, RANDOM, Side
+
+EVALUATION = "evaluation.json"
+_OURS = frozenset({"task", "metric"})  # other tools write files of this name too
+_FIELDS = ("model", "task", "metric", "scores", "n", "splits")
+_LENGTH = "max_length"
+_HEADS = ("ForSequenceClassification", "ForMultipleChoice")
+
+
+@dataclass(frozen=True)
+class Checkpoint(ModelSource):
+    """A model of transformers, and the record of its fine-tuning if simlab fine-tuned it.
+
+    Attributes
+    ----------
+    name, path
+        As in `ModelSource`.
+    evaluation
+        Content of ``evaluation.json``; empty for a model that simlab did not fine-tune.
+    architectures
+        Names of classes in the configuration; empty for an ELMo.
+    """
+
+    evaluation: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    architectures: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def open(cls, model: str | Path | ModelSource) -> Checkpoint:
+        """Find a model, as `resolve` does, and read its records; an open checkpoint is returned.
+
+        Raises
+        ------
+        UserError
+            As `resolve`, or a record is damaged.
+        """
+        source = resolve(model)
+        if isinstance(source, Checkpoint):
+            return source
+        return cls(
+            source.name, source.path, read_evaluation(source.path), _architectures(source.path)
+        )
+
+    @classmethod
+    def open_classifier(cls, model: str | Path | ModelSource) -> Checkpoint:
+        """Open the checkpoint in a folder, which has a head for a task.
+
+        Raises
+        ------
+        UserError
+            There is no such folder, a record is damaged, or its model has no head (loading it as a
+            classifier would draw a random head).
+        """
+        if not isinstance(model, ModelSource):
+            model = ModelSource(str(model), Path(model))
+        if not model.path.is_dir():
+            raise UserError(f"{model.path}: wanted a checkpoint folder, found no such folder")
+        opened = cls.open(model)
+        if not opened.has_head:
+            found = ", ".join(opened.architectures) or "none"
+            raise UserError(
+                f"{opened.path}: wanted a checkpoint written by `simcore finetune`, found {found}"
+            )
+        return opened
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether simlab fine-tuned the model."""
+        return bool(self.evaluation)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the configuration is that of a model with a head for a task."""
+        return any(name.endswith(_HEADS) for name in self.architectures)
+
+    @property
+    def splits(self) -> list[dict[str, Any]]:
+        """The split of every task that the model was trained on, in order (`split_record`)."""
+        return self.evaluation.get("splits", [])
+
+    @property
+    def length(self) -> int | None:
+        """The number of tokens per example of the last fine-tuning; None if there was none."""
+        # A shortened model has no recipe, and its length beside the scores.
+        return self._recipe.get(_LENGTH, self.evaluation.get(_LENGTH))
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the fine-tuning; None if there was none."""
+        return self._recipe.get("seed")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Every held-out metric by its name, the main metric first."""
+        return self.evaluation["scores"]
+
+    @property
+    def base(self) -> str | None:
+        """The model whose weights the fine-tuning began with; None if they were random."""
+        return None if self._recipe.get("random_init") else self.evaluation.get("model")
+
+    @property
+    def original(self) -> str:
+        """The name of the model before fine-tuning.
+
+        Raises
+        ------
+        UserError
+            The checkpoint does not name the model, or it was trained from random weights.
+        """
+        if self.base is not None:
+            return self.base
+        why = "does not name that model"
+        if self.is_tuned:
+            why = (
+                "was trained from random weights and not from the weights of "
+                f"{self.evaluation['model']}"
+            )
+        raise UserError(
+            f"{argument('original')}: wanted the model before fine-tuning, because {self.path} "
+            f"{why}, found none"
+        )
+
+    def side(
+        self, label: str, seed: int | None = None, random_init_seed: int | None = None
+    ) -> Side:
+        """Return how rows name the model: its label, seed, base and stage.
+
+        The base of a model with a head that simlab did not train is unknown. A model without a head
+        is a base itself.
+
+        Parameters
+        ----------
+        random_init_seed
+            Seed of the random weights of a random twin of the model.
+        """
+        if random_init_seed is not None:
+            return Side(label, seed, self.name, RANDOM)
+        if self.is_tuned or self.has_head:
+            return Side(label, seed, self.base, FT)
+        return Side(label, seed, self.name, ORIG)
+
+    @property
+    def _recipe(self) -> Mapping[str, Any]:
+        return self.evaluation.get("recipe", {})
+
+
+def read_evaluation(folder: Path) -> Mapping[str, Any]:
+    """Return ``evaluation.json`` of a model folder; empty if there is none, or another tool's.
+
+    Raises
+    ------
+    UserError
+        The file is damaged, or lacks a field that `simcore finetune` writes.
+    """
+    file = folder / EVALUATION
+    evaluation = read_json(file) if file.is_file() else None
+    if not isinstance(evaluation, dict) or not evaluation.keys() >= _OURS:
+        return {}
+    there = {*evaluation, *evaluation.get("recipe", ())}
+    lacking = [name for name in (*_FIELDS, _LENGTH) if name not in there]
+    if lacking:
+        raise UserError(
+            f"{file}: wanted a record of `simcore finetune`, found one without {', '.join(lacking)}"
+        )
+    return evaluation
+
+
+def _architectures(folder: Path) -> tuple[str, ...]:
+    config = folder / CONFIG
+    names = read_config(config).get("architectures") if config.is_file() else None
+    return tuple(names or ())
