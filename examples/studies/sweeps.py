@@ -57,8 +57,8 @@ def main(study: str, out: Path, workers: int) -> None:
         shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
     if study == "ren2023":
         print(table_4(frame), table_5(frame), sep="\n\n")
-    simcore("claims", RESULTS / f"{name}.parquet", "--out", out / "claims.parquet", "--markdown")
-    print(out / "claims.md")
+    simcore("claims", RESULTS / f"{name}.parquet", "--out", out / "claims.parquet", "--csv")
+    shutil.copy(out / "claims.csv", RESULTS / f"claims-{study}.csv")
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:
