@@ -1,4 +1,4 @@
-"""What operators that are composed of torch's operations have in common."""
+"""Helpers of the operators that are composed of torch's operations."""
 
 from __future__ import annotations
 

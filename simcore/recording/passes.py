@@ -1,4 +1,4 @@
-"""What is known of one forward pass while it runs, and how the parts of a pass are joined."""
+"""The state of one forward pass while it runs, and how the parts of a pass are joined."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _drawn(plan: Plan, draw: Draw) -> Plan:
 
 
 def _positions(view: Tensor, kept: Tensor | None, draw: Draw) -> Plan:
-    """One row a position of ``[B, T, p]``, in order, where `kept` is true; those drawn alone."""
+    """Plan a row for each kept position of ``[B, T, p]``, in order, or for the drawn ones alone."""
     index = None if kept is None else kept.flatten().nonzero().flatten()
     drawn = draw(view.shape[0] * view.shape[1] if index is None else len(index))
     if drawn is not None:

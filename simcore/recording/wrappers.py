@@ -1,4 +1,4 @@
-"""What stands around a model: compiled, data-parallel and generating code.
+"""Code around a model: compiled, data-parallel and generating.
 
 Hooks belong to the innermost model, the *core*. Names of modules are those of the core.
 """
@@ -82,7 +82,7 @@ eager = _Eager()
 
 
 class Generation:
-    """One call of ``core.generate``; knows who has met it."""
+    """One call of ``core.generate``, and the objects that have asked `first_time` of it."""
 
     def __init__(self, core: nn.Module) -> None:
         self.core = core

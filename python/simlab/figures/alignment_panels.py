@@ -1,4 +1,4 @@
-"""What the figures of alignment, injection and complexity share: colours, panels, titles."""
+"""Colours, panels and titles for the figures of alignment, injection and complexity."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _headline(panels: Sequence[Panel]) -> str:
 
 
 def _note(panels: Sequence[Panel], with_values: bool) -> str:
-    """Return what grey cells, dots and small numbers mean, where there are any."""
+    """Return a legend for grey cells, dots and small numbers, where there are any."""
     notes = []
     if any(np.isnan(panel.values).any() for panel in panels):
         notes.append(f"{heatmap.undefined_note(str(panels[0].rows.iloc[0]['kind']))}.")

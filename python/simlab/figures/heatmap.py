@@ -67,7 +67,7 @@ def mark_cells(
 
 
 def p_note(pvalues: Iterable[np.ndarray]) -> str:
-    """Return what dots mean, or that there are none; empty if no p-value is known."""
+    """Return the meaning of dots, or that there are none; empty if no p-value is known."""
     known = [values[np.isfinite(values)] for values in pvalues]
     if any((values > LARGEST_P).any() for values in known):
         return f"Dots: p > {short(LARGEST_P)}, permutation test."

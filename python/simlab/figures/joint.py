@@ -73,7 +73,7 @@ class Grid:
 
     @property
     def model_points(self) -> float:
-        """What a model has along an axis."""
+        """Width of the cells of one model, in points."""
         return self.inches * POINTS / len(self.models)
 
     @cached_property
@@ -96,7 +96,7 @@ class Grid:
 
     @property
     def name_inches(self) -> float:
-        """What turned names add to the width and the height of the panel."""
+        """The width and the height that turned names add to the panel."""
         return self.widest * self.name_size / _NAME_SIZE / POINTS if self.turned else 0.0
 
 

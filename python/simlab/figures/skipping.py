@@ -29,7 +29,7 @@ _SMALL_PANEL, _GAP = 1.6, (0.35, 0.5)  # inches
 
 @dataclass(frozen=True)
 class Words:
-    """What a figure says: titles, the two axes, and the colour bar, with ``{}`` for the measure."""
+    """The texts of a figure: titles, axes and colour bar, with ``{}`` for the measure."""
 
     title: str
     first: str
@@ -116,7 +116,7 @@ def _triangles(rows: pd.DataFrame) -> list[Triangle]:
 
 
 def _square(rows: pd.DataFrame) -> tuple[np.ndarray, float]:
-    """Return the metric without every span, half of the square empty, and that of the model."""
+    """Return the metric without each span, nan below the diagonal; and the model's metric."""
     layers = int(rows["layer_y"].max())
     values = np.full((layers, layers), np.nan)
     skipped = rows[rows["layer_y"] > rows["layer_x"]]

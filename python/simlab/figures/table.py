@@ -115,6 +115,8 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         codes, values = pd.factorize(frame[name], use_na_sentinel=False)
         if len(values) < 2:
             continue
+        # A row's number has one digit for each column, in base len(values). Numbers that would
+        # overflow are first replaced by their ranks of appearance.
         if count * len(values) > _MOST_NUMBERS:
             found, known = pd.factorize(found)
             count = len(known)
@@ -125,6 +127,7 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 
 def firsts(numbers: np.ndarray) -> np.ndarray:
     """Return the place at which each of the numbers that `numbered` gave stands first."""
+    # New numbers rise, so that each stands first where the running maximum grows.
     return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
@@ -153,6 +156,7 @@ def _without_copies(frame: pd.DataFrame, pair: np.ndarray) -> pd.DataFrame:
     """
     cells = pair
     for name in _CELL:
+        # One more digit of the cell's number; 0 stands for a cell that has no such place.
         place = frame[name].fillna(-1).to_numpy(dtype=np.int64) + 1
         cells = cells * (place.max(initial=0) + 1) + place
     again = _again(cells)
@@ -187,14 +191,14 @@ def _without_equals(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _again(numbers: np.ndarray) -> np.ndarray:
-    """Return which numbers stand before in the array, too."""
+    """Return a mask: whether an equal number stands earlier in the array."""
     import pandas as pd
 
     return pd.Series(numbers).duplicated().to_numpy()
 
 
 def _sources(files: pd.Series) -> list[str]:
-    """Return what tells inputs apart: their files, and a number for each input of one file."""
+    """Return the identity of every input: its file, and its number within the file."""
     found = list(dict.fromkeys(files))
     names = dict(zip(found, short_names(found), strict=True))
     counts = files.map(files.value_counts())

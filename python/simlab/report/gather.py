@@ -165,6 +165,7 @@ def _families(
 
 def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:
     """Return a number for the layer of every cell; its order is that of the axes."""
+    # The model is the high digit and the layer the low one: sorted codes are sorted by model first.
     of_cell = np.array(models, dtype=np.int64)[places] if len(places) else places
     return of_cell * _MOST_LAYERS + layers.to_numpy(dtype=np.int64)
 
@@ -183,9 +184,12 @@ def _settings(
     key = numbered(cells, _LABEL[:3])
     joint = (cells["experiment"] == JOINT).to_numpy(dtype=bool)
     for code in codes:
+        # A digit for each side: the model, from 1, and 0 for all models of a joint grid.
         model = np.where(joint, 0, code // _MOST_LAYERS + 1)
         key = key * (model.max(initial=0) + 1) + model
+    # Ranked between the digits, so that the product cannot overflow.
     grid = pd.factorize(pd.factorize(key)[0] * (setting.max(initial=0) + 1) + setting)[0]
+    # Rows sorted by grid, in table order within each; cut where the number of the grid changes.
     order = np.argsort(grid, kind="stable")
     grids = np.split(order, np.flatnonzero(np.diff(grid[order])) + 1) if len(order) else []
     first = np.array([places[0] for places in grids], dtype=np.int64)

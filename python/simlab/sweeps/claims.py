@@ -67,7 +67,7 @@ class LostError(BusyError):
 
 @dataclass(frozen=True)
 class Sight:
-    """What stands in a claim, and when it was last touched by the clock of the file system.
+    """The owner of a claim, and its last change by the clock of the file system.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Sight:
 
     @property
     def signature(self) -> Signature:
-        """Return what changes whenever the claim is touched or gets another owner."""
+        """Return a mark that changes with every heartbeat and every new owner of the claim."""
         return self.owner.get("token", ""), self.touched
 
     def is_here(self) -> bool:
@@ -202,7 +202,7 @@ def remove(folder: Path, key: str, dead: Signature | None = None) -> bool:
 
 
 def look(path: Path) -> Sight | None:
-    """Return what stands in a claim; None if there is no claim.
+    """Read a claim; None if there is no claim.
 
     Raises
     ------

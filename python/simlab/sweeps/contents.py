@@ -117,7 +117,7 @@ class FileHashes:
 
 
 def state_of(file: Path) -> State:
-    """Return what changes when a file is written or replaced."""
+    """Return a mark that changes when a file is written or replaced."""
     # On a network file system, opening a file asks the server for its state.
     with reading(file):
         descriptor = os.open(file, os.O_RDONLY)
@@ -129,7 +129,7 @@ def state_of(file: Path) -> State:
 
 
 def content_of(what: str, name: str, hashes: FileHashes) -> Any:
-    """Return what a key contains of a model or task.
+    """Return the part of a key that stands for a model or task.
 
     Raises
     ------

@@ -19,7 +19,7 @@ _MOST_TIMES = 3  # that an object goes while jobs still need it
 
 
 class DiskUse:
-    """What the objects of a sweep take on the disk.
+    """The disk space of the objects of a sweep.
 
     Parameters
     ----------

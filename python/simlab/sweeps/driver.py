@@ -38,7 +38,7 @@ _REPORT_ROWS = 20
 
 @dataclass
 class Outcome:
-    """What a driver did.
+    """The counts of a driver's work.
 
     Attributes
     ----------
@@ -295,7 +295,7 @@ class Driver:
         self._missing(source)
 
     def _inputs_now(self, number: int) -> list[int]:
-        """Return what changes when an input of a job is made again."""
+        """Return a number for each input of a job, which changes when the input is made again."""
         return [self._outputs[needed] for needed in self.plan.jobs[number].needs]
 
     def _repair(self, number: int, answer: Answer) -> None:

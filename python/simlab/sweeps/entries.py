@@ -34,7 +34,7 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
 
     @property
     def heldout_rows(self) -> tuple[int | None, int]:
-        """Return what decides which rows are held out: their number and the seed of the split."""
+        """Return the number of held-out rows and the seed of the split."""
         options = self.options()
         default = getattr(TASKS.get(self.called), "heldout_size", None)
         size = default if options.heldout_size is None else options.heldout_size

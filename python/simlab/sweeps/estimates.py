@@ -1,4 +1,4 @@
-"""What a plan will take: bytes of objects, the peak of what is there at once, and time.
+"""Estimates for a plan: bytes of objects, the peak of bytes on disk, and time.
 
 Bytes of objects that are not there are guesses from the model's own files, or from its name; those
 of kinds of which objects are there are the mean of these. Times are those of finished jobs of the
@@ -39,7 +39,7 @@ _BASE = (13, 768, 12, 110_000_000)
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the jobs of a plan that are to do will take.
+    """The estimates for the jobs of a plan that are still to do.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Work:
-    """What a step is called with.
+    """The arguments of a step.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of an order.
+    """The outcome of an order.
 
     Attributes
     ----------
@@ -334,7 +334,7 @@ def _delete_damaged(folder: SweepFolder, kind: str, key: str, held: claims.Claim
 
 
 def _objects(folder: SweepFolder, order: Order) -> list[int | None]:
-    """Return what tells an object among the inputs from one that replaces it."""
+    """Return a number for each input object; an object that replaces it has another number."""
     found: list[int | None] = []
     for kind, key in order.needs:
         if kind in FOLDERS:

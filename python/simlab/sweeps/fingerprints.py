@@ -47,7 +47,7 @@ class Fingerprints:
         self._found: dict[tuple[str, str], Any] = {}
 
     def model(self, name: str) -> Any:
-        """Return what a key contains of model `name`."""
+        """Return the part of a key that stands for model `name`."""
         return self._once(MODEL, name)
 
     def pinned(self, name: str) -> str:
@@ -62,7 +62,7 @@ class Fingerprints:
         return f"{named}@{commit}"
 
     def task(self, name: str) -> Any:
-        """Return what a key contains of the data of task `name`."""
+        """Return the part of a key that stands for the data of task `name`."""
         content = self._once(TASK, name)
         if HUB not in content or _COMMIT.fullmatch(content.get(REVISION, "")):
             return content

@@ -1,4 +1,4 @@
-"""What ended drivers and workers leave in a folder, and nobody will use again."""
+"""Files of ended drivers and workers that no job will use again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is compared: every model of a sweep at every stage, with its name in results."""
+"""The members of a sweep: every model at every stage, with its name in results."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
 
 
 def _existing(name: str, prints: Fingerprints) -> dict[str, Any]:
-    """Return what a model has that is found by its name."""
+    """Return the fields of a `Model` that is found by its name."""
     pinned = prints.pinned(name)
     return {"name": pinned, "data": prints.model(pinned)}
 
 
 def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any] | None:
-    """Return what a model has that is pretrained here; None of a model that exists."""
+    """Return the fields of a `Model` that this sweep pretrains; None if it pretrains none."""
     if entry.pretrain is None:
         return None
     recipe = entry.pretrain.recipe(one.number or 0)

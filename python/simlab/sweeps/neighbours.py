@@ -25,7 +25,7 @@ _END = ".lock"
 
 
 class Neighbours:
-    """What this process has seen of the drivers of other machines, and of their locks."""
+    """Drivers of other machines and their locks, as this process has seen them."""
 
     def __init__(self, folder: SweepFolder) -> None:
         self.folder = folder

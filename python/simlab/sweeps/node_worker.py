@@ -1,4 +1,4 @@
-"""What runs on a node of a cluster: the check that it sees the folder, and one order after another.
+"""The worker on a node of a cluster: it checks that it sees the folder, then takes orders.
 
 Nothing here knows Ray, to which `cluster` gives these functions. Orders and answers are small; what
 a job reads and writes are files of the folder that all nodes see.

@@ -254,7 +254,7 @@ def _digest_list(listed: str, schema: pa.Schema) -> str:
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """Return what differs between a file and one that replaces it."""
+    """Return the state of a file; a file that replaces it has another state."""
     state = _steady(_open_state, path)
     return state.st_ino, state.st_mtime_ns, state.st_size
 

@@ -1,4 +1,4 @@
-"""What a running sweep shows: a bar with the jobs that run, or lines in a log."""
+"""The progress of a running sweep: a bar with the jobs that run, or lines in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job takes of a cluster, by kind: cores, GPUs and memory.
+"""Resources of a cluster for each kind of job: cores, GPUs and memory.
 
 The numbers are room that is set aside on a node, and no limits on what a job does. A GPU is asked
 for only where the cluster has one, and no more memory than the largest node has, unless it is
@@ -23,7 +23,7 @@ _SIZE = TypeAdapter(Size)
 
 @dataclass(frozen=True)
 class Resources:
-    """What a job of some kind takes.
+    """The resources for jobs of one kind.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ NAMES = tuple(Resources.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class Node:
-    """What a node of a cluster has; `id` is Ray's name of it, `name` is for people."""
+    """The resources of a node of a cluster; `id` is Ray's name of it, `name` is for people."""
 
     id: str
     name: str
@@ -86,7 +86,7 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
 def fitting(
     kind: str, chosen: Mapping[str, Mapping[str, Any]], nodes: Sequence[Node], threads: int
 ) -> dict[str, float]:
-    """Return what a job of a kind takes on these nodes, as Ray's options.
+    """Return the resources of a kind of job on these nodes, as Ray's options.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the parts of sections of a sweep file have in common: keys, lists, seeds, and wrong values.
+"""Helpers of all sections of a sweep file: keys, lists, seeds, and wrong values.
 
 A section is a pydantic model that refuses unknown keys and names the nearest known one. Parameters
 of a step (`steps.record`) become keys of a section by `keys_of`, so that a new option is a key of

@@ -35,7 +35,7 @@ def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
 
 
 def plan_lines(taken: Estimate, keep: str, workers: int) -> list[str]:
-    """Return what a plan takes: disk space, peak and time."""
+    """Return the disk space, peak and time of a plan."""
     sizes = ", ".join(f"{kind} {amount(size)}" for kind, size in taken.bytes_by_kind.items())
     peak = ""
     if taken.peak < sum(taken.bytes_by_kind.values()):

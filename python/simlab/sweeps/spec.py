@@ -133,7 +133,7 @@ class GridSection(
     keys_of(*_OF_MEASURES),  # type: ignore[misc]
     keys_of(*fields_of(StudyOptions), only=("pair_seed",)),  # type: ignore[misc]
 ):
-    """Grids of one measure or several: of what with what, and the options of the measures.
+    """Which grids to compute: measures, their options, and the pairs of models.
 
     Attributes
     ----------

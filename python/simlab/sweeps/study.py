@@ -90,7 +90,7 @@ class TaskStudy:
         return {**paper_options(paper, command, task=self.name, **facts, **given), **given}
 
     def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
-        """Return what steps take besides: names of the task and of a model, and what is read."""
+        """Return the further arguments of steps: names of the task and of a model, and inputs."""
         found: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
         read = [(TASK, self.entry.name, self.task["data"])]
         if model is not None:
@@ -124,7 +124,7 @@ class TaskStudy:
         return " ".join([*words, self.name])
 
     def add_models(self) -> Iterator[Member]:
-        """Add the jobs of every model at every stage, and yield who that was after each."""
+        """Add the jobs of every model at every stage, and yield each member after its jobs."""
         several = len(self.recipes) > 1
         for model in self.models:
             yield from self._untuned(model)
@@ -264,7 +264,7 @@ class TaskStudy:
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
-        """Add what needs a fine-tuned model alone."""
+        """Add the jobs that read one fine-tuned model."""
         named = {"side": vars(member.side), "task": self.name}
         hints = self.hints(member.model)
         title = self.title(member.label)

@@ -1,4 +1,4 @@
-"""What is done, and what is still to do: found in the folder of a sweep, from the keys alone."""
+"""The jobs that are done and those still to do, from the keys in the folder of a sweep."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ FIGURES = 2  # raised when figures of the same rows look different
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did.
+    """The outcome of a run.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from simlab.sweeps.claims import STALE_SECONDS, Sight, Signature, look
 
 
 class Watch:
-    """What one process has seen of the claims of others.
+    """The claims of other processes, as one process has seen them.
 
     A claim is dead when its owner is known to have ended, or when it was the same in all looks of
     `stale` seconds. If there was no look for half that time, the watch begins anew: an observer
@@ -28,7 +28,7 @@ class Watch:
         self._seen: dict[Path, _Seen] = {}
 
     def look(self, path: Path) -> Sight | None:
-        """Return what stands in a claim now; None if there is no claim."""
+        """Read a claim; None if there is no claim."""
         found, now = look(path), processes.clock()
         seen = self._seen.get(path)
         if found is None:
@@ -40,7 +40,7 @@ class Watch:
         return found
 
     def seen(self, path: Path) -> Sight | None:
-        """Return what the last look at a claim found."""
+        """Return the claim as the last look found it."""
         seen = self._seen.get(path)
         return None if seen is None else seen.sight
 
