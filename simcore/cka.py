@@ -9,7 +9,7 @@ import simcore._C as _C
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, on_host
 from simcore._grid.one_operator import is_traced, one_operator
-from simcore._grid.options import check_choice, check_max_memory
+from simcore._grid.options import check_choice, check_max_memory, checked_keywords
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
@@ -180,6 +180,7 @@ def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tenso
     return x, y
 
 
+@checked_keywords
 def hsic_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -228,6 +229,7 @@ def hsic_grid(
     return as_given(xy, sides.from_numpy)
 
 
+@checked_keywords
 def cka_grid(
     X: Layers,
     Y: Layers | None = None,

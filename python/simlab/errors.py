@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _NO_VALUE = object()
+_FEW_NAMES, _MANY_NAMES = 6, 10  # of a message
 # An argument in a text: its name and its value as JSON, whose characters are printable, between two
 # control characters that no name, path or text of a message has.
 _ARGUMENT = re.compile("\x02(.*?)\x03")
@@ -22,6 +23,18 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(found, list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def one_of(known: Iterable[str], meant: str = "") -> str:
+    """Return the known names for a message: the first few where a question names the likely one.
+
+    >>> one_of("abcdefghijk", " (did you mean 'k'?)")
+    'one of a, b, c, d, e, f and 5 others'
+    """
+    names = list(known)
+    if not meant or len(names) <= _MANY_NAMES:
+        return f"one of {', '.join(names)}"
+    return f"one of {', '.join(names[:_FEW_NAMES])} and {len(names) - _FEW_NAMES} others"
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,10 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     if isinstance(layers, Tensor | np.ndarray):
         if layers.ndim != 3:
             shape = tuple(layers.shape)
-            raise ValueError(f"{name}: wanted one [L, n, p] array or a list, got shape {shape}")
+            hint = f" of one layer; [{name.lower()}] is a list of it" if layers.ndim == 2 else ""
+            raise ValueError(
+                f"{name}: wanted one [L, n, p] array or a list of layers, got shape {shape}{hint}"
+            )
     elif not isinstance(layers, Sequence):
         raise TypeError(
             f"{name}: wanted a list or a dictionary of arrays, got {type(layers).__name__}"

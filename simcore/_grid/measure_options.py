@@ -15,13 +15,21 @@ OF_CALLS = ("max_memory", "progress", "return_partners")
 
 
 def check_measure_options(
-    name: str, function: Callable[..., Any], options: Mapping[str, Any]
+    name: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    caller: Callable[..., Any] | None = None,
 ) -> None:
     """Raise unless a grid of simcore takes these options with these values.
 
     Every grid checks its options before it reads its layers. It is therefore called without layers,
     of which it complains last. Values that fit some layers alone, such as a number of neighbours
     above the number of rows, pass.
+
+    Parameters
+    ----------
+    caller
+        The function that hands on keywords of its call as options, and has keywords of its own.
 
     Raises
     ------
@@ -39,9 +47,13 @@ def check_measure_options(
     }
     for option in options:
         if option not in parameters:
+            own = () if caller is None else own_keywords(caller)
+            meant = did_you_mean(option, (*parameters, *own))
             some = " or ".join(parameters) if parameters else "no options"
-            meant = did_you_mean(option, parameters)
-            raise TypeError(f"{option}: wanted {some} of measure {name!r}{meant}")
+            some += f" of measure {name!r}"
+            if caller is not None:
+                some += f", or {', '.join(own)} of {caller.__name__}"
+            raise TypeError(f"{option}{meant}: wanted {some}")
     for option, parameter in parameters.items():
         if parameter.default is parameter.empty and option not in options:
             raise TypeError(f"{option}: wanted a value for measure {name!r}, got none")
@@ -49,6 +61,12 @@ def check_measure_options(
         function([], None, **options)
     except NoLayersError:
         return
+
+
+def own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the keywords of a function that no position can give."""
+    parameters = inspect.signature(function).parameters
+    return tuple(name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY)
 
 
 def check_function_options(

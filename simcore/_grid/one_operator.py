@@ -31,6 +31,7 @@ from torch.autograd import forward_ad
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import listed
+from simcore._grid.options import check_keywords
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,12 +96,16 @@ def one_operator(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         label = name or function.__name__
-        parameters = tuple(inspect.signature(function).parameters)
+        signature = inspect.signature(function).parameters
+        parameters = tuple(signature)
+        open_ended = any(value.kind is value.VAR_KEYWORD for value in signature.values())
         exact = _without_autocast(function)
         node = _register(label, exact, empty, differentiable=derivative is not never)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not open_ended:
+                check_keywords(kwargs, parameters, function.__name__)
             places = [listed(value) for value in args]
             options = {option: listed(value) for option, value in kwargs.items()}
             given = [*zip(parameters, places, strict=False), *options.items()]

@@ -1,16 +1,51 @@
 """Checks of options; each error names the argument, the wanted and the given value."""
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
+from typing import ParamSpec, TypeVar
 
 import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` with the known name nearest to ``given``; ``""`` if none."""
     near = difflib.get_close_matches(str(given), list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def check_keywords(given: Iterable[str], known: tuple[str, ...], function: str) -> None:
+    """Raise a TypeError unless a function has all the keywords of a call."""
+    for keyword in given:
+        if keyword not in known:
+            meant = did_you_mean(keyword, known)
+            raise TypeError(f"{keyword}{meant}: wanted {', '.join(known)} of {function}")
+
+
+def keywords_of(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names that a call may give as keywords."""
+    return tuple(
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    )
+
+
+def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function answer a misspelt keyword with the keywords that it has."""
+    known = keywords_of(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        check_keywords(kwargs, known, function.__name__)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:

@@ -105,6 +105,7 @@ def compare(
     (torch.Size([2, 2]), ('0', '1'))
     """
     question = read_question(
+        compare,
         measure,
         options,
         bootstrap=bootstrap,

@@ -212,6 +212,7 @@ def compare_layers(
         if not isinstance(side, Mapping) and not (side is None and name == "Y"):
             raise TypeError(f"{name}: wanted a dictionary of layers, got {type(side).__name__}")
     wanted = read_question(
+        compare_layers,
         measure,
         options,
         bootstrap=bootstrap,
@@ -285,6 +286,7 @@ class Question:
 
 
 def read_question(
+    caller: Callable[..., Any],
     measure: Measure,
     options: Mapping[str, Any],
     *,
@@ -296,6 +298,8 @@ def read_question(
 ) -> Question:
     """Check everything that can be checked before there are layers.
 
+    Messages name the keywords of `caller` beside the options of the measure.
+
     Raises
     ------
     TypeError, ValueError
@@ -305,7 +309,7 @@ def read_question(
         measure = spelled(measure, MEASURES)
         if measure not in MEASURES:
             wanted, meant = ", ".join(map(repr, MEASURES)), did_you_mean(measure, MEASURES)
-            raise ValueError(f"measure: wanted {wanted} or a function, got {measure!r}{meant}")
+            raise ValueError(f"measure{meant}: wanted {wanted} or a function, got {measure!r}")
         function, name = MEASURES[measure], measure
     elif callable(measure):
         function, inner = measure, unwrapped(measure)[0]
@@ -313,7 +317,7 @@ def read_question(
     else:
         raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
     if is_grid(function):
-        check_measure_options(name, function, options)
+        check_measure_options(name, function, options, caller)
     else:
         check_function_options(name, function, options)
     for option, count in (("bootstrap", bootstrap), ("permutations", permutations)):

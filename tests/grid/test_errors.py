@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import Basis, bases, cca_grid, localization_score, neuronsim_grid, rsa_grid, svcca_grid
+from simcore import (
+    Basis,
+    bases,
+    cca_grid,
+    cka_grid,
+    localization_score,
+    neuronsim_grid,
+    rsa_grid,
+    svcca_grid,
+)
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled, with_layer
 from support.cases import Case, layers
 from support.measure_table import CCA, FUNCTIONS, MIXEDSIM, ON_BASES, PWCCA, RSA, SVCCA
@@ -39,8 +48,16 @@ def test_bad_entries_are_counted(measure, dtype):
 def test_options_are_keyword_only(measure):
     with pytest.raises(TypeError, match="positional"):
         measure.grid(X, Y, 2**30)
-    with pytest.raises(TypeError, match="max_memry"):
+    words = r"max_memry \(did you mean 'max_memory'\?\): wanted X, .*max_memory, .* of \w+_grid$"
+    with pytest.raises(TypeError, match=words):
         measure.grid(X, max_memry=1)
+
+
+def test_one_layer_in_the_place_of_a_list():
+    with pytest.raises(ValueError, match=r"got shape \(9, 2\) of one layer; \[x\] is a list of it"):
+        cka_grid(torch.randn(9, 2))
+    with pytest.raises(TypeError, match=r"^estimater \(did you mean 'estimator'\?\): .*cka_grid$"):
+        cka_grid([torch.randn(9, 2)], estimater="biased")
 
 
 OPTIONS = {

@@ -180,7 +180,7 @@ ERRORS = {
     "measure": (
         {"measure": "ckaa"},
         ValueError,
-        r"measure: wanted 'cka', .*, got 'ckaa' \(did you mean 'cka'\?\)$",
+        r"measure \(did you mean 'cka'\?\): wanted 'cka', .*, got 'ckaa'$",
     ),
     "streaming": (
         {"streaming": True, "measure": "cca"},
@@ -225,7 +225,12 @@ REFUSED = {
     "a name": (
         {"estimater": "unbiased"},
         TypeError,
-        r"estimater: wanted kernel or estimator .* 'cka' \(did you mean 'estimator'\?\)$",
+        r"estimater \(did you mean 'estimator'\?\): wanted kernel or estimator .* 'cka', or .*pool",
+    ),
+    "a name of compare": (
+        {"boostrap": 10},
+        TypeError,
+        r"boostrap \(did you mean 'bootstrap'\?\): wanted kernel .* bootstrap, .* of compare$",
     ),
     "a value": (
         {"estimator": "unbaised"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -38,6 +39,7 @@ _LONG_NAME = 24  # letters: a legend of longer names has one column
 _LEGEND_LINE = 15.0  # points
 _XLABEL_POINTS = 32.0  # from a panel to its legend: the numbers and the label of its layers
 POINTS = 72  # of an inch
+_EXPONENT_FROM = 1e4  # a cell has no room for a larger number in full
 _DASHES = ("-", "--", ":", "-.")
 
 
@@ -150,10 +152,19 @@ def layer_names(layers: Sequence[int]) -> list[str]:
 
 
 def short(value: float) -> str:
-    """Return `value` with two decimals and no leading zero, as in Phang et al. 2021: .93."""
+    """Return `value` with two decimals and no leading zero, as in Phang et al. 2021: .93.
+
+    The page of a report writes cells by the same rule (``brief`` in ``report/page/csv.js``).
+
+    >>> short(0.934), short(-0.5), short(0.9958), short(-0.001)
+    ('.93', '-.50', '1.00', '.00')
+    """
     if np.isnan(value):
         return ""
-    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
+    if abs(value) >= _EXPONENT_FROM:
+        return re.sub(r"e([+-])0*", r"e\1", f"{value:.0e}")
+    text = f"{round(float(value), 2) + 0.0:.2f}"  # + 0.0: no minus before a zero
+    return re.sub(r"^(-?)0\.", r"\1.", text)
 
 
 def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:

@@ -227,4 +227,5 @@ def _from_hub(name: str) -> Path:
     except HFValidationError as error:
         raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
     except HubError as error:
-        raise HubError(f"{error}{similar_name(name)}", error.trouble) from error
+        rest = str(error).removeprefix(f"model {name}")
+        raise HubError(f"model {name}{similar_name(name)}{rest}", error.trouble) from error

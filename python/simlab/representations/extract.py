@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length
-from simlab.errors import UserError, argument, did_you_mean
+from simlab.errors import UserError, argument, did_you_mean, one_of
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
@@ -95,9 +95,7 @@ class ExtractOptions:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
-            raise UserError(
-                f"{argument('kind', self.kind)}: wanted one of {', '.join(KINDS)}{meant}"
-            )
+            raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
         if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"{argument('words', self.words)}: wanted {' or '.join(WORD_SOURCES)}")
         if self.dtype not in DTYPES:

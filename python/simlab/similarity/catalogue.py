@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument, did_you_mean
+from simlab.errors import UserError, argument, did_you_mean, one_of
 from simlab.similarity.options import BOTH, OPTIONS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def find_measure(name: str) -> Measure:
     name = spelled(name)
     if name not in MEASURES:
         meant = did_you_mean(name, MEASURES)
-        raise UserError(f"{argument('measure', name)}: wanted one of {', '.join(MEASURES)}{meant}")
+        raise UserError(f"{argument('measure', name)}{meant}: wanted {one_of(MEASURES, meant)}")
     return MEASURES[name]
 
 

@@ -157,19 +157,20 @@ def standard_frame(
     """
     import pandas as pd
 
-    texts = {"text": ("text_column", options.text_column or "text")}
+    texts = {"text": (options.text_column or "text", "text_column", bool(options.text_column))}
     if options.pair_column:
-        texts["pair"] = ("pair_column", options.pair_column)
+        texts["pair"] = (options.pair_column, "pair_column", True)
     columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
-    found = {role: _column(frame, name, where, option) for role, (option, name) in texts.items()}
+    found = {role: _column(frame, where, *asked) for role, asked in texts.items()}
     pictures = picture_columns(found["text"])
     columns |= pictures or {}
     for role, values in found.items():
         if pictures is not None and role == "text":
             continue
-        columns[role] = [_as_text(value, where, texts[role][1]) for value in values]
+        columns[role] = [_as_text(value, where, texts[role][0]) for value in values]
     label = options.label_column or "label"
-    columns["label"] = _column(frame, label, where, "label_column") if labelled else 0
+    asked = label, "label_column", bool(options.label_column)
+    columns["label"] = _column(frame, where, *asked) if labelled else 0
     columns[IN_WORDS] = all(_is_list(value) for values in found.values() for value in values)
     return pd.DataFrame(columns)
 
@@ -183,7 +184,7 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
 
     if spec.encoding:
         frame = ENCODINGS[spec.encoding](frame, where)
-    found = {column: _column(frame, column, where) for column in spec.columns}
+    found = {column: _column(frame, where, column) for column in spec.columns}
     columns: dict[str, Any] = {
         "id": frame[ROW_ID] if ROW_ID in frame.columns else _numbered(prefix, len(frame)),
         "text": [_as_text(value, where, spec.text) for value in found[spec.text]],
@@ -236,12 +237,18 @@ def _numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}-{row}" for row in range(count)]
 
 
-def _column(frame: pd.DataFrame, column: str, where: str, option: str = "") -> np.ndarray:
-    """Return the values of `column`; raise UserError if it is missing or has empty cells."""
+def _column(
+    frame: pd.DataFrame, where: str, column: str, option: str = "", given: bool = False
+) -> np.ndarray:
+    """Return the values of `column`; raise UserError if it is missing or has empty cells.
+
+    The message names `option`, which the user has `given`, or which can name another column.
+    """
     if column not in frame.columns:
         found = ", ".join(map(str, frame.columns))
-        named = f"{argument(option, column)}: " if option else ""
-        raise UserError(f"{where}: {named}wanted column {column!r}, found {found}")
+        named = f"{argument(option, column)}: " if given else ""
+        other = f" (or another, with {argument(option)})" if option and not given else ""
+        raise UserError(f"{where}: {named}wanted column {column!r}{other}, found {found}")
     missing = np.flatnonzero(frame[column].isna().to_numpy())
     if missing.size:
         raise UserError(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, did_you_mean
+from simlab.errors import UserError, did_you_mean, one_of
 from simlab.tasks import frames
 from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
@@ -121,9 +121,10 @@ def download(name: str, task: str | None = None) -> dict[str, Any]:
     if task:
         wanted += f", or its files as {task}:FOLDER"
     elif not name.startswith(HUB_PREFIX):
-        subject += did_you_mean(name, TASKS)
+        meant = did_you_mean(name, TASKS)
+        subject += meant
         wanted = (
-            f"{', '.join(TASKS)}, such a name with a folder of its files (NAME:FOLDER), a "
+            f"{one_of(TASKS, meant)}, such a name with a folder of its files (NAME:FOLDER), a "
             f"file ({', '.join(FILE_SUFFIXES)}), a folder or a data set of the hub"
         )
     try:

@@ -10,12 +10,16 @@ from support.lab.commandline import check_refused
     ("arguments", "words"),
     [
         (("extract", "minilm", "rtt"), ("task rtt (did you mean 'rt'?)",)),
-        (("extract", "minilm", "rt", "--kind", "meen"), ("(did you mean 'mean'?)",)),
-        (("grid", "reps", "--measure", "ckaa"), ("(did you mean 'cka'?)",)),
+        (("extract", "minilmm", "rt"), ("model minilmm (did you mean 'minilm'?): wanted",)),
+        (("extract", "minilm", "rt", "--kind", "meen"), ("meen (did you mean 'mean'?): wanted",)),
+        (
+            ("grid", "reps", "--measure", "ckaa"),
+            ("--measure ckaa (did you mean 'cka'?): wanted one of cka, ", " others"),
+        ),
         (("extract", "study.toml", "rt"), ("model study.toml: wanted a folder", "found a file")),
         (("grid",), ("FOLDERS: wanted Representation folders", "found nothing")),
     ],
-    ids=["task", "kind", "measure", "file", "nothing"],
+    ids=["task", "model", "kind", "measure", "file", "nothing"],
 )
 @pytest.mark.assets
 def test_a_mistake_is_one_line(tmp_path, monkeypatch, simcore, offline, arguments, words):

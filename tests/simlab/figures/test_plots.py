@@ -12,7 +12,7 @@ from simlab.figures import draw, heatmap
 from simlab.figures.draw import plot
 from simlab.figures.grids import plot_grids
 from simlab.figures.joint import plot_models
-from simlab.figures.style import heat_colours
+from simlab.figures.style import heat_colours, short
 from simlab.figures.truncation import plot_truncation
 from simlab.store.joint import joint_table
 from simlab.store.results import (
@@ -156,10 +156,17 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
         np.testing.assert_array_equal(axis.images[0].get_array().filled(np.nan), table)
         printed = [text.get_text() for text in axis.texts]
         assert [text for text in printed if text] == [
-            f"{value:.2f}".replace("0.", ".", 1) if value < 0.995 else "1.0"
+            f"{value:.2f}".removeprefix("0")
             for value in table.to_numpy().ravel()
             if not np.isnan(value)
         ]
+
+
+def test_cells_have_the_digits_of_the_page():
+    values = (0.934, -0.5, 1.0, 0.9958, 0.004, -0.001, 10.5, 31536.0, np.nan)
+    assert [short(value) for value in values] == [
+        *(".93", "-.50", "1.00", "1.00", ".00", ".00", "10.50", "3e+4", "")
+    ]
 
 
 def test_equal_layers_have_the_last_colour_in_grids_of_distances():

@@ -190,7 +190,7 @@ def test_a_repository_without_a_tokenizer(hub, tiny_bert, tmp_path, monkeypatch)
 def test_a_misspelt_name_is_answered_with_one_in_the_cache(published):
     resolve(NAME)
     published.log.clear()
-    with pytest.raises(UserError, match=rf"no such name .*did you mean '{NAME}'"):
+    with pytest.raises(UserError, match=rf"did you mean '{NAME}'\?\): .* no such name"):
         resolve(NAME.replace("multi", "mult"))
 
 

@@ -40,7 +40,7 @@ def test_results_store_new_options_only_where_they_are_given():
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("ckaa", {}, "measure='ckaa': wanted one of cka, cca, svcca, pwcca, linreg"),
+        ("ckaa", {}, r"'ckaa' \(did you mean 'cka'\?\): wanted one of cka, cca, svcca, pwcca"),
         ("rsa", {"kernel": "rbf"}, r"measure='rsa': wanted .* \(correlation\), found kernel"),
         ("linreg", {"kernel": "rbf"}, r"measure='linreg': wanted .* \(none\), found kernel"),
         ("cka", {"estimator": "none"}, "estimator: wanted biased, unbiased or both, found"),

@@ -67,6 +67,11 @@ def test_hidden_labels_missing_splits_and_columns_are_refused(served):
     served(train=split(20))
     with pytest.raises(UserError, match=r"text_column='body': wanted column 'body', found premise"):
         load_task("some/pairs", TaskOptions(text_column="body"))
+    train = split(20).rename_column("premise", "body").remove_columns("hypothesis")
+    served(train=train)
+    words = r"wanted column 'text' \(or another, with text_column\), found .*body"
+    with pytest.raises(UserError, match=words):
+        load_task("some/pairs")
 
 
 def test_held_out_labels_that_training_rows_lack_are_refused(served):
