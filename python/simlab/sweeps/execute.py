@@ -9,6 +9,7 @@ leaves no trace.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -45,7 +46,7 @@ BUSY = "busy"  # another process works on the job
 FAILED = "failed"  # the step raised an exception
 DAMAGED = "damaged input"  # an object that the job needs is not what was written
 REFUSED = "refused"  # the system refused to write: the disk is full
-UNREAD = "unread"  # the system refused to read
+UNREAD = "unread"  # the system refused to read, or to open more files
 CRASHED = "crashed"  # the process died; only an engine says so
 STOPPED = "stopped"  # the process was told to end, by a queue or a person; only an engine says so
 CHANGED = "changed"  # the state of a failure: a local file is not what was planned
@@ -194,6 +195,8 @@ def _after_error(
         return _after_damage(folder, order, error)
     if isinstance(error, WriteError | ReadError):
         return _refusal(job, error)
+    if _lacked_files(error):  # of the process or the machine: no fault of the job
+        return Answer(job.key, UNREAD, 0.0, f"{job.title}: {last_line(error)}")
     if _objects(folder, order) != objects:  # another process mends an input that was read
         return Answer(job.key, BUSY, 0.0, str(error))
     record = failure(job, error, "".join(traceback.format_exception(error)), seconds)
@@ -202,6 +205,18 @@ def _after_error(
     with held.locked():
         folder.fail(job.key, record)
     return Answer(job.key, FAILED, seconds, last_line(error))
+
+
+def _lacked_files(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it came from, says that too many files are open.
+
+    The message tells: libraries wrap the error of the system, and drop its number.
+    """
+    while error is not None:
+        if os.strerror(errno.EMFILE) in str(error):  # the words of ENFILE begin with the same
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _refusal(job: Job, error: WriteError | ReadError) -> Answer:

@@ -64,6 +64,14 @@ def test_a_crash_is_tried_again(tmp_path, whole):
     assert same_as(whole, tmp_path, plan)
 
 
+def test_a_step_that_finds_too_many_open_files_is_tried_again(tmp_path, whole):
+    plan = toy_plan(tmp_path, fate={"rows1": "no more files"})
+    outcome = run_toy(tmp_path, plan)
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert runs(tmp_path, "begin")["rows1"] == 2
+    assert same_as(whole, tmp_path, plan)
+
+
 def test_a_crash_is_tried_again_three_times_at_most(tmp_path):
     plan = toy_plan(tmp_path, seeds=2, fate={"rows1": "crash"})
     outcome = run_toy(tmp_path, plan)

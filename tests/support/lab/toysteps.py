@@ -7,6 +7,7 @@ Representations are its numbers times two, and a grid is their mean. Every step 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -32,6 +33,10 @@ def _begin(work) -> None:
     fate = work.hints.get("fate", {}).get(work.params["name"])
     if fate == "raise":
         raise RuntimeError("this step fails")
+    if fate == "no more files":  # at the first attempt
+        begun = Path(work.hints["runs"]).read_text().count(f"begin {work.params['name']} ")
+        if begun == 1:
+            raise RuntimeError(f"a library's file: {os.strerror(errno.EMFILE)} (os error 24)")
     if fate == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     if isinstance(fate, list):  # names of signals, each of which ends one attempt
