@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -85,7 +86,15 @@ def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Po
         json.dumps(options),
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=stderr)
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, stderr=stderr, preexec_fn=_hear_signals
+    )
+
+
+def _hear_signals() -> None:
+    """Undo what `nohup`, or a shell for its background jobs, has set: ignored signals stay so."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def runs(root: Path, word: str) -> Counter:
