@@ -19,7 +19,7 @@ import simcore
 
 STUDIES = Path(__file__).parents[2] / "examples" / "studies"
 sys.path.append(str(STUDIES))  # where studies find one another
-criteria = importlib.import_module("criteria")
+criteria, published_layers = map(importlib.import_module, ("criteria", "published_layers"))
 PUBLISHED = Path(__file__).parent / "published"
 
 
@@ -229,15 +229,6 @@ def test_the_table_of_ding_2021_comes_out_again(measure, rho, tau):
     assert np.round(np.mean(found, axis=0), 3).tolist() == [rho, tau]
 
 
-def _similarities(pairs, column):
-    """Return minus the distances, [seeds, layers, seeds, layers]."""
-    first = pairs["seed1"] * 12 + pairs["layer1"] - 12
-    second = pairs["seed2"] * 12 + pairs["layer2"] - 12
-    distances = np.full((120, 120), np.nan)
-    distances[first, second] = distances[second, first] = pairs[column]
-    return -distances.reshape(10, 12, 10, 12)
-
-
 @pytest.mark.parametrize(
     ("measure", "low", "high"),
     [("PredDist_0.1", 0.78, 0.88), ("CKA", 0.72, 0.84), ("Procrustes", 0.55, 0.68)],
@@ -248,9 +239,11 @@ def test_layers_of_bert_base_are_identified_over_seeds(measure, low, high):
     The bounds are the 95 % intervals over seeds of the survey of these values.
     """
     pairs = pd.read_csv(PUBLISHED / "ding2021.csv")
-    estimate = criteria.identification(_similarities(pairs, measure))
+    estimate = criteria.identification(published_layers.similarities(pairs, measure))
     assert (round(estimate.low, 2), round(estimate.high, 2)) == (low, high)
     assert estimate.pvalue < 0.001
+    with pytest.raises(ValueError, match="wanted all pairs of layers, found 7259 rows"):
+        published_layers.similarities(pairs[1:], measure)
 
 
 def test_bures_and_angular_procrustes_are_one_measure():
