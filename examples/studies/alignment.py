@@ -55,7 +55,7 @@ def run(models: Path, folder: Path) -> None:
         )
     first, second = (checkpoints[f"FT[{seed}]"] for seed in SEEDS[:2])
     simcore(
-        *("inject", first, second, TASK, "--label-a", "FT[1]", "--label-b", "FT[2]"),
+        *("inject", first, second, TASK, "--label", "FT[1]", "--label", "FT[2]"),
         *("--out", results / "injection.parquet"),
     )
     figures = {name: name for name in (f"{TASK}-{figure}.png" for figure in FIGURES)}

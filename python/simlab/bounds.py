@@ -1,7 +1,15 @@
-"""Types of numbers with a least value; the command refuses a smaller one as it is typed."""
+"""Types of numbers with a least value, which commands and functions check alike."""
 
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cache, wraps
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
+
+from simlab.errors import UserError, argument
 
 
 @dataclass(frozen=True)
@@ -13,4 +21,60 @@ class Least:
 
 Count = Annotated[int, Least(1)]
 FromZero = Annotated[int, Least(0)]
+Clusters = Annotated[int, Least(2)]
 Length = Annotated[int, Least(3)]  # two special tokens and another
+Bytes = Annotated[float, Least(1)]  # 1e9 is easier to type than nine zeros
+Seconds = Annotated[float, Least(1)]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_NAMES = re.compile(r"\w+")
+
+
+def bounded(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function raise UserError for an argument below the least value of its annotation."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = signature.bind_partial(*args, **kwargs).arguments
+        _check(_bounds_of(function), given)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def check_fields(options: Any) -> None:
+    """Raise UserError for a field of a dataclass below the least value of its annotation."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    check_values(type(options), values)
+
+
+def check_values(options: type, given: Mapping[str, Any]) -> None:
+    """Raise UserError for values of fields of a dataclass, as `check_fields` does."""
+    _check({k: v for base in options.__mro__ for k, v in _bounds_of(base).items()}, given)
+
+
+def _check(bounds: Mapping[str, int], given: Mapping[str, Any]) -> None:
+    for name, least in bounds.items():
+        given_value = given.get(name)
+        values = given_value if isinstance(given_value, Sequence) else (given_value,)
+        for value in values:
+            if isinstance(value, int | float) and not value >= least:  # nan is below every bound
+                raise UserError(f"{argument(name)}: wanted {least} or more, found {value}")
+
+
+@cache
+def _bounds_of(holder: Any) -> dict[str, int]:
+    """Return the least values of the parameters of a function, or of a class's own fields."""
+    names = vars(sys.modules[holder.__module__])
+    texts = inspect.get_annotations(holder)
+    return {name: least for name, one in texts.items() for least in _least_in(one, names)}
+
+
+def _least_in(annotation: Any, names: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the least values of the types that an annotation, written as text, names."""
+    types = map(names.get, _NAMES.findall(annotation)) if isinstance(annotation, str) else ()
+    for one in types:
+        if get_origin(one) is Annotated:
+            yield from (bound.value for bound in get_args(one) if isinstance(bound, Least))

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperArgument
@@ -18,36 +18,32 @@ from simlab.commands import (
     blocks,
     claims,
     demo,
-    extract,
     finetune,
     freeze_study,
-    grid,
-    importing,
-    influence,
     inject,
     listing,
-    localize,
     plot,
     pretrain,
     report,
-    skip,
+    representations,
+    rows,
     status,
     sweep,
     truncate,
 )
-from simlab.commands.options import Paper
+from simlab.commands.options import take_choices
 from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, spelling
-from simlab.steps.flags import help_of, make_command
+from simlab.steps.flags import end_of_help, help_of, make_command, version_option
 from simlab.steps.words import as_option
 
 USAGE_ERROR = 2
-# In the order in which ``simcore --help`` lists the commands.
-COMMANDS = (
-    *(demo, pretrain, finetune, freeze_study, extract, importing, grid, localize),
-    *(truncate, blocks, skip, influence, plot, report, inject, align_study),
-    *(claims, sweep, status, listing),
+_MODULES = (
+    *(demo, pretrain, finetune, freeze_study, representations, rows, truncate, blocks, plot),
+    *(report, inject, align_study, claims, sweep, status, listing),
 )
+# The step of each command, and the function that runs the command.
+COMMANDS = {step.name: (step, module.run) for module in _MODULES for step in module.STEPS}
 
 
 def make_app(asked: str | None = None) -> typer.Typer:
@@ -66,14 +62,12 @@ def make_app(asked: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns
     )
-    for command in COMMANDS:
-        step = getattr(command, "STEP", None)
-        if step is None:
-            command.register(app)
-        elif asked in (None, step.name):
-            app.command(step.name)(make_command(step, command.run, Paper))
+    for name, (step, run) in COMMANDS.items():
+        if asked in (None, name):
+            made = make_command(step, run, take_choices)
+            app.command(name, epilog=end_of_help(step))(made)
         else:
-            app.command(step.name, help=help_of(step))(lambda: None)
+            app.command(name, help=help_of(step))(lambda: None)
     for registered in app.registered_commands:  # without a short help, typer cuts the sentence
         text = registered.help or inspect.getdoc(registered.callback) or ""
         registered.short_help = text.partition("\n")[0]
@@ -104,14 +98,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
-) -> None:
+def _root(version: version_option(_print_version) = False) -> None:  # type: ignore[valid-type]
     pass
 
 

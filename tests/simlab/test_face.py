@@ -1,7 +1,6 @@
 """The names of `from simlab import ...`, their agreement with the commands, their examples."""
 
 import ast
-import dataclasses
 import doctest
 import inspect
 import subprocess
@@ -11,86 +10,36 @@ from pathlib import Path
 import pytest
 
 import simlab
-from simlab.cli import app
-from simlab.similarity.options import OPTIONS
-from simlab.steps.catalogue import STEPS as DECLARED
-from simlab.tasks import TaskOptions
-from simlab.training.pretraining import Pretraining
+from simlab.cli import COMMANDS
 
-COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
-COMMANDS_ALONE = {"demo", "models", "papers", "status", "sweep", "tasks"}
-FUNCTION_OF = sorted(COMMANDS.keys() - COMMANDS_ALONE)
-# Commands that are made of the function (`tests/simlab/steps` types each of their options).
-STEPS = sorted(set(FUNCTION_OF) - DECLARED.keys())
-# Classes whose fields a function takes as keywords, besides its own parameters.
-FIELDS = {"pretrain": Pretraining}
-# Options with another name in Python: repeatable options are plural there.
-RENAMED = {
-    ("import", "layer"): "layers",
-    ("influence", "random_init"): "random_init_seed",
-    ("plot", "format"): "formats",
-    ("plot", "comparison"): "comparisons",
-    ("claims", "family"): "families",
-}
-# The function of a command with another name: `report` is a room, `import` a word of Python.
-FUNCTIONS = {
-    "report": "write_report",
-    "import": "import_representations",
-    "inject": "inject_pairs",
-}
-# Options that are another call in Python: a loop, a table.
-OTHER_CALLS = {("pretrain", "seeds"), ("claims", "list_rules"), ("report", "watch")}
+COMMANDS_ALONE = {"demo", "models", "papers", "status", "tasks"}
+STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMANDS_ALONE}
 
 
-def keywords(command):
-    """Return the keywords of the function of a command, with their defaults."""
-    function = getattr(simlab, FUNCTIONS.get(command, command.replace("-", "_")))
-    found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
-    if command in DECLARED:
-        found |= {parameter.name: parameter.default for parameter in DECLARED[command].parameters}
-    if command in FIELDS:
-        found |= {field.name: field.default for field in dataclasses.fields(FIELDS[command])}
-    if command == "grid":
-        found |= dict.fromkeys(OPTIONS)
-    return found
+def name_of(step):
+    """Return the name of the function or class of a step in `simlab`."""
+    return step.place.partition(":")[2].split(".")[0]
 
 
-def own_parameters(command):
-    """The parameters of a command without those of `TaskOptions`, as Python names them."""
-    parameters = inspect.signature(COMMANDS[command]).parameters
-    task_options = {field.name for field in dataclasses.fields(TaskOptions)}
-    return {
-        RENAMED.get((command, name), name): parameter
-        for name, parameter in parameters.items()
-        if name not in task_options | {"paper"} and (command, name) not in OTHER_CALLS
-    }
+def test_every_step_has_a_name_in_python():
+    assert {name_of(step) for step in STEPS.values()} <= {*simlab.__all__}
+    for step in STEPS.values():
+        assert step.function.__module__ == getattr(simlab, name_of(step)).__module__
 
 
-@pytest.mark.parametrize("command", DECLARED)
-def test_a_declared_step_has_its_function(command):
-    name = FUNCTIONS.get(command, command.replace("-", "_"))
-    assert DECLARED[command].function is getattr(simlab, name)
+def test_a_name_in_python_is_the_name_of_the_command():
+    # `report` is a room, `import` a word of Python, and `inject` has one pair of models.
+    others = {"report", "import", "inject", "sweep"}
+    assert {
+        name for name, step in STEPS.items() if name_of(step) != name.replace("-", "_")
+    } == others
 
 
-@pytest.mark.parametrize("command", STEPS)
-def test_a_function_takes_what_its_command_takes(command):
-    assert not own_parameters(command).keys() - keywords(command).keys()
-
-
-@pytest.mark.parametrize("command", STEPS)
-def test_a_function_takes_a_command_s_defaults(command):
-    taken = keywords(command)
-    for name, parameter in own_parameters(command).items():
-        if parameter.default in (None, False, inspect.Parameter.empty):
-            continue  # not given: the function decides
-        assert taken[name] == parameter.default, name
-
-
-@pytest.mark.parametrize("command", sorted({*FUNCTION_OF} - {"blocks", "grid", "localize"}))
+@pytest.mark.parametrize("command", sorted({*STEPS} - {"blocks", "grid", "localize"}))
 def test_tasks_may_come_with_options(command):
-    takes_task = {"task", "texts"} & {*inspect.signature(COMMANDS[command]).parameters}
-    assert bool(takes_task) == ("task_options" in keywords(command))
+    taken = inspect.signature(STEPS[command].function).parameters.keys()
+    assert bool({"task", "texts"} & taken) == ("task_options" in taken)
 
 
 def test_type_checkers_see_what_is_found():

@@ -12,7 +12,8 @@ from support.imports import between_rooms, find_circle, read_arrows, upward
 # The order of the rooms, declared here and nowhere else: a room imports from lower floors only,
 # and rooms of one floor do not know each other. `simlab` is the face.
 FLOORS = (
-    ("errors", "bounds"),
+    ("errors",),
+    ("bounds",),
     ("store", "papers"),
     ("tasks",),
     ("models",),

@@ -9,7 +9,7 @@ from simlab.commands.options import duration, explain_interrupt
 from simlab.steps.catalogue import ALIGN_STUDY
 from simlab.steps.record import Step
 
-STEP = ALIGN_STUDY
+STEPS = (ALIGN_STUDY,)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:

@@ -5,100 +5,40 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from simlab.commands.options import Overwrite, Paper, ResamplingSeed, explain_interrupt
+from simlab.commands.options import explain_interrupt
+from simlab.steps.catalogue import BLOCKS
+from simlab.steps.record import Step
 
 if TYPE_CHECKING:
     from simlab.similarity.block_scores import Blocks
     from simlab.store.results import ResultRow
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(blocks)
+STEPS = (BLOCKS,)
 
 
-def blocks(
-    results: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Results files with grids, or folders of such files; with --bootstrap also the "
-            "representation folders of the grids."
-        ),
-    ],
-    clusters: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Number of clusters of the first score, by default 2; the second score is that "
-            "of the best number.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Results file (.parquet) for the clusters; `plot` outlines the best."),
-    ] = None,
-    bootstrap: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Halves of the examples to draw for 95 % intervals of the scores, such as 200.",
-        ),
-    ] = 0,
-    permutations: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Grids to draw for chance, by default 200: the same similarities at each "
-            "distance, in any order.",
-        ),
-    ] = None,
-    resampling_seed: ResamplingSeed = 0,
-    paper: Paper = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Split the layers of every grid of a model with itself (FT-FT) into clusters; score the split.
-
-    The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. Every grid has
-    two rows: at --clusters clusters, and at the best number, whose score lies the furthest above
-    chance. Scores of different numbers of clusters are compared by `calibrated`. Grids of errors of
-    maps (`align-study --within`) count as grids of the similarity 1 - error.
-
-    Example: `simcore blocks runs/results --out runs/results/blocks.parquet`
-
-    Example: `simcore blocks runs/results runs/reps/ft-1 runs/reps/ft-2 --bootstrap 200
-    --out runs/results/blocks.parquet`
-    """
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Print a table of the scores, and write them if a file is named."""
     from rich.table import Table
 
-    from simlab.similarity import blocks as step
-    from simlab.similarity.block_scores import PERMUTATIONS
+    from simlab.similarity.blocks import CLUSTERS
     from simlab.store import console
 
-    clusters, permutations = clusters or step.CLUSTERS, permutations or PERMUTATIONS
-    with explain_interrupt(out):
-        found = step.blocks(
-            results,
-            out,
-            clusters,
-            bootstrap=bootstrap,
-            permutations=permutations,
-            resampling_seed=resampling_seed,
-            overwrite=overwrite,
-        )
+    out = values["out"]
+    with explain_interrupt(out and Path(out)):
+        found = step.call(**values)
     table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
-    for name in ("score", *(["95 %"] if bootstrap else []), "calibrated", "p", "within", "between"):
+    intervals = bool(values["bootstrap"])
+    for name in ("score", *(["95 %"] if intervals else []), "calibrated", "p", "within", "between"):
         table.add_column(name, justify="right")
     for layers, rows in found:
-        table.add_row(*_cells(layers, rows, bool(bootstrap)))
+        table.add_row(*_cells(layers, rows, intervals))
     console.print_table(table)
     for line in _LEGEND:
-        console.out.print(line.format(clusters=clusters), markup=False)
+        console.out.print(line.format(clusters=values["clusters"] or CLUSTERS), markup=False)
     if out is not None:
         console.out.print(f"{out}: written")
 

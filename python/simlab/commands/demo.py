@@ -3,61 +3,71 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+from simlab.bounds import Count, Length
+from simlab.commands.options import explain_interrupt
+from simlab.steps.record import Step
 
-from simlab.commands.options import (
-    BatchSize,
-    Epochs,
-    HeldoutSize,
-    LabelColumn,
-    LearningRate,
-    PairColumn,
-    SplitSeed,
-    TextColumn,
-    TrainSize,
-    explain_interrupt,
-)
+if TYPE_CHECKING:
+    from simlab.tasks import TaskOptions
 
 DEFAULT_FOLDER = Path("runs/demo")
+DEMO = Step(
+    name="demo",
+    place="simlab.commands.demo:demo",
+    text="""Run all steps offline: fine-tune, extract, compare, truncate, plot.
+
+The demo takes minutes on two cores. If it is interrupted, the same command continues it.""",
+    reads="a model and a task",
+    writes="a folder of everything that the steps write",
+    examples=("demo --out runs/demo",),
+    has_paper=False,
+)
+STEPS = (DEMO,)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command()(demo)
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Run the demo."""
+    with explain_interrupt(Path(values["out"] or DEFAULT_FOLDER)):
+        step.call(**values)
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder for everything that the demo writes.")
-    ] = DEFAULT_FOLDER,
-    model: Annotated[str, typer.Option(help="Model, as for `simcore finetune`.")] = "minilm",
-    task: Annotated[str, typer.Option(help="Task, as for `simcore finetune`.")] = "rt",
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    train_size: TrainSize = None,
-    heldout_size: HeldoutSize = None,
-    split_seed: SplitSeed = None,
-    epochs: Epochs = 1.0,
-    learning_rate: LearningRate = 1e-4,
-    batch_size: BatchSize = 32,
-    max_length: Annotated[int, typer.Option(min=3, help="Tokens kept per example.")] = 64,
+    out: str | Path = DEFAULT_FOLDER,
+    *,
+    model: str = "minilm",
+    task: str = "rt",
+    epochs: float = 1.0,
+    learning_rate: float = 1e-4,
+    batch_size: Count = 32,
+    max_length: Length = 64,
+    task_options: TaskOptions | None = None,
 ) -> None:
-    """Run all steps offline: fine-tune, extract, compare, truncate, plot.
+    """Run all steps offline.
 
-    The demo takes minutes on two cores. If it is interrupted, the same command continues it.
-
-    Example: `simcore demo --out runs/demo`
+    Parameters
+    ----------
+    out
+        Folder for everything that the demo writes.
+    model
+        Model, as for `simcore finetune`.
+    task
+        Task, as for `simcore finetune`.
+    epochs
+        Passes over the training rows; may be fractional.
+    learning_rate
+        Peak learning rate, with linear warm-up and decay.
+    batch_size
+        Examples per training step.
+    max_length
+        Tokens kept per example.
+    task_options
+        Columns and split of the task.
     """
     from simlab.commands.demo_steps import DemoConfig, run_demo
     from simlab.tasks import TaskOptions
     from simlab.training.recipes import Recipe
 
-    options = TaskOptions(
-        text_column, pair_column, label_column, train_size, heldout_size, split_seed
-    )
     recipe = Recipe(epochs, learning_rate, batch_size, max_length)
-    with explain_interrupt(out):
-        run_demo(out, DemoConfig(model, task, options, recipe))
+    run_demo(Path(out), DemoConfig(model, task, task_options or TaskOptions(), recipe))

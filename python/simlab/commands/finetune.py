@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from simlab.models.checkpoint import Checkpoint
     from simlab.store.jobs import Outcome
 
-STEP = FINETUNE
+STEPS = (FINETUNE,)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Make the checkpoint of every seed, and print its held-out metrics."""
     seed, seeds, recipe = values.pop("seed"), values.pop("seeds"), values["recipe"]
-    if seed is not None and seeds is not None:
-        raise UserError(
-            f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
-        )
     if paper is not None and paper != recipe:
         raise UserError(
             f"{argument('paper', paper)}, {argument('recipe', recipe)}: wanted one recipe, found "
@@ -51,13 +47,17 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | N
     Raises
     ------
     UserError
-        The seeds cannot be parsed, or `out` is itself a checkpoint folder.
+        There are both, the seeds cannot be parsed, or `out` is itself a checkpoint folder.
     """
     from simlab.store.jobs import RECORD
     from simlab.training.recipes import parse_seeds
 
     if seeds is None:
         return {seed: out}
+    if seed is not None:
+        raise UserError(
+            f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
+        )
     if (out / RECORD).exists():
         raise UserError(
             f"{argument('out', out)}: wanted a folder for a checkpoint of each of "

@@ -14,7 +14,7 @@ from simlab.steps.record import Step
 if TYPE_CHECKING:
     import pandas as pd
 
-STEP = FREEZE_STUDY
+STEPS = (FREEZE_STUDY,)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:

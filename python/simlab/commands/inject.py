@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from simlab.steps.record import Step
 if TYPE_CHECKING:
     import pandas as pd
 
-STEP = INJECT
+STEPS = (INJECT,)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
@@ -23,15 +24,14 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     from simlab.store.results import read_results
 
     models, out = values["models"], Path(values["out"])
-    names = {name: values.pop(name) for name in ("label_a", "label_b")}
     several = len(models) != 2 or bool(values["into"]) or values["pairs"] not in (None, 1)
-    _check_labels(several, names["label_a"], names["label_b"], values["labels"])
     with explain_interrupt(out):
         if several:
             outcomes = step.call(**values)
         else:
             shared = {p.name: values[p.name] for p in INJECT_ONE.parameters if p.name in values}
-            outcomes = [INJECT_ONE.call(a=models[0], b=models[1], **names, **shared)]
+            a, b = _labels(models, values["labels"])
+            outcomes = [INJECT_ONE.call(a=models[0], b=models[1], label_a=a, label_b=b, **shared)]
     for line in _describe_undefined(read_results([outcome.path for outcome in outcomes])):
         console.note(line)
     seconds = sum(outcome.seconds for outcome in outcomes)
@@ -40,20 +40,14 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     console.out.print(f"{out}: {count} ({took})")
 
 
-def _check_labels(
-    several: bool, a: str | None, b: str | None, labels: tuple[str, ...] | None
-) -> None:
-    """Raise UserError if labels come by the options for the other number of pairs."""
-    if several and (a or b):
+def _labels(models: Sequence[str], labels: Sequence[str] | None) -> Sequence[str | None]:
+    """Return a label or None for each model of a pair."""
+    if labels is not None and len(labels) != len(models):
         raise UserError(
-            f"{argument('label_a')}, {argument('label_b')}: wanted {argument('labels')} for "
-            "several pairs, found one of them"
+            f"{argument('labels')}: wanted {len(models)} labels, one for each of "
+            f"{', '.join(models)}, found {len(labels)}"
         )
-    if labels and not several:
-        raise UserError(
-            f"{argument('labels')}: wanted {argument('label_a')} and {argument('label_b')} for one "
-            f"pair, found {argument('labels')}"
-        )
+    return labels or (None, None)
 
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:

@@ -1,36 +1,67 @@
-"""``simcore models``, ``tasks`` and ``papers``: print what is known of them."""
+"""``simcore models``, ``tasks`` and ``papers``: print tables of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Any
 
-import typer
+from simlab.steps.record import Step
 
 Rows = tuple[Sequence[str], Sequence[tuple[str, ...]]]
+_PLACE = "simlab.commands.listing"
+STEPS = (
+    Step(
+        name="models",
+        place=f"{_PLACE}:models",
+        text="""Print the known architectures, or a description of each model in NAMES.
+
+An architecture that is not in the table works if it has exactly one list with as many modules as
+its configuration has layers.""",
+        reads="models",
+        writes="a table",
+        examples=("models", 'models minilm "google/multiberts-seed_{0..24}"'),
+        optional=("names",),
+        has_paper=False,
+    ),
+    Step(
+        name="tasks",
+        place=f"{_PLACE}:tasks",
+        text="""Print the named tasks with their texts, labels, metrics, splits and sources.
+
+NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
+format of the hub: parquet, jsonl, json, csv or tsv files with the names of the splits, or the
+output of `save_to_disk`.""",
+        reads="the table of tasks",
+        writes="a table",
+        examples=("tasks",),
+        has_paper=False,
+    ),
+    Step(
+        name="papers",
+        place=f"{_PLACE}:papers",
+        text="Print what --paper sets: the choices of a paper, as its text and its authors' code "
+        "make them.",
+        reads="the tables of papers",
+        writes="a table",
+        examples=("papers wu2020",),
+        optional=("name",),
+        has_paper=False,
+    ),
+)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
-    app.command()(models)
-    app.command()(tasks)
-    app.command()(papers)
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Print the table."""
+    step.call(**values)
 
 
-def models(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Models to find; patterns such as `NAME_{0..24}` are expanded."),
-    ] = None,
-) -> None:
-    """Print the known architectures, or a description of each model in NAMES.
+def models(names: Sequence[str] | None) -> None:
+    """Print the known architectures, or a description of each model.
 
-    An architecture that is not in the table works if it has exactly one list with as many modules
-    as its configuration has layers.
-
-    Example: `simcore models`
-
-    Example: `simcore models minilm "google/multiberts-seed_{0..24}"`
+    Parameters
+    ----------
+    names
+        Models to find; patterns such as ``NAME_{0..24}`` are expanded.
     """
     from simlab.store import console
 
@@ -38,14 +69,7 @@ def models(
 
 
 def tasks() -> None:
-    """Print the named tasks with their texts, labels, metrics, splits and sources.
-
-    NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
-    format of the hub: parquet, jsonl, json, csv or tsv files with the names of the splits, or the
-    output of `save_to_disk`.
-
-    Example: `simcore tasks`
-    """
+    """Print the named tasks."""
     from simlab.store import console
     from simlab.tasks import TASKS
 
@@ -66,14 +90,13 @@ def tasks() -> None:
     console.print_rows(names, rows)
 
 
-def papers(
-    name: Annotated[
-        str | None, typer.Argument(help="Paper: `phang2021`, `wu2020` or `ren2023`; default: all.")
-    ] = None,
-) -> None:
-    """Print what --paper sets: the choices of a paper, as its text and its authors' code make them.
+def papers(name: str | None) -> None:
+    """Print the choices of a paper, or of all.
 
-    Example: `simcore papers wu2020`
+    Parameters
+    ----------
+    name
+        Paper: ``phang2021``, ``wu2020`` or ``ren2023``; None is all.
     """
     from simlab.papers.choice import conditions, setting
     from simlab.papers.presets import PAPERS, find_paper

@@ -1,4 +1,4 @@
-"""Arguments, options and messages that commands share."""
+"""The choices of papers, and messages that commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,46 +18,6 @@ if TYPE_CHECKING:
     from simlab.steps.record import Step
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
-
-ModelArgument = Annotated[
-    str, typer.Argument(help="Model: `minilm` (offline), a local folder, or a model of the hub.")
-]
-TaskArgument = Annotated[
-    str,
-    typer.Argument(
-        help="Task: a name from `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), "
-        "NAME:FOLDER for a folder with its files, a csv/tsv/json/jsonl/parquet file, or "
-        "`hub:NAME[:CONFIG]`; of images `digits` or `images:FOLDER`."
-    ),
-]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the (first) text.")]
-PairColumn = Annotated[str | None, typer.Option(help="Column of the second text of a pair.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the label or score.")]
-_SPLIT_HELP = "default: as in the fine-tuning of the model, else"
-TrainSize = Annotated[
-    int | None, typer.Option(min=1, help=f"Training rows; {_SPLIT_HELP} all (rt: 4000).")
-]
-HeldoutSize = Annotated[
-    int | None, typer.Option(min=1, help=f"Held-out rows; {_SPLIT_HELP} all or 1/5 (rt: 1000).")
-]
-SplitSeed = Annotated[
-    int | None, typer.Option(min=0, help=f"Seed of the split of the rows; {_SPLIT_HELP} 0.")
-]
-Epochs = Annotated[float, typer.Option(help="Passes over the training rows; may be fractional.")]
-LearningRate = Annotated[
-    float, typer.Option(help="Peak learning rate, with linear warm-up and decay.")
-]
-BatchSize = Annotated[int, typer.Option(help="Examples per training step.")]
-MaxLength = Annotated[
-    int | None,
-    typer.Option(
-        min=3, help="Tokens kept per example; default: as in the fine-tuning of the model, else 64."
-    ),
-]
-ResamplingSeed = Annotated[int, typer.Option(min=0, help="Seed of --bootstrap and --permutations.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace --out if it was made from other inputs.")
-]
 
 
 class _PaperDefaults(dict[str, Any]):
@@ -88,7 +48,7 @@ class _PaperDefaults(dict[str, Any]):
         return default if choice is None else choice.value
 
 
-def _take_choices(context: typer.Context, paper: str | None) -> str | None:
+def take_choices(context: typer.Context, paper: str | None) -> str | None:
     """Make the choices of `paper` the defaults of the command."""
     from simlab.papers.presets import find_paper, require_choices
 
@@ -101,15 +61,6 @@ def _take_choices(context: typer.Context, paper: str | None) -> str | None:
 
 
 RECIPE_NAME = "recipe"  # the parameter of --recipe, which names all choices of fine-tuning
-Paper = Annotated[
-    str | None,
-    typer.Option(
-        help="Take the choices of a paper (`phang2021`, `wu2020`, `ren2023`) for every option that "
-        "is not given; `simcore papers` prints them.",
-        is_eager=True,
-        callback=_take_choices,
-    ),
-]
 
 
 @contextmanager
@@ -159,16 +110,6 @@ def _holds_work(place: Path) -> bool:
     both = (place, place.with_name(place.name + PARTIAL_SUFFIX))
     files = (file for folder in both for file in folder.rglob("*"))
     return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
-
-
-def count_or_share(text: str | None) -> int | float | str | None:
-    """Return an int (a count) or a float (a share); the command refuses any other text."""
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def duration(skipped: bool, seconds: float) -> str:

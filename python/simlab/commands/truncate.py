@@ -11,7 +11,7 @@ from simlab.steps.catalogue import SHORTEN, TRUNCATE
 from simlab.steps.record import Step
 from simlab.steps.words import as_option
 
-STEP = TRUNCATE
+STEPS = (TRUNCATE,)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:

@@ -50,21 +50,25 @@ def claims(
     Parameters
     ----------
     results
-        Results files, or folders of results files.
+        Results files (.parquet or .csv), or folders of .parquet files.
     out
-        File (.parquet) for the table. None writes no file.
+        File (.parquet) for the table of claims.
     metric
-        The metric of truncation, skipping and freezing; None is the main metric of each task.
+        Metric of truncation, skipping and freezing; None is the main metric of each task.
     tolerance
         Loss of the metric that is tolerated when top layers go.
     families
         Name of each family of models, and a pattern of the labels of its models, such as
-        ``{"BERT": "BERT*"}``. Families are judged apart, except for claims that compare them.
-    tuned, pretrained
-        Patterns of the labels of fine-tuned and pretrained models, for rows that do not say the
-        stage of their models.
-    csv, markdown
-        Write the table also as csv and as Markdown, beside `out`.
+        ``BERT=BERT*``; in Python ``{"BERT": "BERT*"}``. Families are judged apart, except for
+        claims that compare them.
+    tuned
+        Pattern of the labels of fine-tuned models, for rows that do not say the stage.
+    pretrained
+        Pattern of the labels of pretrained models, for rows that do not say the stage.
+    csv
+        Write the table also as csv, beside `out`.
+    markdown
+        Write the table also as Markdown, beside `out`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

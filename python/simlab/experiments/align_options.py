@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.bounds import Count, FromZero
+from simlab.bounds import Count, FromZero, check_fields
 from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     BOTH,
@@ -94,6 +94,7 @@ class StudyOptions:
 
     def check(self) -> None:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
+        check_fields(self)
         check_methods(self.methods, FITTED)
         check_training(self.training)
         check_truncation(self.truncation, self.methods)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.bounds import Count
+from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource
@@ -57,6 +57,7 @@ def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
     return [NONE, *names]
 
 
+@bounded
 def freeze_study(
     model: str | Path | ModelSource,
     task: str | Path | Task,
@@ -122,6 +123,7 @@ def freeze_study(
     """
     if {"freeze", "seed"} & changes.keys():
         raise TypeError("freeze_study: wanted bottom, top and seeds in place of freeze and seed")
+    check_values(Recipe, changes)
     freezes = ways(bottom, top)
     seeds = parse_seeds(seeds) if isinstance(seeds, str) else seeds
     if not seeds:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
@@ -44,15 +45,16 @@ if TYPE_CHECKING:
 BATCH_SIZE = 32
 
 
+@bounded
 def influence(
     model: str | Path | ModelSource,
     task: str | Path | Task,
     out: str | Path,
     *,
     split: str = "heldout",
-    limit: int | None = None,
-    max_length: int | None = None,
-    batch_size: int = BATCH_SIZE,
+    limit: Count | None = None,
+    max_length: Length | None = None,
+    batch_size: Count = BATCH_SIZE,
     random_init_seed: int | None = None,
     label: str | None = None,
     seed: int | None = None,
@@ -67,20 +69,27 @@ def influence(
         ``minilm`` (offline), a local folder, or a model of the hub: an encoder or a decoder, with a
         head or without one.
     task
-        A name of `simcore tasks`, a file, a data set of the hub, or a task that `load_task` gave;
-        with ``split="all"`` also texts without labels.
+        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
+        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
+        Python also a task that `load_task` gave.
+        With `split` ``all`` also a ``.txt`` file with a sentence on each line, and tables without
+        labels.
     out
         The results file (.parquet) to write.
-    split, limit
-        ``heldout``, ``train`` or ``all``, and the number of examples, from the first.
+    split
+        Split: ``heldout``, ``train``, or ``all``: every text of the task.
+    limit
+        Number of examples, from the first; None is all.
     max_length
-        Tokens kept per example; None is the length of the model's fine-tuning, or 64.
+        Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     batch_size
         Examples per forward pass.
     random_init_seed
-        Seed of the random weights of a random twin; None takes the model itself.
-    label, seed
-        Name of the model in results and figures, and the seed of its fine-tuning.
+        Draw random weights with this seed (a random twin), in place of the weights of the model.
+    label
+        Name of the model in results and figures.
+    seed
+        Seed to store: of the fine-tuning, or of the weights of a random twin.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is that of its
         fine-tuning.

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.bounds import FromZero
+from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
@@ -127,6 +127,7 @@ def inject(
     return _ensure(pair, task, Path(out), options, overwrite)
 
 
+@bounded
 def inject_pairs(
     models: Sequence[str | Path],
     task: str | Path | Task,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.bounds import FromZero, Length
+from simlab.bounds import FromZero, Length, check_fields
 from simlab.errors import UserError, argument
 from simlab.experiments.options import (
     OURS,
@@ -104,6 +104,7 @@ class InjectOptions:
 
     def check(self) -> None:
         """Raise UserError if a name is unknown, or a number is out of range."""
+        check_fields(self)
         check_methods(self.methods or (), METHODS)
         check_choice(self, "tokens", TOKENS)
         check_choice(self, "fit_on", FIT_ON)

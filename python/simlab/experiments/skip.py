@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from simlab.bounds import Bytes, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.subject import Subject
 from simlab.models.architectures import text_config
@@ -239,15 +240,16 @@ def skip_rows(
     ]
 
 
+@bounded
 def skip(
     checkpoint: str | Path | ModelSource,
     task: str | Path | Task,
     out: str | Path,
     *,
-    max_length: int | None = None,
+    max_length: Length | None = None,
     label: str | None = None,
     seed: int | None = None,
-    max_memory: int | None = None,
+    max_memory: Bytes | None = None,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -266,11 +268,13 @@ def skip(
     out
         The results file (.parquet) to write.
     max_length
-        Tokens kept per example; None is the length of the fine-tuning.
-    label, seed
-        Name of the model in results and figures, and the seed of its fine-tuning.
+        Tokens kept per example; None is as in the fine-tuning of the model.
+    label
+        Name of the model in results and figures.
+    seed
+        Seed of the fine-tuning, to store.
     max_memory
-        Bytes for hidden states and temporaries; None is a quarter of the free memory.
+        Bytes for hidden states and temporaries, such as 1e9; None is 1/4 of the free memory.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
@@ -306,7 +310,8 @@ def skip(
     }
 
     def make() -> list[ResultRow]:
-        return skip_rows(source, subject.task, subject.length, model, max_memory=max_memory)
+        limit = None if max_memory is None else int(max_memory)
+        return skip_rows(source, subject.task, subject.length, model, max_memory=limit)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

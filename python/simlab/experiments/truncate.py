@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Length
+from simlab.bounds import Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
@@ -213,6 +213,7 @@ def _curve(
     ]
 
 
+@bounded
 def truncate(
     checkpoint: str | Path | ModelSource,
     task: str | Path | Task,

@@ -58,16 +58,17 @@ def plot(
     Parameters
     ----------
     results
-        Results files, folders of results files, or a table that `read_results` made.
+        Results files, or folders of results files; in Python also a table that `read_results` made.
     out
         Folder for the figures.
     formats
-        ``png``, ``pdf`` or ``svg``.
+        Formats: ``png``, ``pdf`` or ``svg``.
     comparisons
-        Names of the grids to show, in order. By default, all grids are shown.
+        Comparisons to show, in order; default: all, and the four of Phang et al. 2021 (figure 1)
+        first.
     metric
-        Name of the metric to show, such as ``accuracy``; None shows the main metric of each task,
-        as does a task without rows of `metric`.
+        Metric to show, such as ``accuracy``, for tasks that have it; None is the main metric of
+        each task.
 
     Returns
     -------

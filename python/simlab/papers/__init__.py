@@ -7,6 +7,6 @@ line does not give. `presets.paper_options` gives the same choices to functions 
 * `phang2021`, `wu2020`, `ren2023`: the tables of the papers.
 * `presets`: the papers by name, and the options that a paper chooses.
 
-To add a choice: a row in the table of the paper; for a command that has no ``--paper`` yet, the
-parameter ``paper: Paper = None`` (`simlab.commands.options`). `simcore papers` prints the tables.
+To add a choice: a row in the table of the paper; for a command that has no ``--paper`` yet, no
+``has_paper=False`` in the record of its step (`simlab.steps`). `simcore papers` prints the tables.
 """

@@ -51,16 +51,16 @@ def write_report(
     Parameters
     ----------
     results
-        Results files, or folders of results files. Of a folder that a demo made, the page also
-        shows what was run.
+        Results files, or folders of results files; for the folder of a demo, the page also shows
+        the jobs that were run.
     out
         The page (.html); an earlier page is replaced.
     title
-        Heading of the page; by default the name of the first of `results`.
+        Heading of the page; None is the name of the first results.
     metric
-        Name of the metric that curves show, as for `plot`.
+        Metric of the curves; None is the main metric of each task.
     exact
-        Store values as float32 numbers instead of 16 bits with a stated step. The page is twice as
+        Store values as float32 numbers instead of 16 bits with a stated step; the page is twice as
         large.
     renewed
         Seconds after which the page may have been written anew: a browser that shows it loads it

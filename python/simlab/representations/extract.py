@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Count, Length
+from simlab.bounds import Count, Length, bounded, check_fields
 from simlab.errors import UserError, argument, did_you_mean, one_of
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
@@ -93,6 +93,7 @@ class ExtractOptions:
 
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
+        check_fields(self)
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
@@ -113,6 +114,7 @@ class ExtractOptions:
             )
 
 
+@bounded
 def extract(
     model: str | Path | ModelSource,
     task: str | Path | Task,
@@ -138,7 +140,7 @@ def extract(
         A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
         folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
         Python also a task that `load_task` gave.
-        With ``split="all"`` also a ``.txt`` file with a sentence on each line, and tables without
+        With `split` ``all`` also a ``.txt`` file with a sentence on each line, and tables without
         labels. With `modules` also a task of images.
     out
         The representation folder to make.

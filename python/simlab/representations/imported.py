@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simlab.bounds import Count, bounded
 from simlab.errors import UserError, argument
 from simlab.models.trained_tasks import load_examples
 from simlab.representations.folder import DTYPES, LayerWriter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 IMPORTED = "imported"  # the kind of rows of which nothing else is known
 
 
+@bounded
 def import_representations(
     files: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -41,7 +43,7 @@ def import_representations(
     ids: str | Path | None = None,
     task: str | Path | Task | None = None,
     split: str = "heldout",
-    limit: int | None = None,
+    limit: Count | None = None,
     dtype: str = DTYPES[0],
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
@@ -56,22 +58,29 @@ def import_representations(
         array ``[layers, words, p]`` for each sentence, named ``0``, ``1``, and so on.
     out
         The representation folder to make.
-    label, seed
-        Name of the model in results tables, and the seed of its training.
+    label
+        Name of the model in results and figures.
+    seed
+        Seed of the training, to store.
     kind
-        What a row is: a name in `kinds.KINDS`, such as ``word-last``; by default unknown.
+        Kind of rows, as in `simcore extract`, such as ``mean`` or ``word-last``.
     layers
-        Names of arrays to take, in this order; default: all, in the order of the file, or of the
-        numbers in their names.
+        Arrays to take as layers, by name, in this order; default: all, in the order of the file, or
+        of the numbers in their names.
     ids
-        A text file with the id of a row on each line. Default: what the files name ``ids``; else
-        the words of ``sentence_to_index``; else ``row-0``, ``row-1``, and so on.
-    task, split, limit, task_options
-        The examples that the rows belong to, named as for `extract`: a row for each example, or for
-        each word between spaces. The ids are then those that `extract` gives, so that models that
-        `extract` has run can be compared.
+        A text file with the id of a row on each line. Default: the array ``ids`` of the files, else
+        the words of ``sentence_to_index``, else ``row-0``, ``row-1``, and so on.
+    task
+        Task, file or data set whose examples, or whose words between spaces, the rows are, as
+        `simcore extract` takes it. The ids are then the ids of `extract`.
+    split
+        Split of `task`: ``heldout``, ``train`` or ``all``.
+    limit
+        Number of examples of `task`, from the first.
     dtype
-        Type of the stored values: ``float32``, or ``float16``, which takes half the room.
+        Type of the stored values: ``float32``, or ``float16`` for half the room.
+    task_options
+        Columns and split of `task`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

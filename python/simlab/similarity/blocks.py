@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Count, FromZero
-from simlab.errors import UserError, argument
+from simlab.bounds import Clusters, Count, FromZero, bounded
+from simlab.errors import UserError
 from simlab.representations.folder import Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
@@ -52,13 +52,14 @@ CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
 _DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
 
 
+@bounded
 def blocks(
     results: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
-    clusters: Count = CLUSTERS,
+    clusters: Clusters = CLUSTERS,
     *,
     bootstrap: FromZero = 0,
-    permutations: FromZero = PERMUTATIONS,
+    permutations: Count = PERMUTATIONS,
     resampling_seed: FromZero = 0,
     overwrite: bool = False,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
@@ -67,20 +68,20 @@ def blocks(
     Parameters
     ----------
     results
-        Results files with grids, or folders of results files; with `bootstrap`, also the
+        Results files with grids, or folders of results files; with `bootstrap` also the
         representation folders of the grids.
     out
-        Results file (.parquet) for clusters and scores; `plot` outlines the best clusters. None
-        writes no file.
+        Results file (.parquet) for clusters and scores; `simcore plot` outlines the best clusters.
     clusters
-        The fixed number of clusters of the first score of each grid.
+        Number of clusters of the first score; the second score is that of the best number.
     bootstrap
-        Number of halves of the examples from which the intervals of the scores are computed, for
-        the grids whose representations are given; 0 computes none.
+        Halves of the examples to draw for 95 % intervals of the scores, such as 200, for the grids
+        whose representations are given.
     permutations
-        Number of permuted grids that chance, p-values and the best number of clusters come from.
+        Grids to draw for chance, p-values and the best number of clusters: the same similarities at
+        each distance, in any order.
     resampling_seed
-        Seed of both.
+        Seed of `bootstrap` and `permutations`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
@@ -111,8 +112,6 @@ def blocks(
         require_table_file(path)
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
-    if not permutations:
-        raise UserError(f"{argument('permutations')}: wanted 1 or more, found 0")
     files, stored = read_inputs(results, path, resampling)
     found = list(block_rows(read_results(files), clusters, resampling, stored))
     if path is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.bounds import FromZero
+from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.representations.folder import (
     MORE_ROWS,
@@ -36,6 +36,7 @@ _MOST_WANTED = 4  # rows that unbiased CKA wants; no measure wants more
 _COLUMNS = ("estimator", "kernel", "bandwidth")
 
 
+@bounded
 def grid(
     folders: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -54,25 +55,26 @@ def grid(
     Parameters
     ----------
     folders
-        A folder, whose layers are compared with each other, or two folders; with `joint`, any
-        number of folders.
+        Representation folders: X (rows) and Y (columns), or X alone; with `joint`, any number.
     out
         The results file (.parquet) to write.
-    measure, **options
-        A name in `catalogue.MEASURES`, and options of the measure, such as ``truncation=0.95``;
-        `simcore grid --help` lists both. `_` may stand for `-` in the name.
+    measure
+        Name of a measure; `simcore grid --help` lists all. ``_`` may stand for ``-`` in the name.
     comparison
-        The name of the grid, such as ``FT-ORIG``; None joins the labels of the folders.
+        Name of the grid, such as ``FT-ORIG``; None is the labels of the folders.
     joint
         Compare all layers of all folders with each other, in one grid.
     bootstrap
-        Number of halves of the examples from which `low` and `high` are computed, the 95 %
-        interval of each value; 0 computes none.
+        Halves of the examples to draw for 95 % intervals, such as 200; whole texts are drawn where
+        rows are words. CKA re-uses its Gram matrices; any other measure computes the grid anew for
+        each.
     permutations
-        Number of permutations of the examples from which `pvalue` and `calibrated` are computed; 0
-        computes none. `simlab.similarity.resampling` describes the four columns.
+        Permutations of the examples to draw for p-values, and for values calibrated to 0 at chance;
+        the cost is as for `bootstrap`.
     resampling_seed
-        Seed of both.
+        Seed of `bootstrap` and `permutations`.
+    **options
+        Options of the measure (`similarity.options.MeasureOptions`), such as ``truncation=0.95``.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import FromZero
+from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.resampling import NONE, Resampling
@@ -41,6 +41,7 @@ _CELL = ["label_x", "layer_x", "label_y", "layer_y"]
 _GRID = ["options", "kind", "n"]  # columns in which two grids of a measure may differ
 
 
+@bounded
 def localize(
     results: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -59,9 +60,9 @@ def localize(
     out
         The results file (.parquet) to write.
     bootstrap
-        Number of halves of the examples from which 95 % intervals are computed; 0 computes none.
+        Halves of the examples to draw for 95 % intervals of the scores, such as 200.
     resampling_seed
-        Seed of the halves.
+        Seed of `bootstrap`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

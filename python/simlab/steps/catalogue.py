@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simlab.steps.record import Parameter, Step
+from simlab.steps.record import REQUIRED, Parameter, Step
 
 TRUNCATE = Step(
     name="truncate",
@@ -71,10 +71,6 @@ results file for each pair; an interrupted call continues where it was.""",
         "inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet",
         "inject runs/ft-* rt --pairs 8 --fit-on mean --out runs/results/injection",
     ),
-    extra=(
-        Parameter("label_a", (str,), text="Name of model A in results and figures, for one pair"),
-        Parameter("label_b", (str,), text="Name of model B in results and figures, for one pair"),
-    ),
 )
 # One pair of models, which is no command of its own.
 INJECT_ONE = Step(
@@ -134,6 +130,206 @@ was.""",
         "align-study runs/train/* --judge runs/test --out runs/results/alignment",
     ),
 )
+GRID = Step(
+    name="grid",
+    place="simlab.similarity.grids:grid",
+    options="simlab.similarity.options:MeasureOptions",
+    text="Compare every layer of X with every layer of Y.",
+    reads="representation folders",
+    writes="a results file",
+    examples=(
+        "grid runs/reps/ft-1 runs/reps/orig --comparison FT-ORIG "
+        "--out runs/results/ft-orig.parquet",
+        "grid runs/reps/words-* --joint --measure svcca --truncation 0.95 "
+        "--out runs/results/svcca.parquet",
+        "grid runs/reps/words-* --joint --measure neuronsim --top-k 50 "
+        "--out runs/results/top-50.parquet",
+        "grid runs/reps/ft-1 runs/reps/orig --bootstrap 200 --permutations 200 "
+        "--out runs/results/ft-orig.parquet",
+    ),
+    notes_place="simlab.similarity.catalogue:help_lines",
+)
+SKIP = Step(
+    name="skip",
+    place="simlab.experiments.skip:skip",
+    text="""Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
+
+Nothing is trained.""",
+    reads="a checkpoint",
+    writes="a results file",
+    examples=('skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet',),
+    has_paper=False,
+)
+INFLUENCE = Step(
+    name="influence",
+    place="simlab.experiments.influence:influence",
+    text="""Write the block influence of every contiguous span of layers: 1 - cosine of its ends.
+
+Nothing is trained, and no labels are read.""",
+    reads="a model or checkpoint",
+    writes="a results file",
+    examples=('influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',),
+    has_paper=False,
+)
+LOCALIZE = Step(
+    name="localize",
+    place="simlab.similarity.localization:localize",
+    text="Compute the localization score of every layer from joint grids of neuronsim and svcca.",
+    reads="results files; with --bootstrap also representation folders",
+    writes="a results file",
+    examples=(
+        "localize runs/results --out runs/results/localization.parquet",
+        "localize runs/results runs/words/* --bootstrap 200 "
+        "--out runs/results/localization.parquet",
+    ),
+    has_paper=False,
+)
+IMPORT = Step(
+    name="import",
+    place="simlab.representations.imported:import_representations",
+    text="Make a representation folder of arrays that another program wrote; nothing is unpickled.",
+    reads="files of arrays",
+    writes="a representation folder",
+    examples=(
+        "import layers.npz --label mine --out runs/reps/mine",
+        "import elmo.hdf5 --label ELMo --kind word-last --task sentences.txt --split all "
+        "--out runs/words/elmo",
+    ),
+    has_paper=False,
+)
+BLOCKS = Step(
+    name="blocks",
+    place="simlab.similarity.blocks:blocks",
+    text="""Split the layers of every grid of a model with itself into clusters; score the split.
+
+The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. Every grid has two
+rows: at --clusters clusters, and at the best number, whose score lies the furthest above chance.
+Scores of different numbers of clusters are compared by `calibrated`. Grids of errors of maps
+(`align-study --within`) count as grids of the similarity 1 - error.""",
+    reads="results files; with --bootstrap also representation folders",
+    writes="a table, and with --out a results file",
+    examples=(
+        "blocks runs/results --out runs/results/blocks.parquet",
+        "blocks runs/results runs/reps/ft-1 runs/reps/ft-2 --bootstrap 200 "
+        "--out runs/results/blocks.parquet",
+    ),
+)
+PRETRAIN = Step(
+    name="pretrain",
+    place="simlab.training.pretrain:pretrain",
+    options="simlab.training.pretraining:Pretraining",
+    without=("group_by_length",),  # rows of tokens have one length
+    text="""Pretrain a BERT by masked language modelling; plain `from_pretrained` loads the folder.
+
+Models of different seeds have the same words. If the command is interrupted, the same command
+continues it, and ends with the same weights.""",
+    reads="texts",
+    writes="a model folder",
+    examples=("pretrain rt imdb --seeds 0..4 --hidden 128 --max-steps 2000 --out runs/mini",),
+    extra=(_SEEDS,),
+    has_paper=False,
+)
+PLOT = Step(
+    name="plot",
+    place="simlab.figures.draw:plot",
+    text="Draw every figure that the results files have rows for.",
+    reads="results files",
+    writes="a folder of figures",
+    examples=("plot runs/demo/results --out runs/demo/figures --format svg",),
+)
+CLAIMS = Step(
+    name="claims",
+    place="simlab.evidence.table:claims",
+    text="""Judge the claims of the papers on RESULTS: estimate, interval over models, verdict.
+
+A claim holds, fails or is undecided. `--list` prints the rules.""",
+    reads="results files",
+    writes="a table, and with --out a file",
+    examples=("claims runs/results --out runs/claims.parquet --csv", "claims --list"),
+    extra=(
+        Parameter(
+            "list",
+            (bool,),
+            default=False,
+            text="Print every claim and its rule; judge nothing",
+        ),
+    ),
+    optional=("results",),
+)
+REPORT = Step(
+    name="report",
+    place="simlab.report.write:write_report",
+    without=("renewed",),
+    text="""Write one page to look at: grids to pan, zoom and compare, curves, and what was run.
+
+The page is one file that a browser opens from disk; it needs no network.""",
+    reads="results files",
+    writes="a page",
+    examples=("report runs/demo/results --out runs/demo/report.html",),
+    extra=(
+        Parameter(
+            "watch",
+            (float,),
+            text="Write the page anew when results change; look every so many seconds. A browser "
+            "that shows the page loads it again",
+            least=1,
+        ),
+    ),
+    has_paper=False,
+)
+SWEEP = Step(
+    name="sweep",
+    place="simlab.sweeps.sweep:Sweep.run",
+    without=("durable", "stale"),
+    text="""Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
+
+The same command continues an interrupted run, whatever ended it. Finished jobs are not done again,
+even if FILE has changed. If jobs failed, the exit code is 1.""",
+    reads="a sweep file",
+    writes="the folder of a sweep",
+    examples=(
+        "sweep examples/sweeps/phang2021-offline.toml --plan",
+        "sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2",
+        "sweep examples/sweeps/ren2023.toml --out /nfs/ren --engine ray --address auto",
+    ),
+    extra=(
+        Parameter(
+            "file", (str,), default=REQUIRED, text="The sweep file (.toml)", is_argument=True
+        ),
+        Parameter(
+            "plan",
+            (bool,),
+            default=False,
+            text="Print the jobs, disk space and time; run nothing. With `out`, finished jobs "
+            "there are left out",
+        ),
+    ),
+    optional=("out",),
+    has_paper=False,
+)
+STATUS = Step(
+    name="status",
+    place="simlab.sweeps.status:read_status",
+    text="Print the status of a sweep, which may be running: jobs by kind, rate, time left, "
+    "last error.",
+    reads="the folder of a sweep",
+    writes="a table",
+    examples=("status runs/phang --watch",),
+    extra=(
+        Parameter(
+            "watch",
+            (bool,),
+            default=False,
+            text="Print the status anew every 5 seconds, until Ctrl-C",
+        ),
+        Parameter("json", (bool,), default=False, text="Print JSON, for scripts"),
+    ),
+    has_paper=False,
+)
 STEPS = {
-    step.name: step for step in (FINETUNE, FREEZE_STUDY, EXTRACT, TRUNCATE, INJECT, ALIGN_STUDY)
+    step.name: step
+    for step in (
+        *(PRETRAIN, FINETUNE, FREEZE_STUDY, EXTRACT, IMPORT, GRID, LOCALIZE, TRUNCATE, BLOCKS),
+        *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, SWEEP, STATUS),
+    )
 }

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from simlab.bounds import Least
 from simlab.errors import option_name
@@ -96,6 +97,8 @@ class Step:
         Parameters without a default that the command may leave out.
     has_paper
         Whether a paper may choose parameters of the command.
+    notes_place
+        A function, as ``module:name``, that returns paragraphs for the end of the command's help.
     """
 
     name: str
@@ -109,6 +112,7 @@ class Step:
     extra: tuple[Parameter, ...] = ()
     optional: tuple[str, ...] = ()
     has_paper: bool = True
+    notes_place: str = ""
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -123,7 +127,7 @@ class Step:
         last = [p for p in own if p.name == "overwrite"]
         between = [p for p in own if p not in (*first, *last)]
         # A recipe that has a name knows the defaults of its fields.
-        named = "recipe" in self._signature
+        named = any(p.name == "recipe" for p in own)
         options = fields_of(_load(self.options), named=named) if self.options else []
         every = [*first, *self.extra, *between, *options, *self._task_fields, *last]
         kept = [p for p in every if p.name not in self.without]
@@ -132,10 +136,22 @@ class Step:
         }
         return tuple(free.get(p.name, p) for p in kept)
 
-    def call(self, **values: Any) -> Any:
-        """Call the function with parameters by name; a parameter that is None has the default."""
+    def notes(self) -> list[str]:
+        """Return the paragraphs for the end of the command's help."""
+        found: list[str] = _load(self.notes_place)()
+        return found
+
+    def call(self, /, **values: Any) -> Any:
+        """Call the function with parameters by name; a parameter that is None has the default.
+
+        A parameter without a default, which the command may leave out, is None.
+        """
         of_task = {p.name for p in self._task_fields}
-        own = {n: v for n, v in values.items() if v is not None and n not in of_task}
+        own = {
+            name: value
+            for name, value in values.items()
+            if name not in of_task and (value is not None or name in self.optional)
+        }
         if any(values.get(name) is not None for name in of_task):
             own[TASK_OPTIONS] = self.task_options(**values)
         return _load(self.place)(**own)
@@ -218,10 +234,12 @@ def _parameter(
 ) -> Parameter:
     """Return the parameter of an annotation, which may be a union, a sequence and bounded."""
     kinds: list[Any] = []
-    several, least = False, None
+    several, least, metavar = False, None, ""
     for one in _members(hint):
         if isinstance(one, Least):
             least = one.value
+        elif get_origin(one) is Mapping:
+            several, kinds, metavar = True, [Mapping], "NAME=VALUE"
         elif get_origin(one) in (tuple, Sequence):
             several = True
             for kind in _members(get_args(one)[0]):
@@ -234,7 +252,7 @@ def _parameter(
     if several and {str, int} <= {*kinds}:  # a text such as "0..4" stands for the numbers
         several, kinds = False, [str]
         default = ",".join(map(str, default)) if isinstance(default, tuple) else default
-    return Parameter(name, tuple(kinds), several, default, text, least, is_argument)
+    return Parameter(name, tuple(kinds), several, default, text, least, is_argument, metavar)
 
 
 def _members(hint: Any) -> Iterator[Any]:
@@ -246,13 +264,22 @@ def _members(hint: Any) -> Iterator[Any]:
         yield hint
 
 
+class _Unknown(type):
+    """The type of names that only type checkers import, such as ``pd`` in ``pd.DataFrame``."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+
 class _Names(dict[str, Any]):
     """Names of a module; a name that only type checkers import stands for itself."""
 
     def __missing__(self, name: str) -> Any:
         if name == "Sequence":
             return Sequence
-        return TypeVar(name)
+        return _Unknown(name, (), {})
 
 
 def _evaluated(annotation: Any, holder: Any) -> Any:
@@ -265,4 +292,4 @@ def _evaluated(annotation: Any, holder: Any) -> Any:
 
 def _load(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))

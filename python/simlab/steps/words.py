@@ -10,20 +10,11 @@ from collections.abc import Callable
 from simlab.errors import Argument, UserError, option_name, spelled
 from simlab.steps.catalogue import STEPS
 
-# Options of commands that are no steps, with another name than the argument.
-_OPTIONS = {
-    ("import", "layers"): "--layer",
-    ("claims", "families"): "--family",
-    ("plot", "formats"): "--format",
-    ("plot", "comparisons"): "--comparison",
-}
-
 
 def option_of(command: str, name: str) -> str:
     """Return the option of a command for an argument: ``--head-warmup`` for ``head_warmup``."""
     parameters = STEPS[command].parameters if command in STEPS else ()
-    of_step = next((one.option for one in parameters if one.name == name), None)
-    return of_step or _OPTIONS.get((command, name)) or option_name(name)
+    return next((one.option for one in parameters if one.name == name), option_name(name))
 
 
 def as_option(command: str) -> Callable[[Argument], str]:

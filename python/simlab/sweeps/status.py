@@ -62,23 +62,28 @@ class Status:
         return {**asdict(self), "total": asdict(self.total)}
 
 
-def read_status(out: str | Path) -> Status:
-    """Return the status of the sweep in folder `out`.
+def read_status(folder: str | Path) -> Status:
+    """Return the status of the sweep in a folder.
+
+    Parameters
+    ----------
+    folder
+        Folder of a sweep (``--out`` of `simcore sweep`).
 
     Raises
     ------
     UserError
         No sweep ran there.
     """
-    folder = SweepFolder(Path(out))
-    plan, keep = read_plan(folder)
-    found = survey(folder, plan, keep)
+    place = SweepFolder(Path(folder))
+    plan, keep = read_plan(place)
+    found = survey(place, plan, keep)
     failures = {
         key: record
-        for key, record in folder.failed().items()
+        for key, record in place.failed().items()
         if has_failed(record) and plan.number(key) is not None  # the file may have changed
     }
-    running = {key for key in folder.claimed() if seems_alive(folder.claims / key)}
+    running = {key for key in place.claimed() if seems_alive(place.claims / key)}
     counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
     waiting: dict[str, int] = defaultdict(int)
     for job, needed in zip(plan.jobs, found.needed, strict=True):
@@ -90,7 +95,7 @@ def read_status(out: str | Path) -> Status:
                 waiting[job.kind] += 1
         counts[job.kind][state] += 1
     shown = {kind: Count(**counts[kind]) for kind in plan.counts()}
-    per_hour, left = _speed(folder, waiting, sum(count.running for count in shown.values()))
+    per_hour, left = _speed(place, waiting, sum(count.running for count in shown.values()))
     last = max(failures.values(), key=lambda record: record["when"], default=None)
     error = None if last is None else f"{last['kind']} {last['title']}: {last['error']}"
     return Status(shown, per_hour, left, error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json, read_json, write_json
 from simlab.store.planned import PLAN
@@ -153,12 +154,13 @@ class Sweep:
         taken = estimate(plan, found.needed, self.spec.keep, folder.finished(), sizes, workers)
         return plan, done, taken
 
+    @bounded
     def run(
         self,
         out: str | Path,
         *,
-        workers: int = 0,
-        threads: int | None = None,
+        workers: FromZero = 0,
+        threads: Count | None = None,
         engine: str | Engine = LOCAL,
         address: str | None = None,
         resources: Sequence[str] = (),
@@ -172,18 +174,26 @@ class Sweep:
         Parameters
         ----------
         out
-            The folder, which may be that of an earlier run: what is done there is not done again.
-        workers, threads
-            Processes, and threads of each. By default a process for each GPU or one, and an equal
-            share of the cores. On the CPU, equal bits need an equal number of threads.
+            Folder of the sweep; an earlier run there is continued.
+        workers
+            Processes at once; 0 is one for each GPU, else one; with ``ray`` as many as the nodes
+            have room for.
+        threads
+            Threads of each process; None is an equal share of the cores. On the CPU, equal bits
+            need an equal number.
         engine
-            ``local``, ``ray``, or an `Engine`.
-        address, resources
-            For ``ray``: the cluster, and what jobs of a kind take there (`EngineChoice`).
+            Where jobs run: ``local``, or ``ray``: on the nodes of a Ray cluster; in Python also an
+            `Engine`.
+        address
+            With ``ray``: the cluster, HOST:PORT of its head or ``auto``; None is one that is
+            started on this machine alone.
+        resources
+            With ``ray``: the resources of a job of a kind, such as
+            ``finetune:gpus=0.5,memory=16GB``.
         retry_failed
             Try jobs again that failed before.
         figures
-            Draw the figures at the end.
+            Draw the figures at the end; the command then writes the page, too.
         durable
             Write what is finished to the disk before it counts (fsync).
         stale

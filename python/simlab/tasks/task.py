@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Count, FromZero
+from simlab.bounds import Count, FromZero, check_fields
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
 from simlab.tasks.metrics import score
@@ -53,6 +53,10 @@ class TaskOptions:
     train_size: Count | None = None
     heldout_size: Count | None = None
     split_seed: FromZero | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UserError if a number is out of range."""
+        check_fields(self)
 
     @property
     def seed(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Count
+from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
 from simlab.models.batches import collator, encode
 from simlab.models.checkpoint import EVALUATION, Checkpoint
@@ -42,6 +42,7 @@ TRAINER_FOLDER = "trainer"
 _FEWEST_PROBES, _MOST_PROBES = 2, 512  # held-out rows on which CKA is recorded during training
 
 
+@bounded
 def finetune(
     model: str | Path | ModelSource,
     task: str | Path | Task,
@@ -97,6 +98,7 @@ def finetune(
     >>> finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few).path
     PosixPath('runs/ft-1')
     """
+    check_values(Recipe, changes)
     source = Checkpoint.open(model)
     require_trainable(source, recipe, changes)
     task = load_task_of([source], task, task_options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from simlab.bounds import Count, bounded
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import PRETRAINING, ModelSource, resolve
 from simlab.store.console import progress
@@ -34,36 +35,38 @@ _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
 
 
+@bounded
 def pretrain(
     texts: str | Path | Task | Texts | Sequence[str | Path | Task | Texts],
     out: str | Path,
     recipe: Pretraining | None = None,
     *,
     task_options: TaskOptions | None = None,
-    threads: int | None = None,
+    threads: Count | None = None,
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
     """Pretrain a BERT of any size, with weights drawn from a seed, on the texts of tasks.
 
+    Plain ``from_pretrained`` loads the folder. An interrupted run continues at its last Trainer
+    checkpoint, and ends with the weights of a run without interruption.
+
     Parameters
     ----------
     texts
-        A task, a file of sentences (``.txt``), or several. Of a task the training rows are read,
-        and the loss is measured on held-out rows; of a file, every 20th sentence is held out.
+        Tasks whose training texts are read (``rt``, ``imdb``, ``stsb``, ``quartz`` are offline), or
+        files of sentences (.txt). The loss is measured on the held-out rows of a task, or on every
+        20th sentence of a file.
     out
-        The model folder to make, with model, tokenizer (plain ``from_pretrained`` loads both) and
-        ``pretraining.json``: the loss on held-out rows, and the loss of the words' frequencies. An
-        interrupted run continues at its last Trainer checkpoint and ends with the weights of a run
-        without interruption.
+        The model folder to make, with the tokenizer and ``pretraining.json``: the loss on held-out
+        rows, and the loss of the words' frequencies.
     recipe, **changes
         Size and training (`simlab.training.pretraining.Pretraining`); keywords replace fields, such
         as ``seed=2`` or ``hidden=256``.
     task_options
         Columns and split of the tasks.
     threads
-        Threads of torch during the training; None leaves them as they are. On the CPU, equal bits
-        need an equal number of threads.
+        Threads of torch during the training; on the CPU, equal bits need an equal number.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 

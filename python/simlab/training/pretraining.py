@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from simlab.bounds import Count, FromZero, Length
 from simlab.errors import UserError, argument
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.training.recipes import Schedule, changed
 
-_COUNTS = ("layers", "hidden", "heads", "intermediate")
 _SHARES = ("masked", "dropout")
 
 
@@ -24,30 +24,41 @@ class Pretraining(Schedule):
         Tokens of a row, and positions of the model. Longer texts become several rows.
     seed
         Seed of the weights, the order of the rows, the masks and dropout.
-    layers, hidden, heads, intermediate
-        Number of layers, their width, attention heads, and width of the feed-forward network; an
-        `intermediate` of None is four times `hidden`.
+    batch_size
+        Rows of tokens per training step.
+    epochs
+        Passes over the texts, in place of `max_steps`; with both, the first end counts.
+    max_steps
+        Training steps, in place of `epochs`; with both, the first end counts.
+    layers
+        Number of layers.
+    hidden
+        Width of the layers.
+    heads
+        Attention heads of a layer.
+    intermediate
+        Width of the feed-forward network; None is 4 times `hidden`.
     tokenizer
-        The model whose tokenizer is used.
+        Model whose tokenizer is used: ``minilm``, a folder, or a hub name.
     vocabulary
-        Number of words kept: the special tokens, the letters, and the most frequent words of the
-        texts. 0 keeps all words of the tokenizer.
+        Words kept: the special tokens, the letters, and the most frequent words of the texts; 0
+        keeps all words of the tokenizer.
     masked
-        Share of the tokens that are to be predicted.
+        Share of the tokens to predict.
     dropout
         Probability of dropout, in training and in later fine-tuning.
     """
 
     learning_rate: float = 1e-3
-    max_length: int = 128
-    max_steps: int | None = 2000
-    seed: int = 0
-    layers: int = 4
-    hidden: int = 128
-    heads: int = 4
-    intermediate: int | None = None
+    max_length: Length = 128
+    max_steps: Count | None = 2000
+    seed: FromZero = 0
+    layers: Count = 4
+    hidden: Count = 128
+    heads: Count = 4
+    intermediate: Count | None = None
     tokenizer: str = OFFLINE_MODEL
-    vocabulary: int = 8192
+    vocabulary: FromZero = 8192
     masked: float = 0.15
     dropout: float = 0.1
 
@@ -59,17 +70,11 @@ class Pretraining(Schedule):
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
         super().check()
-        for field in _COUNTS:
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise UserError(f"{argument(field)}: wanted 1 or more, found {value}")
         if self.hidden % self.heads:
             raise UserError(
                 f"{argument('hidden', self.hidden)}: wanted a multiple of "
                 f"{argument('heads', self.heads)}, found a rest of {self.hidden % self.heads}"
             )
-        if self.vocabulary < 0:
-            raise UserError(f"{argument('vocabulary')}: wanted 0 or more, found {self.vocabulary}")
         for field in _SHARES:
             value = getattr(self, field)
             if not 0 <= value < 1 or (field == "masked" and value == 0):

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from simlab.bounds import FromZero, Length
+from simlab.bounds import Count, FromZero, Length, check_fields
 from simlab.errors import UserError, argument
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
 
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_POSITIVE = ("epochs", "max_steps", "learning_rate", "batch_size", "adam_epsilon")
-_NOT_NEGATIVE = ("warmup", "weight_decay", "seed")
-_SHORTEST = 3  # two special tokens and one token of the text
+_POSITIVE = ("epochs", "learning_rate", "adam_epsilon")
+_NOT_NEGATIVE = ("warmup", "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -54,12 +53,12 @@ class Schedule:
 
     epochs: float | None = None
     learning_rate: float = 1e-4
-    batch_size: int = 32
+    batch_size: Count = 32
     max_length: Length = 64
     warmup: float = 0.1
     weight_decay: float = 0.01
     adam_epsilon: float = 1e-8
-    max_steps: int | None = None
+    max_steps: Count | None = None
     group_by_length: bool = True
     seed: FromZero = 1
 
@@ -70,16 +69,13 @@ class Schedule:
 
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
+        check_fields(self)
         for field in (*_POSITIVE, *_NOT_NEGATIVE):
             value, zero = getattr(self, field), field in _NOT_NEGATIVE
             if value is None or (math.isfinite(value) and (value > 0 or (zero and value == 0))):
                 continue
             wanted = "0 or more" if zero else "more than 0"
             raise UserError(f"{argument(field)}: wanted {wanted}, found {value}")
-        if self.max_length < _SHORTEST:
-            raise UserError(
-                f"{argument('max_length')}: wanted at least {_SHORTEST}, found {self.max_length}"
-            )
 
     def steps(self, rows: int) -> int:
         """Return the number of training steps for `rows` training rows."""

@@ -75,7 +75,7 @@ def test_what_is_typed_counts_more_than_the_paper(keywords, typed, wanted):
     ("typed", "wanted"),
     [
         ((), {"kind": "word-last", "words": "spaces", "split": "all", "special_tokens": False}),
-        (("--kind", "cls"), {"kind": "cls", "words": None, "special_tokens": True}),
+        (("--kind", "cls"), {"kind": "cls", "words": None, "special_tokens": None}),
         (("--kind", "attention", "--special-tokens"), {"words": "spaces", "special_tokens": True}),
     ],
 )
@@ -154,10 +154,10 @@ def test_blocks_and_claims_take_a_papers_choices(keywords):
     _, found = keywords(table, "claims", "claims", "results", "--paper", "wu2020")
     assert found["metric"] == "accuracy"
     typed = ("--paper", "ren2023", "--clusters", 3)
-    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed)
-    assert given[2] == 3
-    given, _ = keywords(blocks, "blocks", "blocks", "results", *typed[:2])
-    assert given[2] == 2
+    _, found = keywords(blocks, "blocks", "blocks", "results", *typed)
+    assert found["clusters"] == 3
+    _, found = keywords(blocks, "blocks", "blocks", "results", *typed[:2])
+    assert found["clusters"] == 2
 
 
 def test_a_paper_without_choices_for_a_command_is_refused(simcore):
@@ -196,5 +196,5 @@ def test_papers_are_printed(simcore):
     ],
 )
 def test_plot_shows_the_metric_of_the_paper(keywords, tmp_path, typed, wanted):
-    given, _ = keywords(draw, "plot", "plot", tmp_path, "--out", tmp_path / "figures", *typed)
-    assert given[-1] == wanted
+    _, found = keywords(draw, "plot", "plot", tmp_path, "--out", tmp_path / "figures", *typed)
+    assert found.get("metric") == wanted

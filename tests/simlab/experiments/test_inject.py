@@ -166,8 +166,8 @@ def test_the_command_writes_a_row_for_every_method(
 ):
     out = tmp_path / "injection.parquet"
     a, b = (source.path for source in pair_of_models)
-    arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 2, "--label-a", "A"]
-    arguments += ["--original", tiny_bert.path]
+    arguments = ["inject", a, b, reviews, *COLUMNS, "--out", out, "--epochs", 2]
+    arguments += ["--original", tiny_bert.path, "--label", "A", "--label", "B"]
     code, _, errors = simcore(*arguments, "--layer", 2)
     assert (code, errors) == (0, [])
     frame = read_results(out)
@@ -175,7 +175,7 @@ def test_the_command_writes_a_row_for_every_method(
     assert tuple(methods) == TABLE_5
     assert set(METHODS) - set(TABLE_5) == {"svcca", "linear-gd"}
     assert set(frame["experiment"]) == {"injection"}
-    assert (set(frame["label_x"]), set(frame["label_y"])) == ({"A"}, {str(b)})
+    assert (set(frame["label_x"]), set(frame["label_y"])) == ({"A"}, {"B"})
     assert (set(frame["layer_x"]), set(frame["kind"]), set(frame["n"])) == ({2}, {"cls"}, {32})
     assert frame["value"].between(0, 1).all()
     assert "done before" in simcore(*arguments, "--layer", 2)[1]

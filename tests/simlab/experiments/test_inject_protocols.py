@@ -226,8 +226,7 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     refused("wanted a folder for the results of several pairs", *models, out="x.parquet")
     refused("--label: wanted 3 labels, one for each of", *models, "--label", "A")
     refused("--label: wanted another label for each model", *models, *(("--label", "A") * 3))
-    refused("wanted --label for several pairs", *models, "--label-a", "A")
-    refused("wanted --label-a and --label-b for one pair", *models[:2], "--label", "A")
+    refused("--label: wanted 2 labels, one for each of", *models[:2], "--label", "A")
 
 
 def test_a_finished_file_stays_done_where_the_original_cannot_be_found(

@@ -260,7 +260,7 @@ def test_without_ray_the_command_says_how_to_install_it(tmp_path, simcore, study
     [
         (("--engine", "slurm"), "--engine slurm: wanted local or ray"),
         (("--address", "auto"), "--address: wanted --engine ray beside it, found local"),
-        (("--resources", "grid:cores=2"), "--resources: wanted --engine ray beside it"),
+        (("--resource", "grid:cores=2"), "--resource: wanted --engine ray beside it"),
     ],
 )
 def test_options_of_another_engine_are_refused(options, words, tmp_path, simcore, study):

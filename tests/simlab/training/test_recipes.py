@@ -88,11 +88,11 @@ def test_training_ends_with_whichever_comes_first(name, given, steps):
     ("name", "given", "message"),
     [
         ("slow", {}, "recipe='slow': wanted one of phang2021, wu2020, ren2023, quick"),
-        ("quick", {"max_steps": 0}, "max_steps: wanted more than 0, found 0"),
+        ("quick", {"max_steps": 0}, "max_steps: wanted 1 or more, found 0"),
         ("quick", {"learning_rate": float("nan")}, "learning_rate: wanted more than 0"),
         ("quick", {"warmup": -1}, "warmup: wanted 0 or more, found -1"),
         ("quick", {"adam_epsilon": 0.0}, "adam_epsilon: wanted more than 0"),
-        ("quick", {"max_length": 2}, "max_length: wanted at least 3"),
+        ("quick", {"max_length": 2}, "max_length: wanted 3 or more"),
         ("quick", {"freeze": "bottom"}, "freeze='bottom': wanted none, bottom:K or top:K"),
         ("quick", {"freeze": "top:0"}, "freeze='top:0': wanted none, bottom:K or top:K"),
         ("quick", {"freeze": "left:2"}, "freeze='left:2': wanted none, bottom:K or top:K"),

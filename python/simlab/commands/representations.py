@@ -1,4 +1,4 @@
-"""``simcore extract``: write the representations of every layer of a model."""
+"""Commands that write a representation folder: ``extract`` and ``import``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from simlab.commands.options import duration, explain_interrupt
-from simlab.steps.catalogue import EXTRACT
+from simlab.steps.catalogue import EXTRACT, IMPORT
 from simlab.steps.record import Step
 
-STEP = EXTRACT
+STEPS = (EXTRACT, IMPORT)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
