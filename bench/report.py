@@ -221,7 +221,7 @@ def shown(page: Path) -> dict[str, float]:
         tab = found.new_page(viewport=VIEWPORT)
         before = browser_bytes()
         tab.add_init_script(WATCH)
-        tab.goto(page.as_uri())
+        tab.goto(f"{page.as_uri()}#view=grids")
         while not tab.evaluate(READY):
             time.sleep(0.02)
         canvas = tab.locator("canvas[tabindex]").first

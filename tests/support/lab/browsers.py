@@ -78,7 +78,11 @@ class Opened:
             self.complaints.append(message.text)
 
     def go(self, **state: str) -> None:
-        """Show the page at the address of a state, and wait until it is drawn."""
+        """Show the page at the address of a state, and wait until it is drawn.
+
+        Grids unless the state names a view; an empty name is the first view.
+        """
+        state = {"view": "grids", **state}
         fragment = "&".join(f"{name}={quote(value)}" for name, value in state.items())
         self.page.goto("about:blank")
         self.page.goto(f"{self.file.as_uri()}#{fragment}")

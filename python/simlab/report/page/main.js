@@ -6,6 +6,7 @@ import { element, lengthOf, page } from "./data.js";
 import { showModels } from "./filter.js";
 import { modelNamed, showLayer } from "./layer.js";
 import { choice, make, unsay } from "./make.js";
+import { showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
@@ -14,7 +15,7 @@ import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
-const VIEWS = ["grids", "curves", "runs"];
+const VIEWS = ["overview", "grids", "curves", "runs"];
 const ORDERS = { model: "by model", layer: "by layer", clustered: "by clustering" };
 const RANGES = { fixed: "fixed for the measure", fitted: "fitted to the grid" };
 
@@ -114,6 +115,7 @@ function showDifference({ a, b, difference }) {
   }));
   difference.grid = a.grid;
   difference.planes = { value: values };
+  difference.bar = "A − B";
   difference.undefined = "Grey: undefined in A or in B";
   difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
     `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`,
@@ -145,7 +147,7 @@ function closeLayer() {
 
 addEventListener("keydown", ({ key, target }) => {
   const search = target instanceof HTMLInputElement && target.value !== "" && target.type === "search";
-  if (key === "Escape" && state.view === "grids" && !layerBox.hidden && !search) closeLayer();
+  if (key === "Escape" && shownView === "grids" && !layerBox.hidden && !search) closeLayer();
 });
 
 async function showGrids() {
@@ -182,7 +184,7 @@ async function showGrids() {
 let shownView = "";
 
 async function show() {
-  const view = VIEWS.includes(state.view) ? state.view : "grids";
+  const view = VIEWS.includes(state.view) ? state.view : state.a ? "grids" : "overview";
   if (view !== shownView) unsay();
   shownView = view;
   for (const name of VIEWS) {
@@ -194,6 +196,7 @@ async function show() {
   }
   if (view === "grids") await showGrids();
   else notice("");
+  if (view === "overview") await showOverview(element("view-overview"));
   if (view === "curves") await showCurves(element("view-curves"));
   if (view === "runs") await showRuns(element("view-runs"));
 }
@@ -209,7 +212,7 @@ function showNext() {
     notice(`This view cannot be shown: ${error}`);
     console.error(error);
   }).finally(() => {
-    if (--waiting === 0) document.body.dataset.ready = state.view;
+    if (--waiting === 0) document.body.dataset.ready = shownView;
   });
 }
 

@@ -77,6 +77,17 @@ export function choice(label, choices, chosen, act) {
   return make("label", {}, label, select);
 }
 
+/** @param {import("./colours.js").Lookup} table */
+export function colourBar(table) {
+  const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
+  const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
+  for (let step = 0; step < 256; step++) {
+    context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
+    context.fillRect(step, 0, 1, 12);
+  }
+  return bar;
+}
+
 /**
  * @param {string[]} columns
  * @param {unknown[][]} rows

@@ -1,11 +1,11 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
+import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, seedCount, titleOf } from "./axes.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
 import { page } from "./data.js";
 import { hiddenModels, searched } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
-import { button, make, tell } from "./make.js";
+import { button, colourBar, make, tell } from "./make.js";
 import { copy, gridCsv, gridSvg, save, toPng } from "./save.js";
 import { planesOf } from "./seeds.js";
 import { PLANES, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
@@ -94,7 +94,13 @@ export class Panel {
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
       title: `${title}, ${caption}` });
-    this.drawScale(range, table, values.some(Number.isNaN) ? this.undefined : "");
+    const notes = values.some(Number.isNaN) ? [this.undefined] : [];
+    if (this.map.frames.length) {
+      notes.push(`Frames: blocks of layers${this.grid.blocks?.some(([, , seeds]) => seeds)
+        ? ` (${this.grid.blocks.map(([, layers, seeds]) =>
+          `${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`).join("; ")})` : ""}`);
+    }
+    this.drawScale(range, table, notes.join(". "));
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
     else this.readout.textContent = "";
@@ -162,13 +168,7 @@ export class Panel {
    * @param {string} note
    */
   drawScale([low, high], table, note) {
-    const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
-    const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
-    for (let step = 0; step < 256; step++) {
-      context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
-      context.fillRect(step, 0, 1, 12);
-    }
-    this.scale.replaceChildren(short(low, 2), bar, make("span", {}, short(high, 2)),
+    this.scale.replaceChildren(make("b", {}, this.bar), short(low, 2), colourBar(table), make("span", {}, short(high, 2)),
       make("span", {}, note));
   }
 

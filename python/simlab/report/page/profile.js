@@ -12,7 +12,7 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
  * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number,
- *   high: number, seeds: number}[]}} Curve
+ *   high: number, seeds: number}[], lines?: number[][]}} Curve `lines`: values of each seed
  * @typedef {Curve["points"][0]} Point
  */
 
@@ -112,12 +112,14 @@ function svg(name, attributes, text) {
 /**
  * @param {Curve[]} curves
  * @param {string} label
+ * @param {string} [below] the label of the layers
  */
-export function drawCurves(curves, label) {
+export function drawCurves(curves, label, below = "layer of the other model") {
   const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
   const last = Math.max(1, ...points.map(({ layer }) => layer));
-  const low = Math.min(0, ...points.map((point) => point.low));
-  const high = Math.max(...points.map((point) => point.high), low + 1e-9);
+  const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !Number.isNaN(value));
+  const low = Math.min(0, ...points.map((point) => point.low), ...seeds);
+  const high = Math.max(...points.map((point) => point.high), ...seeds, low + 1e-9);
   const x = (/** @type {number} */ layer) =>
     MARGIN.left + (layer / last) * (WIDTH - MARGIN.left - MARGIN.right);
   const y = (/** @type {number} */ value) =>
@@ -138,9 +140,15 @@ export function drawCurves(curves, label) {
       "text-anchor": "middle" }, layerName(layer)));
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
-    "text-anchor": "middle" }, "layer of the other model"));
+    "text-anchor": "middle" }, below));
   curves.forEach((curve, place) => {
     const { colour, dash } = lookOf(place);
+    for (const line of curve.models > 1 ? curve.lines ?? [] : []) {
+      const places = curve.points.flatMap(({ layer }, at) =>
+        (Number.isNaN(line[at]) ? [] : [`${x(layer)} ${y(line[at])}`]));
+      drawing.append(svg("path", { d: `M${places.join("L")}`, fill: "none", stroke: colour,
+        "stroke-width": 0.6, "stroke-opacity": 0.5, class: "seed" }));
+    }
     for (const run of runsOf(curve.points)) {
       const path = (/** @type {(point: Point) => number} */ of) =>
         run.map((point) => `${x(point.layer)} ${y(of(point))}`);

@@ -3,16 +3,17 @@
 /**
  * @typedef {{view: string, a: string, b: string, order: string, range: string, colours: string,
  *   hide: string, layer: string, cell: string, zoom: string, reload: string,
- *   show: string}} State
+ *   show: string, measure: string}} State
  * `a` and `b` are keys of grids, `hide` models; `layer` is a panel, a model and a number; `cell` two
  * layers; `zoom` is what panel A shows of its grid: a factor, the first column, the first row; `reload`
- * is "off" if a page that is written anew shall stay as it is; `show` is the plane that grids show.
+ * is "off" if a page that is written anew shall stay as it is; `show` is the plane that grids show;
+ * `measure` is the one of the overview.
  */
 
 /** @type {State} */
 const INITIAL = {
-  view: "grids", a: "", b: "", order: "model", range: "fixed", colours: "viridis", hide: "",
-  layer: "", cell: "", zoom: "1", reload: "on", show: "",
+  view: "", a: "", b: "", order: "model", range: "fixed", colours: "viridis", hide: "",
+  layer: "", cell: "", zoom: "1", reload: "on", show: "", measure: "",
 };
 
 /**

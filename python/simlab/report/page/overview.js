@@ -1,0 +1,220 @@
+/** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
+import { keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
+import { lookup, stepOf } from "./colours.js";
+import { short } from "./csv.js";
+import { lengthOf, page } from "./data.js";
+import { button, choice, colourBar, make, tableOf } from "./make.js";
+import { drawCurves, legendOf } from "./profile.js";
+import { PAIRS, aggregate, planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
+import { change, joined, state } from "./state.js";
+
+/** @typedef {import("./data.js").Grid} Grid */
+
+const MOST_ROWS = 60;
+const FAR = 3; // medians of the distances of seeds
+
+/** @param {Grid} grid */
+function measureOf({ setting }) {
+  const { kind, name } = page.settings[setting];
+  return joined([kind, name]);
+}
+
+/** @param {Grid} grid */
+function isTuned({ x, y }) {
+  const stages = [x, y].map((axis) => page.models[page.axes[axis][0][0]].stage).sort().join();
+  return stages === "ft,orig";
+}
+
+/** @param {Grid} grid */
+function isJoint({ x, y }) {
+  return page.axes[x].length > 1 || page.axes[y].length > 1;
+}
+
+/** What is shown of a measure: grids over seeds, grids of one seed, joint grids; changes first. */
+const shownGrids = [...PAIRS.filter((grid) => page.grids.includes(grid)),
+  ...page.grids.filter(isJoint)].sort((a, b) => Number(isTuned(b)) - Number(isTuned(a)));
+
+/**
+ * The same for grids of the same models over as many seeds, on whichever sides.
+ * @param {Grid} grid
+ */
+function alike(grid) {
+  const sides = [grid.x, grid.y].map((axis) => JSON.stringify(page.axes[axis])).sort();
+  return [grid.setting, grid.n, grid.parts?.length, grid.parts && relationOf(grid.parts[0]), ...sides].join();
+}
+
+/**
+ * A grid as a small picture, layer 0 at the bottom left.
+ * @param {Grid} grid
+ */
+async function thumb(grid) {
+  const values = await valuesOf(grid), { range } = page.settings[grid.setting];
+  const rows = lengthOf(grid.x), columns = lengthOf(grid.y), table = lookup(state.colours);
+  const canvas = make("canvas", { width: String(columns), height: String(rows) });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(columns, rows);
+  values.forEach((value, at) => {
+    if (Number.isNaN(value)) return;
+    const step = stepOf(value, range) * 3, row = rows - 1 - Math.floor(at / columns);
+    image.data.set([...table.subarray(step, step + 3), 255], (row * columns + (at % columns)) * 4);
+  });
+  context.putImageData(image, 0, 0);
+  const title = titleOf(grid), { task } = page.settings[grid.setting];
+  const words = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
+  const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
+  made.className = "thumb";
+  made.title = `${title}, ${task}, n = ${grid.n.toLocaleString("en")}`;
+  made.append(canvas, make("span", {}, words));
+  return made;
+}
+
+/** @param {Grid[]} grids */
+async function multiples(grids) {
+  const tasks = [...new Set(grids.map(({ setting }) => page.settings[setting].task))];
+  const pairs = [...new Set(grids.map(pairOf))];
+  const table = make("table", { class: "multiples" });
+  const head = table.createTHead().insertRow();
+  for (const name of ["pair", ...tasks]) head.append(make("th", { scope: "col" }, name));
+  const body = table.createTBody();
+  for (const pair of pairs.slice(0, MOST_ROWS)) {
+    const line = body.insertRow();
+    line.append(make("th", { scope: "row" }, pair));
+    for (const task of tasks) {
+      const cell = line.insertCell();
+      for (const grid of grids) {
+        if (pairOf(grid) === pair && page.settings[grid.setting].task === task) {
+          cell.append(await thumb(grid));
+        }
+      }
+    }
+  }
+  const parts = [make("div", { class: "across" }, table)];
+  if (pairs.length > MOST_ROWS) {
+    parts.push(make("p", { class: "hint" }, `${pairs.length - MOST_ROWS} more pairs: see Grids.`));
+  }
+  return parts;
+}
+
+/**
+ * How far each layer is from the same layer of the other model, with every seed.
+ * @param {Grid} grid
+ */
+async function changeOf(grid) {
+  const { range, task } = page.settings[grid.setting];
+  const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
+  const layers = layersOf(grid.x);
+  const seeds = (await seedsOf(grid)).map((values) =>
+    layers.map((_, at) => change1(values[at * layers.length + at])));
+  const planes = aggregate(seeds.map((seed) => Float32Array.from(seed)));
+  const points = layers.map(({ layer }, at) => {
+    const mean = planes.mean[at], spread = planes.sd[at] || 0;
+    return { layer, mean, sd: spread, low: mean - spread, high: mean + spread,
+      seeds: planes.number[at] };
+  });
+  return { stem: `${task}: ${pairOf(grid)}, mean and SD of ${seeds.length}`, models: seeds.length,
+    points, lines: seeds };
+}
+
+/**
+ * One sentence of facts on a curve of changes.
+ * @param {string} task
+ * @param {Awaited<ReturnType<typeof changeOf>>} curve
+ */
+function factOf(task, { points, models }) {
+  const known = points.filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
+  if (!known.length) return [];
+  const most = known[0], least = known[known.length - 1];
+  const layer = (/** @type {{layer: number}} */ point) => (point.layer ? `layer ${point.layer}` : "the embeddings");
+  const spread = known.reduce((best, point) => (point.sd > best.sd ? point : best));
+  return [`On ${task}, fine-tuning changes ${layer(most)} most (${short(most.mean)}` +
+    `${models > 1 ? `, SD ${short(most.sd)} over ${models} seeds` : ""}) and ${layer(least)} least ` +
+    `(${short(least.mean)})${models > 1 ? `; seeds differ most at ${layer(spread)}` : ""}.`];
+}
+
+/**
+ * How far each seed is from the mean of the others, as the root of the mean square over cells.
+ * @param {Grid} grid
+ */
+async function distances(grid) {
+  const seeds = await seedsOf(grid), { mean, number } = await planesOf(grid);
+  return (grid.parts ?? []).map((part, seed) => {
+    let sum = 0, count = 0;
+    seeds[seed].forEach((value, at) => {
+      if (Number.isNaN(value) || number[at] < 2) return;
+      sum += ((value - mean[at]) * number[at] / (number[at] - 1)) ** 2;
+      count++;
+    });
+    return { part, name: modelName(relationOf(part) && page.models[part.x].seed === null ? part.y : part.x),
+      far: Math.sqrt(sum / count) };
+  }).sort((a, b) => b.far - a.far);
+}
+
+/** @param {Grid[]} grids */
+async function agreement(grids) {
+  const groups = grids.filter(({ parts }) => parts && parts.length > 2 &&
+    ![BETWEEN, OTHER].includes(relationOf(parts[0])));
+  const found = await Promise.all(groups.map(distances));
+  const most = Math.max(1e-9, ...found.flat().map(({ far }) => far || 0));
+  return groups.map((grid, at) => {
+    const all = found[at], median = all[all.length >> 1].far;
+    const odd = all.filter(({ far }) => far > FAR * median);
+    const strip = make("span", { class: "strip", "aria-hidden": "true" });
+    for (const one of all) {
+      const dot = make("i", { title: `${one.name}: ${short(one.far)}` });
+      if (odd.includes(one)) dot.className = "odd";
+      dot.style.left = `${(one.far / most) * 100}%`;
+      strip.append(dot);
+    }
+    const words = odd.map(({ part, name, far }) => (isJoint(part.grid) ? make("span", {}, `${name} ${short(far)}`)
+      : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
+        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${page.settings[grid.setting].task}`)));
+    return make("p", { class: "seeds" }, `${page.settings[grid.setting].task}: ${pairOf(grid)}`, strip,
+      `median ${short(median)}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
+  });
+}
+
+/** @param {HTMLElement} place */
+export async function showOverview(place) {
+  if (!page.grids.length) {
+    place.replaceChildren(make("p", {}, "The results hold no grids."));
+    return;
+  }
+  const measures = new Map(shownGrids.map((grid) => [measureOf(grid), page.settings[grid.setting]]));
+  const first = [...measures.keys()].find((key) => shownGrids.some((grid) =>
+    measureOf(grid) === key && isTuned(grid))) ?? [...measures.keys()][0];
+  const measure = measures.has(state.measure) ? state.measure : first;
+  const setting = /** @type {import("./data.js").Setting} */ (measures.get(measure));
+  const grids = shownGrids.filter((grid) => measureOf(grid) === measure);
+  const [low, high] = setting.range, ends = low > high || high === 1;
+  const once = grids.filter((grid, at) => grids.findIndex((other) => alike(other) === alike(grid)) === at);
+  const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) &&
+    lengthOf(grid.x) === lengthOf(grid.y));
+  const curves = await Promise.all(apart.map(changeOf));
+  const facts = curves.flatMap((curve, at) => factOf(page.settings[apart[at].setting].task, curve));
+  const what = `${low > high ? "" : "1 − "}${setting.name}`;
+  /** @type {HTMLElement[]} */
+  const parts = [
+    make("div", { class: "bar" }, choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
+      [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key }))),
+    ...facts.slice(0, 8).map((fact) => make("p", { class: "fact" }, fact)),
+    make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
+      short(high, 2), make("span", { class: "hatch" }), "hatched: undefined. A click opens a grid."),
+    ...await multiples(grids)];
+  if (curves.length) {
+    const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
+      .map(({ layer, mean, sd, seeds }) => [stem, layer, short(mean), short(sd), seeds]));
+    parts.push(make("h2", {}, "Change by layer"),
+      make("p", { class: "hint" }, `${what} between each layer before and after fine-tuning: mean and SD ` +
+        "over seeds; thin lines are seeds."),
+      make("div", { class: "curve" }, drawCurves(curves, "Change by layer", "layer"), legendOf(curves)),
+      make("details", {}, make("summary", {}, "Values"),
+        tableOf(["pair", "layer", "mean", "SD", "seeds"], rows, "Values of change by layer")));
+  }
+  const strips = await agreement(once);
+  if (strips.length) {
+    parts.push(make("h2", {}, "Do seeds agree?"), make("p", { class: "hint" },
+      "Each dot is a seed: the distance of its grid to the mean of the others, as the root mean square over " +
+      `cells. A seed deviates at more than ${FAR} medians. Its button opens the seed minus the mean.`), ...strips);
+  }
+  place.replaceChildren(...parts);
+}

@@ -1,0 +1,126 @@
+"""The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from simlab.store.results import FT, GRID, ORIG, ResultRow, Side
+from support.lab.browsers import NO_TOOLS, tool
+
+SEEDS, LAYERS, ODD = range(1, 11), 5, {("rte", 3), ("rte", 7)}
+VIOLATIONS = "() => axe.run().then(({ violations }) => violations.map(({ id }) => id))"
+
+
+def planted(seed, other, task, measure="cka"):
+    """Return a grid of which layer 4 changes on rte alone, and whose odd seeds are shifted."""
+    draw = np.random.default_rng([seed, other or 0, len(task)])
+    x = Side(f"FT[{seed}]", seed, "bert", FT)
+    y = (
+        Side("BASE", None, "bert", ORIG)
+        if other is None
+        else Side(f"FT[{other}]", other, "bert", FT)
+    )
+    shift = 0.2 if (task, seed) in ODD and other in (None, seed) else 0.0
+    return [
+        ResultRow(
+            experiment=GRID, comparison="FT-BASE" if other is None else "FT-FT", measure=measure,
+            **x.columns(), **y.columns("y"), layer_x=i, layer_y=j, n=500, task=task, kind="cls",
+            estimator="biased", kernel="linear",
+            value=(0.2 if i == j == 4 and task == "rte" and other is None else 0.9)
+            - shift * (i != j) - 0.05 * abs(i - j) + draw.normal(0, 0.005),
+        )
+        for i, j in product(range(LAYERS), repeat=2)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def page(written):
+    return written(
+        [
+            row
+            for task in ("rte", "sst2")
+            for seed in SEEDS
+            for other in (None, seed)
+            for row in planted(seed, other, task)
+        ]
+    )
+
+
+def test_the_first_view_shows_all_tasks_and_a_click_opens_one(opened, page):
+    view = opened(page, view="")
+    table = view.page.locator(".multiples")
+    assert table.locator("thead th").all_inner_texts() == ["pair", "rte", "sst2"]
+    assert table.locator("tbody th").first.inner_text() == "FT[1–10] × BASE"
+    assert table.locator("canvas").count() == 4
+    # One pixel a cell, layer 0 at the bottom: layer 4 of rte alone is dark.
+    dark = """(canvas) => [...canvas.getContext("2d").getImageData(4, 0, 1, 1).data]"""
+    rte, sst2 = (table.locator("canvas").nth(at).evaluate(dark) for at in (0, 1))
+    assert sum(sst2[:3]) > sum(rte[:3]) + 100
+    table.locator("button").nth(1).click()
+    view.settle()
+    assert view.panel().locator("h2").inner_text() == ("FT[1–10] × BASE, 10 seeds: mean over seeds")
+    assert view.choice("Task").input_value() == "sst2"
+
+
+def test_the_layer_that_changes_is_said_and_drawn(opened, page):
+    view = opened(page, view="")
+    facts = view.page.locator(".fact").all_inner_texts()
+    assert facts[0].startswith("On rte, fine-tuning changes layer 4 most (.80")
+    assert "SD .00" in facts[0]
+    assert "over 10 seeds" in facts[0]
+    assert view.page.locator("svg path.seed").count() == 20
+    view.page.get_by_text("Values", exact=True).click()
+    diagonal = [
+        1 - row.value
+        for seed in SEEDS
+        for row in planted(seed, None, "rte")
+        if row.layer_x == row.layer_y == 4
+    ]
+    line = view.page.locator("#view-overview tbody tr", has_text="rte").filter(
+        has_text=f"{np.mean(diagonal):.3f}"[1:]
+    )
+    cells = line.locator("td").all_inner_texts()
+    assert cells[1:] == [
+        "4", f"{np.mean(diagonal):.3f}"[1:], f"{np.std(diagonal, ddof=1):.3f}"[1:], "10",
+    ]  # fmt: skip
+
+
+def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
+    view = opened(page, view="")
+    lines = view.page.locator(".seeds")
+    assert lines.count() == 4
+    odd = view.page.locator(".seeds button").all_inner_texts()
+    assert sorted({name.split()[0] for name in odd}) == ["FT[3]", "FT[7]"]
+    assert len(odd) == 4  # against the base, and within
+    assert lines.filter(has_text="sst2").first.inner_text().endswith("no seed deviates")
+    view.page.locator(".seeds button", has_text="FT[3]").first.click()
+    view.settle()
+    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    assert "FT[3] × BASE" in titles[0]
+    assert titles[1].startswith("FT[1–10] × BASE, 10 seeds")
+    assert view.panel("Difference").is_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1080, 1280])
+def test_the_first_view_fits_and_has_no_violation(opened, page, width):
+    axe = tool("axe-core/axe.min.js")
+    if not axe:
+        pytest.skip(NO_TOOLS)
+    view = opened(page, width, view="", dark=width == 1080)
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
+    view.page.evaluate(axe.read_text())
+    assert view.page.evaluate(VIOLATIONS) == []
+
+
+def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
+    view = opened(studies)
+    name = "FT[1–3] × FT[1–3] (each with itself), 3 seeds"
+    names = view.choice("Grid").locator("option").all_inner_texts()
+    words = []
+    for one in (one for one in names if one.startswith(name)):
+        view.choice("Grid").select_option(one)
+        view.settle()
+        words.append(view.panel().locator(".scale").inner_text())
+    assert any("Frames: blocks of layers (1 to" in text for text in words)
+    assert any("of 3 seeds" in text for text in words)
