@@ -121,7 +121,7 @@ def batches(
     order = np.argsort(-lengths, kind="stable")
     parts = [order]
     if alike and length is None:
-        _require_even_choices(encoded)
+        require_even_choices(encoded)
         parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
     for part in parts:
         for start in range(0, len(part), batch_size):
@@ -129,7 +129,8 @@ def batches(
             yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
 
 
-def _require_even_choices(encoded: list[dict[str, Any]]) -> None:
+def require_even_choices(encoded: list[dict[str, Any]]) -> None:
+    """Raise UserError unless the choices of each example have equally many tokens."""
     for row, example in enumerate(encoded, 1):
         counts = sorted({len(choice) for choice in _choices(example["input_ids"])})
         if len(counts) > 1:

@@ -13,10 +13,11 @@ import numpy as np
 
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
-from simlab.models.batches import collator, encode
+from simlab.models.batches import collator, encode, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of, split_records
 from simlab.store.console import note, progress
@@ -228,15 +229,27 @@ def _run_trainer(
 ) -> None:
     from transformers import set_seed
 
-    from simlab.training.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+    from simlab.training.trainer import (
+        ResumableTrainer,
+        ShowProgress,
+        StepTimes,
+        UnpaddedTrainer,
+        last_checkpoint,
+        make_trainer,
+    )
 
     set_seed(recipe.seed)
     rows = encode(tokenizer, task.train, recipe.max_length)
+    alike = reads_padding(model)
+    if alike:
+        require_even_choices(rows)
     for row, label in zip(rows, task.train.labels.tolist(), strict=True):
         row["labels"] = label
     callbacks: list[TrainerCallback] = [StepTimes()]
     if cka_every is not None:
-        callbacks.append(_cka_callback(tokenizer, task, recipe, cka_every))
+        callback = _cka_callback(tokenizer, task, recipe, cka_every)
+        callback.batch_size = 1 if alike else callback.batch_size
+        callbacks.append(callback)
     name = "random twin" if recipe.random_init else "fine-tuning"
     with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
         trainer = make_trainer(
@@ -247,6 +260,7 @@ def _run_trainer(
             recipe,
             folder,
             [*callbacks, ShowProgress(advance)],
+            UnpaddedTrainer if alike else ResumableTrainer,
         )
         checkpoint = last_checkpoint(folder)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

@@ -87,6 +87,39 @@ class ResumableTrainer(Trainer):
         return self.rows
 
 
+class UnpaddedTrainer(ResumableTrainer):
+    """A Trainer for a model that reads padding as text (`recognise.reads_padding`).
+
+    The model gets texts of one length at a time, without their padding. Rows of a batch and its
+    loss, the mean over them, are as for any other model.
+    """
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor:
+        """Return the mean loss of a batch."""
+        if return_outputs:
+            raise NotImplementedError("wanted the loss alone, because outputs differ in length")
+        tokenizer = cast("PreTrainedTokenizerBase", self.processing_class)
+        ids = inputs["input_ids"]  # [b, t], or [b, choices, t] with choices of one length
+        lengths = (ids[:, 0] if ids.dim() > 2 else ids).ne(tokenizer.pad_token_id)
+        lengths = lengths.sum(-1)
+        losses = []
+        for length in lengths.unique().tolist():
+            rows = lengths == length
+            span = slice(-length, None) if tokenizer.padding_side == "left" else slice(length)
+            part = {
+                name: values[rows][..., span] if values.dim() == ids.dim() else values[rows]
+                for name, values in inputs.items()
+            }
+            losses.append(rows.double().mean().float() * super().compute_loss(model, part))
+        return torch.stack(losses).sum()
+
+
 class ShowProgress(TrainerCallback):
     """Advance the progress bar of simlab; in a resumed run it starts at the steps done before."""
 

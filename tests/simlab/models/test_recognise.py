@@ -2,10 +2,12 @@
 encoder-decoders that no experiment takes.
 """
 
+import functools
+
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, FNetForSequenceClassification, Trainer
 
 from simlab.errors import UserError
 from simlab.models.batches import batches
@@ -16,6 +18,7 @@ from simlab.models.sources import ModelSource
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.training.finetune import finetune
+from simlab.training.recipes import Recipe
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS, byte_level_tokenizer, tiny_tokenizer
 from support.model_families import ENCODER_DECODERS, TEXT
@@ -156,6 +159,44 @@ def test_a_model_that_reads_padding_gets_none(tmp_path, review_task):
     logits = predict_logits(model, tokenizer, review_task.heldout, 64)
     (alone,) = predict_logits(model, tokenizer, review_task.heldout.head(1), 64)
     assert_same_forward(torch.from_numpy(alone), torch.from_numpy(logits[0]))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_training_gives_no_padding_to_a_model_that_reads_it(
+    tmp_path, review_task, monkeypatch, side
+):
+    tokenizer = tiny_tokenizer()
+    tokenizer.padding_side = side
+    tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as FNet's own
+    source = saved(tmp_path / "fnet", "fnet", tokenizer)
+    shapes, losses = [], []
+    forward, step = FNetForSequenceClassification.forward, Trainer.training_step
+
+    @functools.wraps(forward)  # the Trainer reads its signature
+    def seen(self, input_ids=None, **more):
+        if self.training:
+            assert (input_ids != tokenizer.pad_token_id).all()
+            shapes.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **more)
+
+    def compared(self, model, inputs, *rest):
+        model.eval()  # no dropout
+        with torch.no_grad():
+            alone = []
+            for ids, label in zip(inputs["input_ids"], inputs["labels"], strict=True):
+                ids = ids[ids != tokenizer.pad_token_id][None]
+                alone.append(forward(model, input_ids=ids, labels=label[None]).loss)
+            batch = {name: values.clone() for name, values in inputs.items()}
+            losses.append((self.compute_loss(model, batch), torch.stack(alone).mean()))
+        return step(self, model, inputs, *rest)
+
+    monkeypatch.setattr(FNetForSequenceClassification, "forward", seen)
+    monkeypatch.setattr(Trainer, "training_step", compared)
+    finetune(source, review_task, tmp_path / "ft", Recipe(max_steps=2, batch_size=8, warmup=0))
+    assert len(shapes) > 2 == len(losses)
+    assert sum(count for count, _ in shapes) == 2 * 8
+    for found, alone in losses:
+        assert_same_forward(found, alone)
 
 
 def test_choices_of_other_lengths_are_refused_where_padding_is_read():
