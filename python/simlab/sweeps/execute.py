@@ -9,7 +9,6 @@ leaves no trace.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import time
@@ -25,7 +24,7 @@ from simlab.errors import BusyError, ReadError, WriteError
 from simlab.store.files import reading, sync_names, writing
 from simlab.sweeps import claims
 from simlab.sweeps.contents import ChangedError, State, as_planned, check_sources
-from simlab.sweeps.failures import failure, last_line
+from simlab.sweeps.failures import failure, lacked_files, last_line
 from simlab.sweeps.finished import note_finished, note_if_missing
 from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder
 from simlab.sweeps.parts import (
@@ -195,7 +194,7 @@ def _after_error(
         return _after_damage(folder, order, error)
     if isinstance(error, WriteError | ReadError):
         return _refusal(job, error)
-    if _lacked_files(error):  # of the process or the machine: no fault of the job
+    if lacked_files(error):  # of the process or the machine: no fault of the job
         return Answer(job.key, UNREAD, 0.0, f"{job.title}: {last_line(error)}")
     if _objects(folder, order) != objects:  # another process mends an input that was read
         return Answer(job.key, BUSY, 0.0, str(error))
@@ -205,18 +204,6 @@ def _after_error(
     with held.locked():
         folder.fail(job.key, record)
     return Answer(job.key, FAILED, seconds, last_line(error))
-
-
-def _lacked_files(error: BaseException | None) -> bool:
-    """Return whether an error, or one that it came from, says that too many files are open.
-
-    The message tells: libraries wrap the error of the system, and drop its number.
-    """
-    while error is not None:
-        if os.strerror(errno.EMFILE) in str(error):  # the words of ENFILE begin with the same
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _refusal(job: Job, error: WriteError | ReadError) -> Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import time
 
@@ -37,6 +39,18 @@ def last_line(error: object) -> str:
     if isinstance(error, UserError) or not isinstance(error, BaseException):
         return text
     return f"{type(error).__name__}: {text}"
+
+
+def lacked_files(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it came from, says that too many files are open.
+
+    The message tells: libraries wrap the error of the system, and drop its number.
+    """
+    while error is not None:
+        if os.strerror(errno.EMFILE) in str(error):  # the words of ENFILE begin with the same
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _encodable(text: str) -> str:
