@@ -38,10 +38,10 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 
 def _print_rules() -> None:
-    from simlab.evidence.catalogue import CLAIMS, INTERVALS, ROLES
+    from simlab.evidence.catalogue import CLAIMS, INTERVALS, ROLES, VERDICTS
     from simlab.store import console
 
     rows = [(claim.name, claim.text, claim.source, claim.rule) for claim in CLAIMS]
     console.print_rows(("claim", "says", "source", "rule"), rows)
-    for text in (INTERVALS, ROLES):
+    for text in (VERDICTS, INTERVALS, ROLES):
         console.out.print(text, markup=False)

@@ -4,8 +4,9 @@
 * `catalogue`: every claim with its source, and the rule of its verdict.
 * `claim`: what a claim, its evidence and its findings are.
 * `options`: the metric, the tolerance, and which models are which.
-* `judge`: from rows to findings, with errors over models and examples.
-* `intervals`: the jackknife over models, and verdicts.
+* `judge`: from rows to findings, with errors over units and examples, and Holm's correction.
+* `units`: which models and tasks are one unit.
+* `intervals`: the jackknife over units, and p-values.
 * `labels`: what labels say: which models are fine-tuned, and from which base model.
 * `studies`: which errors of alignment a claim reads.
 * `rows`: the rows of one task as claims read them.

@@ -2,104 +2,91 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence, Finding
-from simlab.evidence.intervals import (
-    ALPHA,
-    FAILS,
-    HOLDS,
-    UNDECIDED,
-    Interval,
-    Unit,
-    above,
-    unit,
-)
+from simlab.evidence.claim import Evidence, Value, value_of
+from simlab.evidence.intervals import ALPHA
 from simlab.evidence.labels import TUNED
 from simlab.evidence.rows import TaskRows, first_variant, layer_table, unordered
-from simlab.evidence.wording import number
+from simlab.evidence.wording import SLIGHT, number
 from simlab.similarity.block_scores import find_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MEASURE = "cka"
-TASKS = "all"  # in place of the name of a task
-SLIGHT = 0.1  # of the way from chance to perfect blocks: a mean below this is that of no blocks
 
 
 def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
-    """Score the best split of every fine-tuned model's layers into two blocks."""
-    blocks = {model: find_blocks(table, 2) for model, table in _own_grids(rows).items()}
-    if not blocks:
+    """Score the best split of every fine-tuned model's layers into two blocks.
+
+    All models of a base may owe their blocks to the base, so that their p-values are not
+    independent: chance is that of the mean of their grids.
+    """
+    grids = _own_grids(rows)
+    if not grids:
         return
-    beyond_chance = np.mean([found.pvalue < ALPHA for found in blocks.values()])
-
-    def decide(found: Interval) -> str:
-        has_blocks, has_none = found.low > 0 and beyond_chance > 0.5, found.high < SLIGHT
-        return UNDECIDED if has_blocks == has_none else HOLDS if has_blocks else FAILS
-
-    scores = ", ".join(number(found.calibrated) for found in blocks.values())
-    pvalues = ", ".join(number(found.pvalue) for found in blocks.values())
+    scores = {model: find_blocks(table, 2).calibrated for model, table in grids.items()}
+    pvalues = [find_blocks(sum(some[1:], some[0]) / len(some), 2).pvalue for some in _alike(grids)]
+    least = [_least_pvalue(len(some[0])) for some in _alike(grids)]
+    words = f"by model {', '.join(map(number, scores.values()))}; "
+    unable = ""
+    if max(least) > ALPHA:
+        unable = (
+            f"{min(len(some[0]) for some in _alike(grids))} layers are too few: perfect blocks "
+            f"have p = {number(max(least))}"
+        )
     yield Evidence(
         "score of the split into two blocks, 0 at chance",
-        [unit(model, found.calibrated) for model, found in blocks.items()],
-        decide,
-        f"by model {scores}; p {pvalues}",
+        [value_of(model, score) for model, score in scores.items()],
+        SLIGHT,
+        note=f"{words}p of the mean grid {number(max(pvalues))}",
+        chance=max(pvalues),
+        unable=unable,
     )
 
 
-def count_tasks(findings: Sequence[Finding]) -> Finding:
-    """Estimate the share of tasks with block diagonal grids, with the exact binomial interval.
+def _alike(grids: dict[str, pd.DataFrame]) -> list[list[pd.DataFrame]]:
+    """Return the grids in lists of equal layers, of which the first has the most grids."""
+    found: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    for table in grids.values():
+        defined = table.loc[table.notna().any(axis=1), table.notna().any(axis=0)]
+        found.setdefault(tuple(defined.index), []).append(defined)
+    return sorted(found.values(), key=len, reverse=True)
 
-    The share is that of the decided tasks. The interval covers both extremes: no undecided task
-    has such grids, or all have them.
-    """
-    from scipy.stats import binomtest
 
-    count = len(findings)
-    held = sum(finding.verdict == HOLDS for finding in findings)
-    failed = sum(finding.verdict == FAILS for finding in findings)
-    low = binomtest(held, count).proportion_ci(1 - ALPHA).low
-    high = binomtest(count - failed, count).proportion_ci(1 - ALPHA).high
-    estimate = held / (held + failed) if held + failed else math.nan
-    open_tasks = count - held - failed
-    return Finding(
-        TASKS,
-        findings[0].base,
-        "share of tasks with block diagonal grids",
-        Interval(estimate, low, high, count),
-        HOLDS if low > 0.5 else FAILS if high < 0.5 else UNDECIDED,
-        f"{held} of {count} tasks{f', {open_tasks} undecided' if open_tasks else ''}; "
-        "the interval is over tasks",
-    )
+def _least_pvalue(layers: int) -> float:
+    """Return the p-value of perfect blocks of this number of layers."""
+    block = np.arange(layers) >= layers // 2
+    return find_blocks(np.equal.outer(block, block).astype(float), 2).pvalue
 
 
 def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the two blocks of models that were fine-tuned with different seeds."""
     splits = {model: _labels(table) for model, table in _own_grids(rows).items()}
+    origin = {model: rows.who[model].origin for model in splits}
     pairs = [
-        Unit(frozenset([a, b]), rand_index(splits[a], splits[b]))
+        Value(frozenset([a, b]), rand_index(splits[a], splits[b]))
         for a, b in combinations(splits, 2)
-        if splits[a].keys() == splits[b].keys()
+        if splits[a].keys() == splits[b].keys() and origin[a] == origin[b]
     ]
     if pairs:
-        yield Evidence("adjusted Rand index of the blocks of two models, less chance", pairs, above)
+        quantity = "adjusted Rand index of the blocks of two models, less chance"
+        yield Evidence(quantity, pairs, SLIGHT)
     cross = rows.grids()
     cross = cross[(cross["measure"] == MEASURE) & (cross["role_x"] == TUNED)]
     cross = first_variant(cross[(cross["role_y"] == TUNED) & (cross["x"] != cross["y"])])
     scored = [
-        Unit(pair, float(np.mean([_shared_score(some, splits) for some in directions])))
+        Value(pair, float(np.mean([_shared_score(some, splits) for some in directions])))
         for pair, directions in unordered(cross)
-        if pair <= splits.keys()
+        if pair <= splits.keys() and len({origin[model] for model in pair}) == 1
     ]
     if scored:
-        yield Evidence("score of the models' own blocks in FT[1]-FT[2] grids", scored, above)
+        yield Evidence("score of the models' own blocks in FT[1]-FT[2] grids", scored, SLIGHT)
 
 
 def rand_index(first: dict[int, int], second: dict[int, int]) -> float:

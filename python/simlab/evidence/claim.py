@@ -1,4 +1,4 @@
-"""What a claim is, and what it finds in the results of one task."""
+"""What a claim is, and what it finds in the results."""
 
 from __future__ import annotations
 
@@ -6,10 +6,38 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simlab.evidence.intervals import Decide, Interval, Statistic, Unit, mean_value
+from simlab.evidence.intervals import Interval, Statistic, mean_value
 
 if TYPE_CHECKING:
     from simlab.evidence.rows import TaskRows
+
+# What a claim is about: the units of its verdicts.
+RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
+ABOVE, BELOW = 1, -1
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that one model or one pair of models gave.
+
+    Attributes
+    ----------
+    models
+        Names of the models, as `TaskRows.who` has them.
+    value
+        A number; nan where it is undefined.
+    group
+        Which of several means the value belongs to, where a claim compares means.
+    """
+
+    models: frozenset[str]
+    value: float
+    group: str = ""
+
+
+def value_of(model: str, value: float) -> Value:
+    """Return the value of one model."""
+    return Value(frozenset([model]), float(value))
 
 
 @dataclass(frozen=True)
@@ -20,33 +48,65 @@ class Evidence:
     ----------
     quantity
         What is estimated.
-    units
+    values
         The values of models or pairs of models.
-    decide
-        Function that gives the verdict for an interval.
+    least
+        The least effect of interest: the claim says that the quantity is beyond it.
+    side
+        `ABOVE` if the claim says that the quantity is larger, `BELOW` if smaller.
     note
         What else the reader should know.
     statistic
-        Function that estimates the quantity from the units.
+        Function that estimates the quantity from the values.
+    chance
+        A p-value that must be significant too for a claim to hold; 0 asks for none.
+    unable
+        Why these results cannot show that the claim holds, whatever the estimate; empty if they
+        can.
     """
 
     quantity: str
-    units: Sequence[Unit]
-    decide: Decide
+    values: Sequence[Value]
+    least: float
+    side: int = ABOVE
     note: str = ""
     statistic: Statistic = mean_value
+    chance: float = 0.0
+    unable: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of the table of claims: a verdict on one quantity in one task, for one base model."""
+    """A row of the table of claims: a verdict on one quantity.
+
+    Attributes
+    ----------
+    task, base
+        Where it was found; `ALL` for all tasks, and an empty base for all base models.
+    quantity
+        What is estimated.
+    unit
+        What the estimate is a mean over: `RUNS`, `MODELS` or `TASKS`.
+    interval
+        Estimate, bounds, number of units and p-value.
+    least, side
+        See `Evidence`.
+    adjusted
+        The p-value after Holm's correction over the table.
+    verdict, note
+        The verdict, and what else the reader should know.
+    """
 
     task: str
     base: str
     quantity: str
+    unit: str
     interval: Interval
+    least: float
+    side: int
     verdict: str
     note: str = ""
+    adjusted: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -62,16 +122,16 @@ class Claim:
     source
         The paper and the place in the paper.
     rule
-        What is estimated, and when the claim holds, fails or is undecided.
+        What is estimated, and the least effect of interest.
     made_by
         The commands that write the rows that the claim is judged on.
     judge
         Function that yields the evidence in the results of one task.
-    summarise
-        Function that makes one more finding of the findings in all tasks; None makes none.
-    across
-        Whether the claim compares models of different base models, and gets all rows of a task. If
-        not, base models are judged apart.
+    about
+        `RUNS` if the claim is judged for the fine-tunings of one base model in one task, and over
+        tasks; `MODELS` if it is one about pretrained models, whose rows are judged together.
+    over_tasks
+        Whether results of several tasks are judged with the tasks as units too.
     """
 
     name: str
@@ -80,5 +140,5 @@ class Claim:
     rule: str
     made_by: str
     judge: Callable[[TaskRows], Iterator[Evidence]]
-    summarise: Callable[[Sequence[Finding]], Finding] | None = None
-    across: bool = False
+    about: str = RUNS
+    over_tasks: bool = True

@@ -1,15 +1,19 @@
-"""Estimates over models, their intervals, and the verdicts that follow from an interval.
+"""Estimates over units, their intervals, and the p-values that decide verdicts.
 
-A claim is estimated from *units*: values that one model gave (a fine-tuning with one seed), or a
-pair of models. The interval is that of the jackknife over models (Arvesen 1969): with m models, let
-e be the estimate from all units, and e(k) the estimate without the units of model k. Then
+A claim is estimated from values of *units*: the pretrained models, tasks or fine-tunings that the
+claim is about. A value belongs to one unit or to a pair. The interval is that of the jackknife over
+units (Arvesen 1969): with m units, let e be the estimate from all values, and e(k) the estimate
+without the values of unit k. Then
 
     variance = (m - 1) / m * sum over k of (e(k) - mean of all e(k))^2
     interval = e -+ t(1 - ALPHA / 2; m - 1) * sqrt(variance + spread^2)
 
-where `spread` is the error of e over the examples, if it is known. For the mean of one value a
-model this is the ordinary t interval; for the mean over pairs it allows for pairs that share a
-model. With fewer than `LEAST_MODELS` models there is no interval.
+where `spread` is the error of e over the examples, if it is known. For the mean of one value of
+each unit this is the ordinary t interval; for the mean over pairs it allows for pairs that share a
+unit. The p-value is that of the t test of the least effect, two-sided.
+
+With fewer than `LEAST_UNITS` units there is neither. Where all units agree exactly, a t interval
+would have no width: the test of signs takes its place, p = 2^(1 - m), which needs six units.
 """
 
 from __future__ import annotations
@@ -17,53 +21,78 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 ALPHA = 0.05
-LEAST_MODELS = 3
+LEAST_UNITS = 3
 HOLDS, FAILS, UNDECIDED, NO_ROWS = "holds", "fails", "undecided", "no rows"
+CANNOT = "cannot be decided by this study"
+_EQUAL = 1e-9  # estimates without one unit that differ by less are equal, up to rounding
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A value that one model or one pair of models gave.
+    """A value that one unit or one pair of units gave.
 
     Attributes
     ----------
-    models
-        Names of the models.
+    names
+        Names of the units.
     value
         A number; nan where it is undefined.
     group
         Which of several means the value belongs to, where a claim compares means.
     """
 
-    models: frozenset[str]
+    names: frozenset[str]
     value: float
     group: str = ""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its bounds (nan if there is no interval), from a number of models."""
+    """An estimate, its bounds, and the p-value of the least effect.
+
+    Attributes
+    ----------
+    estimate, low, high
+        The bounds are nan if there is no interval.
+    count
+        Number of units.
+    pvalue
+        Two-sided; nan with fewer than `LEAST_UNITS` units.
+    """
 
     estimate: float
     low: float
     high: float
-    models: int
+    count: int
+    pvalue: float = math.nan
 
 
-Statistic = Callable[[Sequence[Unit]], float]
-Decide = Callable[[Interval], str]
+class Valued(Protocol):
+    """A value of one of several groups."""
+
+    @property
+    def value(self) -> float:
+        """Return the number."""
+
+    @property
+    def group(self) -> str:
+        """Return the name of the group."""
 
 
-def unit(model: str, value: float, group: str = "") -> Unit:
-    """Return the value of one model."""
-    return Unit(frozenset([model]), float(value), group)
+Statistic = Callable[[Sequence[Valued]], float]
 
 
-def mean_value(units: Sequence[Unit]) -> float:
+def unit(name: str, value: float, group: str = "") -> Unit:
+    """Return the value of one unit."""
+    return Unit(frozenset([name]), float(value), group)
+
+
+def mean_value(units: Sequence[Valued]) -> float:
     """Return the mean of all units; nan if there are none."""
     return float(np.mean([unit.value for unit in units])) if units else math.nan
 
@@ -71,7 +100,7 @@ def mean_value(units: Sequence[Unit]) -> float:
 def difference_of_groups(first: str, second: str) -> Statistic:
     """Return the statistic "mean of group `first` minus mean of group `second`"."""
 
-    def difference(units: Sequence[Unit]) -> float:
+    def difference(units: Sequence[Valued]) -> float:
         means = [mean_value([u for u in units if u.group == name]) for name in (first, second)]
         return means[0] - means[1]
 
@@ -79,43 +108,51 @@ def difference_of_groups(first: str, second: str) -> Statistic:
 
 
 def interval(
-    units: Sequence[Unit], statistic: Statistic = mean_value, spread: float = 0.0
+    units: Sequence[Unit],
+    statistic: Statistic = mean_value,
+    spread: float = 0.0,
+    least: float = 0.0,
 ) -> Interval:
-    """Return the estimate from all units that are defined, and its interval (see above).
+    """Return the estimate from all values that are defined, its interval and p-value (see above).
 
     Parameters
     ----------
     spread
         Standard deviation of the estimate over the examples.
+    least
+        The least effect of interest, which the estimate is tested against.
     """
     defined = [unit for unit in units if math.isfinite(unit.value)]
-    models = sorted(frozenset[str]().union(*(unit.models for unit in defined)))
-    estimate, count = statistic(defined), len(models)
-    if count < LEAST_MODELS:
+    names = sorted(frozenset[str]().union(*(unit.names for unit in defined)))
+    estimate, count = statistic(defined), len(names)
+    if count < LEAST_UNITS:
         return Interval(estimate, math.nan, math.nan, count)
     from scipy.stats import t
 
-    without = [statistic([u for u in defined if model not in u.models]) for model in models]
-    variance = (count - 1) * float(np.var(without))  # nan if a statistic needs every model
-    half = float(t.ppf(1 - ALPHA / 2, count - 1)) * math.sqrt(variance + spread**2)
-    return Interval(estimate, estimate - half, estimate + half, count)
+    without = [statistic([u for u in defined if name not in u.names]) for name in names]
+    if np.ptp(without) <= _EQUAL and spread == 0:
+        pvalue = 1.0 if estimate == least else 2.0 ** (1 - count)
+        return Interval(estimate, math.nan, math.nan, count, pvalue)
+    variance = (count - 1) * float(np.var(without))  # nan if a statistic needs every unit
+    error = math.sqrt(variance + spread**2)
+    half = float(t.ppf(1 - ALPHA / 2, count - 1)) * error
+    pvalue = 2 * float(t.sf(abs(estimate - least) / error, count - 1))
+    return Interval(estimate, estimate - half, estimate + half, count, pvalue)
 
 
-def above(found: Interval) -> str:
-    """Decide the claim that the estimated quantity is above 0."""
-    if found.low > 0:
-        return HOLDS
-    return FAILS if found.high < 0 else UNDECIDED
+def holm(pvalues: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method (1979); nan counts for nothing and stays nan."""
+    order = sorted((p, place) for place, p in enumerate(pvalues) if not math.isnan(p))
+    adjusted, largest = [math.nan] * len(pvalues), 0.0
+    for rank, (pvalue, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * pvalue))
+        adjusted[place] = largest
+    return adjusted
 
 
-def below(found: Interval) -> str:
-    """Decide the claim that the estimated quantity is below 0."""
-    if found.high < 0:
-        return HOLDS
-    return FAILS if found.low > 0 else UNDECIDED
-
-
-def at_all(found: Interval) -> str:
-    """Decide the claim that a mean count is not 0; it fails where the mean is certainly below 1."""
-    is_some, is_none = found.low > 0, found.high < 1
-    return UNDECIDED if is_some == is_none else HOLDS if is_some else FAILS
+def can_decide(found: Interval) -> bool:
+    """Return whether the units could decide a claim, if there were no other claim."""
+    if math.isnan(found.pvalue):
+        return False
+    agreeing = math.isnan(found.low)  # then signs are tested
+    return not agreeing or 2.0 ** (1 - found.count) <= ALPHA

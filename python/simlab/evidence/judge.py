@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Claim, Evidence, Finding
-from simlab.evidence.intervals import ALPHA, UNDECIDED, interval
+from simlab.evidence.claim import MODELS, TASKS, Claim, Evidence, Finding
+from simlab.evidence.intervals import (
+    ALPHA,
+    CANNOT,
+    FAILS,
+    HOLDS,
+    LEAST_UNITS,
+    UNDECIDED,
+    Unit,
+    can_decide,
+    holm,
+    interval,
+    mean_value,
+)
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
+from simlab.evidence.units import units_of_task, units_over_tasks
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS, DRAW_SEED = 20, 0
+ALL = "all"  # in place of the name of a task
 _EXAMPLES = "interval with the error over examples"
 # Rows of one grid or one curve, such as the errors of a method's maps between two models.
 _CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The evidence of one task, and its spreads over the examples."""
+
+    base: str
+    rows: TaskRows
+    evidence: Sequence[Evidence]
+    spreads: dict[str, float]
+
+
 def judge(
     frame: pd.DataFrame, claims: Iterable[Claim], options: ClaimOptions
-) -> Iterator[tuple[Claim, list[Finding]]]:
-    """Yield each claim with what was found in each task; an empty list if there are no rows.
+) -> list[tuple[Claim, list[Finding]]]:
+    """Return each claim with its findings; an empty list if there are no rows.
+
+    Holm's correction counts all findings that have a p-value.
 
     Raises
     ------
@@ -38,26 +65,90 @@ def judge(
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
     whole = [("", rows) for rows in tasks]
     apart = [part for rows in tasks for part in rows.by_base()]
+    found = []
     for claim in claims:
-        parts = whole if claim.across else apart
-        found = [finding for base, rows in parts for finding in _in_task(claim, base, rows)]
-        if claim.summarise:
-            for base in dict.fromkeys(finding.base for finding in found):
-                found.append(claim.summarise([one for one in found if one.base == base]))
-        yield claim, found
+        parts = [_part(claim, *one) for one in (whole if claim.about == MODELS else apart)]
+        single = [finding for part in parts for finding in _in_task(claim, part)]
+        found.append((claim, single + list(_over_tasks(parts) if claim.over_tasks else ())))
+    return _corrected(found)
 
 
-def _in_task(claim: Claim, base: str, rows: TaskRows) -> Iterator[Finding]:
+def _part(claim: Claim, base: str, rows: TaskRows) -> _Part:
     rows = rows.with_values(rows.frame["value"].to_numpy(float))
     evidence = list(claim.judge(rows))
-    spreads = _spreads_over_examples(claim, rows, evidence)
-    for piece in evidence:
-        spread = spreads.get(piece.quantity, 0.0)
-        found = interval(piece.units, piece.statistic, spread)
-        bounded = not math.isnan(found.low)
-        verdict = piece.decide(found) if bounded else UNDECIDED
-        notes = [note for note in (piece.note, _EXAMPLES if spread and bounded else "") if note]
-        yield Finding(rows.task, base, piece.quantity, found, verdict, "; ".join(notes))
+    return _Part(base, rows, evidence, _spreads_over_examples(claim, rows, evidence))
+
+
+def _in_task(claim: Claim, part: _Part) -> Iterator[Finding]:
+    for piece in part.evidence:
+        kind, units = units_of_task(piece.values, part.rows.who, claim.about)
+        spread = part.spreads.get(piece.quantity, 0.0)
+        yield finding_of(part.rows.task, part.base, piece, kind, units, spread)
+
+
+def _over_tasks(parts: Sequence[_Part]) -> Iterator[Finding]:
+    """Yield a finding over the tasks for each base model and quantity of two tasks or more.
+
+    Tasks that were judged on texts of their own have the error over examples in their differences;
+    where fine-tunings of several tasks read one corpus, the error that they share is added.
+    """
+    pooled: dict[tuple[str, str], tuple[Evidence, dict[str, Unit], list[float], list[Evidence]]]
+    pooled = {}
+    for part in parts:
+        for piece in part.evidence:
+            over = units_over_tasks(piece.values, part.rows.who, piece.statistic)
+            for base, units in over.items():
+                entry = pooled.setdefault((base, piece.quantity), (piece, {}, [], []))
+                entry[1].update(units)
+                entry[2].append(part.spreads.get(piece.quantity, 0.0) if len(units) > 1 else 0.0)
+                entry[3].append(piece)
+    for (base, _), (piece, units, spreads, pieces) in pooled.items():
+        if len(units) > 1:
+            unable = piece.unable if all(one.unable for one in pieces) else ""
+            chance = max(one.chance for one in pieces)
+            asked = replace(piece, note="", statistic=mean_value, chance=chance, unable=unable)
+            values = list(units.values())
+            yield finding_of(ALL, base, asked, TASKS, values, max(spreads))
+
+
+def finding_of(
+    task: str, base: str, piece: Evidence, kind: str, units: Sequence[Unit], spread: float
+) -> Finding:
+    """Return a finding whose verdict is that of no other finding beside it."""
+    found = interval(units, piece.statistic, spread, piece.least)
+    beyond = piece.side * (found.estimate - piece.least) > 0
+    if beyond and piece.chance:
+        found = replace(found, pvalue=max(found.pvalue, piece.chance))
+    able = can_decide(found) and not (beyond and piece.unable)
+    reason = "" if able else _missing(found.count, kind, piece.unable if beyond else "")
+    words = (piece.note, _EXAMPLES if spread and not math.isnan(found.low) else "", reason)
+    note = "; ".join(word for word in words if word)
+    verdict = (HOLDS if beyond else FAILS) if able else CANNOT
+    return Finding(task, base, piece.quantity, kind, found, piece.least, piece.side, verdict, note)
+
+
+def _missing(count: int, kind: str, unable: str) -> str:
+    if unable and count >= LEAST_UNITS:
+        return unable
+    if count < LEAST_UNITS:
+        return f"wanted {LEAST_UNITS} {kind} or more"
+    return "all units agree, and a test of signs needs 6"
+
+
+def _corrected(found: list[tuple[Claim, list[Finding]]]) -> list[tuple[Claim, list[Finding]]]:
+    """Return the findings with p-values after Holm's correction, and verdicts by these."""
+    able = [one for _, findings in found for one in findings if one.verdict != CANNOT]
+    adjusted = iter(holm([one.interval.pvalue for one in able]))
+    return [(claim, [_decided(one, adjusted) for one in findings]) for claim, findings in found]
+
+
+def _decided(finding: Finding, adjusted: Iterator[float]) -> Finding:
+    if finding.verdict == CANNOT:
+        return finding
+    pvalue = next(adjusted)
+    if pvalue <= ALPHA:
+        return replace(finding, adjusted=pvalue)
+    return replace(finding, adjusted=pvalue, verdict=UNDECIDED)
 
 
 def _spreads_over_examples(
@@ -66,9 +157,9 @@ def _spreads_over_examples(
     """Return the standard deviation over the examples of each quantity that has one.
 
     Where rows have intervals over examples, values are drawn from normal distributions of that
-    width. Errors that all values of a grid or a curve share move a mean over them, and errors of
-    single values move a rank; rows do not say which they are, so both kinds are drawn, and the
-    larger counts.
+    width. All models read the same texts, but rows do not say how far their errors go together.
+    Three cases are computed, and the largest spread counts: each value has an error of its own,
+    values of one grid or one curve share theirs, and all values share one.
     """
     drawn = (_deviation(rows.frame) > 0) & rows.read
     if not evidence or not drawn.any():
@@ -80,7 +171,9 @@ def _spreads_over_examples(
     draw = np.random.default_rng(DRAW_SEED)
     each = _spread(claim, rows, lambda: deviation * draw.normal(size=count))
     shared = _spread(claim, rows, lambda: deviation * draw.normal(size=curves.max() + 1)[curves])
-    larger = {name: max(each[name], shared.get(name, 0.0)) for name in each}
+    of_texts = _shift(claim, rows, deviation)
+    kinds = (each, shared, of_texts)
+    larger = {name: max(some.get(name, 0.0) for some in kinds) for name in each}
     return {name: value for name, value in larger.items() if value > 0}
 
 
@@ -96,13 +189,27 @@ def _deviation(frame: pd.DataFrame) -> np.ndarray:
 
 
 def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:
-    values = rows.frame["value"].to_numpy(float)
     estimates: dict[str, list[float]] = {}
     for _ in range(DRAWS):
-        for piece in claim.judge(rows.with_values(values + errors())):
-            defined = [unit for unit in piece.units if math.isfinite(unit.value)]
-            estimates.setdefault(piece.quantity, []).append(piece.statistic(defined))
+        for quantity, value in _estimates(claim, rows, errors()).items():
+            estimates.setdefault(quantity, []).append(value)
     # Of equal numbers numpy's deviation need not be 0, because their mean is rounded.
     return {
         n: float(np.std(found, ddof=1)) if np.ptp(found) else 0.0 for n, found in estimates.items()
+    }
+
+
+def _shift(claim: Claim, rows: TaskRows, deviation: np.ndarray) -> dict[str, float]:
+    """Return by how much one standard deviation that all values share moves each estimate."""
+    ends = [_estimates(claim, rows, sign * deviation) for sign in (1, -1)]
+    return {name: abs(ends[0][name] - ends[1][name]) / 2 for name in ends[0].keys() & ends[1]}
+
+
+def _estimates(claim: Claim, rows: TaskRows, errors: np.ndarray) -> dict[str, float]:
+    values = rows.frame["value"].to_numpy(float)
+    return {
+        piece.quantity: piece.statistic(
+            [value for value in piece.values if math.isfinite(value.value)]
+        )
+        for piece in claim.judge(rows.with_values(values + errors))
     }

@@ -6,10 +6,12 @@ families are given, the family of a model is its base. Models whose base nobody 
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.options import ClaimOptions
+from simlab.evidence.units import Who
 from simlab.store.results import FT, ORIG
 
 if TYPE_CHECKING:
@@ -41,3 +43,45 @@ def _role(label: str, options: ClaimOptions) -> str | None:
         if pattern is not None and fnmatchcase(label, pattern):
             return role
     return None
+
+
+def who_is_who(frame: pd.DataFrame, task: str) -> dict[str, Who]:
+    """Return which pretrained model and task each model of `frame` comes from.
+
+    `frame` has the roles and families of the models, and their names in columns ``x`` and ``y``.
+    A base of which several seeds are there before fine-tuning was pretrained several times; the
+    seed of its fine-tuned models is then that of the pretraining, unless their label names both,
+    as ``bert[2]-FT[1]`` does. Fine-tuned models whose base nobody says count as those of one base:
+    the pretrained model without a base, if there is one alone.
+    """
+    import pandas as pd
+
+    columns = ("label", "base", "stage", "seed", "role", "family")
+    sides = [
+        frame[[side, *(f"{name}_{side}" for name in columns)]].set_axis(["name", *columns], axis=1)
+        for side in "xy"
+    ]
+    known = pd.concat(sides).dropna(subset="name").drop_duplicates("name")
+    first = known[(known["stage"] == ORIG) & known["seed"].notna()]
+    seeds = first.groupby("base", dropna=True)["seed"].nunique()
+    restarted = set(seeds.index[seeds > 1])
+    nameless = known.loc[(known["role"] == PRETRAINED) & known["base"].isna(), "label"].unique()
+    unsaid = str(nameless[0]) if len(nameless) == 1 else ""
+    return {
+        str(one.name): _who(one, restarted, unsaid, task) for one in known.itertuples(index=False)
+    }
+
+
+def _who(one: Any, restarted: set[str], unsaid: str, task: str) -> Who:
+    import pandas as pd
+
+    base = "" if pd.isna(one.base) else str(one.base)
+    tuned = one.role == TUNED
+    origin = base or (unsaid if tuned else str(one.label))
+    label = re.match(rf"{re.escape(base)}(\[\d+\])?(?:-(.+))?-{FT.upper()}\b", str(one.label))
+    number, tuned_on = label.groups() if tuned and label else (None, None)
+    if number is not None:
+        origin += number
+    elif base in restarted and not pd.isna(one.seed):
+        origin += f"[{one.seed}]"
+    return Who(origin, str(one.family), tuned_on or task)

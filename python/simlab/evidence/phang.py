@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import Unit, above, at_all, interval, unit
+from simlab.evidence.claim import Evidence, Value, value_of
+from simlab.evidence.intervals import interval, unit
 from simlab.evidence.rows import TaskRows, depth_trend
-from simlab.evidence.wording import number, span
+from simlab.evidence.wording import TREND, number, span
 from simlab.store.results import SKIPPING, TRUNCATIONS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is more than 0.7
+TOP_SHARE = 0.25  # of the layers of a model
 
 
 def can_go(rows: TaskRows) -> Iterator[Evidence]:
-    """Count the top layers without which the metric falls by the tolerance at most."""
+    """Compare the metric without the top quarter of the layers with that of the whole model.
+
+    The number of layers is fixed beforehand: the best of several depths would look good by chance.
+    """
     whole = {model: curve.iloc[-1] for model, curve in _curves(rows, "untuned")}
     for mode in ("untuned", "tuned"):
         curves = {model: curve for model, curve in _curves(rows, mode) if model in whole}
         if not curves:
             continue
-        counts = {
-            model: _spare(curve, whole[model] - rows.options.tolerance)
-            for model, curve in curves.items()
-        }
         depths = sorted({int(curve.index[-1]) for curve in curves.values()})
+        values = []
+        for model, curve in curves.items():
+            last = int(curve.index[-1])
+            kept = last - math.ceil(TOP_SHARE * last)
+            values.append(value_of(model, curve.get(kept, math.nan) - whole[model]))
+        counts = [str(math.ceil(TOP_SHARE * depth)) for depth in depths]
         yield Evidence(
-            f"top layers that can go at a loss of {number(rows.options.tolerance)}, {mode} head",
-            [unit(model, count) for model, count in counts.items()],
-            at_all,
-            f"of {' or '.join(map(str, depths))} layers; by model {_listed(counts.values())}",
+            f"metric without the top quarter of the layers minus with all, {mode} head",
+            values,
+            -rows.options.tolerance,
+            note=f"{' or '.join(counts)} of {' or '.join(map(str, depths))} layers",
         )
 
 
@@ -44,18 +49,6 @@ def _curves(rows: TaskRows, mode: str) -> Iterator[tuple[str, pd.Series]]:
     """Yield each model, and its metric by layer, up to the last layer of this model."""
     for model, mine in rows.metrics(TRUNCATIONS[mode]).groupby("x", sort=False):
         yield str(model), mine.set_index("layer_x")["value"].sort_index()
-
-
-def _spare(curve: pd.Series, wanted: float) -> float:
-    """Return how many layers are above the first layer whose metric is at least `wanted`.
-
-    The number is nan if `wanted` is nan, because the whole model's metric is undefined.
-    """
-    if math.isnan(wanted):
-        return math.nan
-    last = int(curve.index[-1])
-    enough = [int(layer) for layer in curve.index[curve >= wanted - _ROUNDING] if layer > 0]
-    return last - min(enough, default=last)
 
 
 def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
@@ -71,41 +64,49 @@ def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
         layers.append(f"{layer}: {span(found)}")
     yield Evidence(
         "tuned minus tuned-orig, mean over layers",
-        [unit(str(model), values.mean()) for model, values in gain.items()],
-        above,
-        "by layer " + "; ".join(layers),
+        [value_of(str(model), values.mean()) for model, values in gain.items()],
+        rows.options.tolerance,
+        note="by layer " + "; ".join(layers),
     )
 
 
 def first_layer(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the loss without the first layer with the largest loss without another layer."""
-    units = []
+    """Compare the loss without the first layer with the mean loss without another layer."""
+    values, layers = [], []
     for model, losses in _losses(rows):
         single = {j: loss for (i, j), loss in losses.items() if j == i + 1}
         others = [loss for layer, loss in single.items() if layer > 1]
-        if others:
-            units.append(unit(model, single[1] - max(others)))
-    if units:
-        yield Evidence("loss without layer 1 minus the largest other", units, above)
+        if 1 in single and others:
+            values.append(value_of(model, single[1] - float(np.mean(others))))
+            layers.append(max(single, key=lambda layer: single[layer]))
+    if values:
+        count = layers.count(1)
+        yield Evidence(
+            "loss without layer 1 minus the mean loss without another layer",
+            values,
+            rows.options.tolerance,
+            note=f"layer 1 costs most in {count} of {len(layers)} models",
+        )
 
 
 def later_spans(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the loss without a span with the place where the span starts."""
-    units: list[Unit] = []
+    values: list[Value] = []
     means: dict[tuple[int, int], list[float]] = {}
     for model, losses in _losses(rows):
         trends = []
-        for starts, values in _by_length(losses).values():
-            trends.append(-depth_trend(starts, values))
-        units.append(unit(model, float(np.mean([t for t in trends if np.isfinite(t)] or [np.nan]))))
+        for starts, of_length in _by_length(losses).values():
+            trends.append(-depth_trend(starts, of_length))
+        mean = float(np.mean([t for t in trends if np.isfinite(t)] or [np.nan]))
+        values.append(value_of(model, mean))
         for cut, loss in losses.items():
             means.setdefault(cut, []).append(loss)
-    if units:
+    if values:
         yield Evidence(
             "Spearman's correlation of the start of a span and the metric without it",
-            units,
-            above,
-            _cheapest({cut: float(np.mean(found)) for cut, found in means.items()}),
+            values,
+            TREND,
+            note=_cheapest({cut: float(np.mean(found)) for cut, found in means.items()}),
         )
 
 
@@ -139,7 +140,3 @@ def _cheapest(losses: dict[tuple[int, int], float]) -> str:
         )
         words.append(f"{i + 1 if length == 1 else f'{i + 1} to {j}'} ({number(loss)})")
     return "the spans that cost least: layers " + ", ".join(words)
-
-
-def _listed(values: Iterable[float]) -> str:
-    return ", ".join(number(value) for value in values)

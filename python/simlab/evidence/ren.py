@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING
 
-from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import Unit, above, below
+import numpy as np
+
+from simlab.evidence.claim import BELOW, Evidence, Value
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import TaskRows, depth_trend, unordered
 from simlab.evidence.studies import left_out, note
-from simlab.evidence.wording import number
+from simlab.evidence.wording import SHARE, TREND, number
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import HELDOUT, MSE, RELATIVE, TRAIN
+from simlab.store.results import HELDOUT, MSE, RELATIVE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,20 +26,30 @@ ERRORS = {MSE: "squared error", RELATIVE: "relative error"}
 def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the errors of invertible networks and of linear maps of hidden states."""
     for who, errors in _by_role(rows, methods=(INN, LINEAR)):
-        states = _first_kind(errors[errors["kind"] != ATTENTION])
-        for (measure, name), (part, where) in _errors_by_rows():
-            some = states[(states["measure"] == measure) & (states["rows"] == part)]
+        states = _first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
+        for measure, name in ERRORS.items():
+            some = states[states["measure"] == measure]
             means = _pair_means(some[some["method"].isin([INN, LINEAR])], "method")
-            units = [Unit(pair, m[INN] - m[LINEAR]) for pair, m in means.items() if len(m) == 2]
-            if units:
+            ratios = {p: m[INN] / m[LINEAR] - 1 for p, m in means.items() if len(m) == 2}
+            values = _between_seeds(rows, ratios)
+            if values:
+                both = [float(np.mean([m[way] for m in means.values() if len(m) == 2]))
+                        for way in (INN, LINEAR)]  # fmt: skip
+                words = "inn {}, linear {}".format(*map(number, both))
                 yield Evidence(
-                    f"inn minus linear, {name}, {where} rows{who}", units, below, left_out(some)
+                    f"{name} of inn as a share of that of linear, minus 1{who}",
+                    values,
+                    -SHARE,
+                    BELOW,
+                    note(words, left_out(some)),
                 )
 
 
-def _errors_by_rows() -> list[tuple[tuple[str, str], tuple[str, str]]]:
-    parts = ((TRAIN, "training"), (HELDOUT, "held-out"))
-    return [(error, part) for error in ERRORS.items() for part in parts]
+def _between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> list[Value]:
+    """Return the values of pairs that were pretrained apart; of all pairs if there are none."""
+    origin = rows.origins
+    apart = {p: v for p, v in values.items() if len({origin[name] for name in p}) == 2}
+    return [Value(pair, value) for pair, value in (apart or values).items()]
 
 
 def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
@@ -51,13 +62,15 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
             for pair, directions in unordered(some):
                 layers = [one.set_index("layer_x")["value"] for one in directions]
                 curves[pair] = sum(layers[1:], layers[0]) / len(layers)
-            units = [Unit(pair, depth_trend(c.index, c)) for pair, c in curves.items()]
-            if units:
+            trends = {pair: depth_trend(c.index, c) for pair, c in curves.items()}
+            values = _between_seeds(rows, trends)
+            if values:
+                pairs = f"{len(values)} pair{'s' * (len(values) > 1)} of models"
                 yield Evidence(
                     f"Spearman's correlation of depth and {ERRORS[measure]} of {method} maps{who}",
-                    units,
-                    above,
-                    note(f"{len(units)} pair{'s' * (len(units) > 1)} of models", left_out(some)),
+                    values,
+                    TREND,
+                    note=note(pairs, left_out(some)),
                 )
 
 
@@ -70,16 +83,19 @@ def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
         for method, measure in product(_methods(*both), ERRORS):
             sides = [s[(s["measure"] == measure) & (s["method"] == method)] for s in both]
             attention, states = (_pair_means(side, "measure") for side in sides)
-            units = [
-                Unit(pair, found[measure] - states[pair][measure])
+            ratios = {
+                pair: found[measure] / states[pair][measure] - 1
                 for pair, found in attention.items()
                 if pair in states
-            ]
-            if units:
+            }
+            values = _between_seeds(rows, ratios)
+            if values:
                 yield Evidence(
-                    f"attention minus hidden states, {ERRORS[measure]} of {method} maps{who}",
-                    units,
-                    below,
+                    f"{ERRORS[measure]} of {method} maps of attention as a share of that of "
+                    f"hidden states, minus 1{who}",
+                    values,
+                    -SHARE,
+                    BELOW,
                     note(_both(sides), left_out(*sides)),
                 )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.evidence.labels import role_columns
+from simlab.evidence.labels import role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.studies import alike_in_protocol, of_one_study
 from simlab.store.results import (
@@ -46,6 +46,8 @@ class TaskRows:
         `PRETRAINED` or "") in columns ``role_x`` and ``role_y``, and their base models in columns
         ``base_x`` and ``base_y``.
     options : ClaimOptions
+    who : dict
+        What is known of each model, by its name.
     read : ndarray of bool
         Which rows have been given to a claim.
     """
@@ -57,8 +59,16 @@ class TaskRows:
         # Two jobs may have made the same rows, such as those of a baseline.
         frame = frame.drop_duplicates([name for name in frame if name != "grid"])
         frame = frame.reset_index(drop=True)
-        self.frame = frame.assign(**_names(frame), **role_columns(frame, options))
+        names, roles = _names(frame), role_columns(frame, options)
+        self.frame = frame.assign(**names, **roles)
+        families = {f"family_{side}": roles[f"base_{side}"] for side in _SIDES}
+        self.who = who_is_who(self.frame.assign(**families, **frame[["base_x", "base_y"]]), task)
         self.read = np.zeros(len(frame), bool)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Return the pretrained model that each model comes from."""
+        return {name: one.origin for name, one in self.who.items()}
 
     def by_base(self) -> Iterator[tuple[str, TaskRows]]:
         """Yield each base model, and the rows of models of this base alone."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
-from simlab.evidence.catalogue import CLAIMS, INTERVALS
-from simlab.evidence.claim import Claim, Finding
-from simlab.evidence.intervals import ALPHA, LEAST_MODELS, NO_ROWS
+from simlab.evidence.catalogue import CLAIMS, INTERVALS, VERDICTS
+from simlab.evidence.claim import ABOVE, Claim, Finding
+from simlab.evidence.intervals import ALPHA, LEAST_UNITS, NO_ROWS
 from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import bounds, number
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 CONTENTS = "claims"
 _FREEZING_CELL = ("measure", "label_x", "seed_x")
 _TYPES = {
-    **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity"), "string"),
+    **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity", "unit"), "string"),
+    "units": "int64",
     **dict.fromkeys(("estimate", "low", "high"), "float64"),
-    "models": "int64",
+    "claimed": "string",
+    **dict.fromkeys(("pvalue", "adjusted"), "float64"),
     **dict.fromkeys(("verdict", "rule", "note"), "string"),
 }
 
@@ -76,8 +79,10 @@ def claims(
     -------
     DataFrame
         A row for each claim, task, base model and quantity, with columns ``claim``, ``text``,
-        ``source``, ``task``, ``base`` (empty where rows do not name one), ``quantity``,
-        ``estimate``, ``low``, ``high``, ``models``, ``verdict`` (holds, fails, undecided; or no
+        ``source``, ``task``, ``base`` (empty where rows do not name one, and for all base models),
+        ``quantity``, ``unit``, ``units`` (their number), ``estimate``, ``low``, ``high``,
+        ``claimed`` (such as "> .05"), ``pvalue``, ``adjusted`` (the p-value after Holm's
+        correction), ``verdict`` (holds, fails, undecided, cannot be decided by this study; or no
         rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the rules.
 
     Raises
@@ -94,7 +99,7 @@ def claims(
     >>> step = truncate("runs/ft-1", "rt", "runs/results/claims-truncation.parquet", label="FT[1]")
     >>> table = claims("runs/results/claims-truncation.parquet")
     >>> table.set_index("claim").loc["top-layers-can-go", "verdict"]  # from a single model
-    'undecided'
+    'cannot be decided by this study'
     """
     options = ClaimOptions(metric, tolerance, dict(families or {}), tuned, pretrained)
     path = None if out is None else Path(out)
@@ -107,7 +112,7 @@ def claims(
             "results": hash_results(files),
             "options": dataclasses.asdict(options),
             "rules": [[claim.name, claim.text, claim.source, claim.rule] for claim in CLAIMS],
-            "intervals": [INTERVALS, ALPHA, LEAST_MODELS, DRAWS, DRAW_SEED],
+            "intervals": [VERDICTS, INTERVALS, ALPHA, LEAST_UNITS, DRAWS, DRAW_SEED],
         }
         key = hash_json(inputs)
         ensure_table(path, key, _TYPES, lambda: frame, contents=CONTENTS, replace=overwrite)
@@ -132,7 +137,7 @@ def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
         )
 
 
-def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
+def claims_frame(found: Iterable[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
     """Return the table of claims, with a row without a task for a claim that has no rows."""
     import pandas as pd
 
@@ -145,19 +150,33 @@ def claims_frame(found: Iterator[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
                 "task": finding.task,
                 "base": finding.base or None,
                 "quantity": finding.quantity,
-                **dataclasses.asdict(finding.interval),
+                **_numbers(finding),
                 "verdict": finding.verdict,
                 "rule": claim.rule,
                 "note": finding.note or None,
             }
             for finding in findings
-        ] or [{**about, "models": 0, "verdict": NO_ROWS, "rule": claim.rule}]
+        ] or [{**about, "units": 0, "verdict": NO_ROWS, "rule": claim.rule}]
     frame = pd.DataFrame(rows, columns=list(_TYPES))
     return frame.astype({name: kind for name, kind in _TYPES.items() if kind != "string"})
 
 
-NAMES = ("claim", "source", "task", "estimated", "estimate", "interval", "models", "verdict")
-NAMES += ("note",)
+def _numbers(finding: Finding) -> dict[str, Any]:
+    found = finding.interval
+    return {
+        "unit": finding.unit,
+        "units": found.count,
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "claimed": f"{'>' if finding.side == ABOVE else '<'} {number(finding.least)}",
+        "pvalue": found.pvalue,
+        "adjusted": finding.adjusted,
+    }
+
+
+NAMES = ("claim", "source", "task", "estimated", "estimate", "interval", "claimed", "units", "p")
+NAMES += ("verdict", "note")
 
 
 def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -173,7 +192,9 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
             row.quantity,
             number(row.estimate),
             bounds(row),
-            str(row.models),
+            row.claimed,
+            f"{row.units} {row.unit if row.units != 1 else row.unit.removesuffix('s')}",
+            "" if math.isnan(row.adjusted) else number(row.adjusted),
             row.verdict,
             "" if pd.isna(row.note) else row.note,
         )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 
-from simlab.evidence.intervals import ALPHA, LEAST_MODELS, Interval
+from simlab.evidence.intervals import Interval
 
-TOO_FEW = f"or with fewer than {LEAST_MODELS} models"
-DECIDED_ABOVE = (
-    f"Holds if the {1 - ALPHA:.0%} interval lies above 0, fails if it lies below 0; undecided "
-    f"otherwise {TOO_FEW}."
-)
-DECIDED_BELOW = (
-    f"Holds if the {1 - ALPHA:.0%} interval lies below 0, fails if it lies above 0; undecided "
-    f"otherwise {TOO_FEW}."
-)
+# Least effects of interest.
+TREND = 0.3  # of a rank correlation with depth
+SLIGHT = 0.1  # of the way from chance to perfect agreement, and of perfect blocks
+ALIKE = 0.05  # of a similarity, which is 1 at most
+SHARE = 0.05  # of an error that is compared with another
 
 
 def number(value: float) -> str:

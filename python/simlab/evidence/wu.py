@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import Unit, above, below, difference_of_groups, mean_value, unit
+from simlab.evidence.claim import BELOW, Evidence, Value, value_of
+from simlab.evidence.intervals import difference_of_groups
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import (
     TaskRows,
@@ -21,25 +21,27 @@ from simlab.evidence.rows import (
     unordered,
 )
 from simlab.evidence.studies import left_out, note
-from simlab.evidence.wording import number
+from simlab.evidence.units import Who
+from simlab.evidence.wording import ALIKE, TREND, number
 from simlab.store.results import FREEZING, HELDOUT, RELATIVE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOP_SHARE = 0.25  # of the layers of a model
+LOCALITY = 0.02  # least change of a localization score
 _WITHIN, _ACROSS = "within", "across"
 
 
 def change_grows(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the change of each layer by fine-tuning with depth."""
     grids = rows.grids()
-    grids = grids[_between(grids)]
+    grids = grids[_between(rows, grids)]
     for measure, some in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
         # Both directions of an asymmetric measure are averaged.
         yield _change_trend(some.assign(value=1 - some["value"]), f"1 - {measure}")
     errors = rows.alignment()
-    errors = errors[_between(errors) & (errors["rows"] == HELDOUT)]
+    errors = errors[_between(rows, errors) & (errors["rows"] == HELDOUT)]
     for (method, kind), some in errors[errors["measure"] == RELATIVE].groupby(
         ["method", "kind"], sort=False
     ):
@@ -47,21 +49,23 @@ def change_grows(rows: TaskRows) -> Iterator[Evidence]:
         yield _change_trend(some, what, left_out(some))
 
 
-def _between(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows compare a fine-tuned model with a pretrained one."""
-    roles = rows["role_x"] + "," + rows["role_y"]
-    return roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
+def _between(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
+    """Return which rows compare a fine-tuned model with the pretrained model that it was."""
+    roles = some["role_x"] + "," + some["role_y"]
+    origin_x, origin_y = (some[side].map(rows.origins) for side in "xy")
+    between = roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
+    return between & (origin_x == origin_y)
 
 
 def _change_trend(rows: pd.DataFrame, what: str, unread: str = "") -> Evidence:
     tuned = rows["x"].where(rows["role_x"] == TUNED, rows["y"])
     rows = rows[rows["layer_x"] > 0].assign(tuned=tuned)
     curves = rows.pivot_table(index="layer_x", columns="tuned", values="value").sort_index()
-    units = [unit(str(model), depth_trend(curves.index, curves[model])) for model in curves]
+    values = [value_of(str(model), depth_trend(curves.index, curves[model])) for model in curves]
     means = curves.mean(axis=1)
     ends = [f"layer {means.index[at]}: {number(means.iloc[at])}" for at in (0, -1)]
     words = note(", ".join(ends), unread)
-    return Evidence(f"Spearman's correlation of depth and {what}", units, above, words)
+    return Evidence(f"Spearman's correlation of depth and {what}", values, TREND, note=words)
 
 
 def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
@@ -71,32 +75,35 @@ def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
         ("pretrained", scores[scores["role_x"] != TUNED]),
         ("fine-tuned", scores[scores["role_x"] == TUNED]),
     ):
-        units = [
-            unit(str(model), depth_trend(some["layer_x"], some["value"]))
+        values = [
+            value_of(str(model), depth_trend(some["layer_x"], some["value"]))
             for model, some in of_role.groupby("x", sort=False)
         ]
-        if units:
-            falls = sum(found.value < 0 for found in units)
+        if values:
+            falls = sum(found.value < 0 for found in values)
             yield Evidence(
                 f"Spearman's correlation of depth and localization, {name} models",
-                units,
-                above,
-                f"falls with depth in {falls} of {len(units)} models",
+                values,
+                TREND,
+                note=f"falls with depth in {falls} of {len(values)} models",
             )
 
 
 def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the localization of the top layers before and after fine-tuning."""
     scores = rows.localization()
-    before = scores[scores["role_x"] == PRETRAINED]
-    after = scores[scores["role_x"] == TUNED]
-    if before["x"].nunique() != 1 or after.empty:
-        return
-    units = [
-        unit(str(model), _top(some) - _top(before))
-        for model, some in after.groupby("x", sort=False)
-    ]
-    yield Evidence("localization of the top layers, fine-tuned minus pretrained", units, below)
+    origin = scores["x"].map(rows.origins)
+    values = []
+    for _, some in scores.groupby(origin, sort=False):
+        before, after = (some[some["role_x"] == role] for role in (PRETRAINED, TUNED))
+        if before["x"].nunique() == 1:
+            values += [
+                value_of(str(model), _top(mine) - _top(before))
+                for model, mine in after.groupby("x", sort=False)
+            ]
+    if values:
+        quantity = "localization of the top layers, fine-tuned minus pretrained"
+        yield Evidence(quantity, values, -LOCALITY, BELOW)
 
 
 def _top(scores: pd.DataFrame) -> float:
@@ -108,25 +115,23 @@ def _top(scores: pd.DataFrame) -> float:
 def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the similarity of layers at equal relative depth with that of other layers."""
     grids = rows.grids()
-    for measure, some in by_measure(grids[grids["x"] != grids["y"]]):
-        units = [
-            Unit(pair, mean_value([unit("", _gain(layer_table(one))) for one in directions]))
+    for measure, some in by_measure(grids[_strangers(rows, grids)]):
+        values = [
+            Value(pair, float(np.mean([_gain(layer_table(one)) for one in directions])))
             for pair, directions in unordered(some)
         ]
         yield Evidence(
             f"{measure} at equal relative depth minus elsewhere",
-            units,
-            above,
-            f"{len(units)} pair{'s' * (len(units) > 1)} of models{_of_one_base(some)}",
+            values,
+            ALIKE,
+            note=f"{len(values)} pair{'s' * (len(values) > 1)} of models",
         )
 
 
-def _of_one_base(rows: pd.DataFrame) -> str:
-    """Say how many pairs have one base model: two fine-tunings of it, or one and the model."""
-    tuned = (rows["role_x"] == TUNED) | (rows["role_y"] == TUNED)
-    same = rows[tuned & (rows["base_x"] == rows["base_y"])]
-    count = sum(1 for _ in unordered(same))
-    return f", {count} of them of one base model" if count else ""
+def _strangers(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
+    """Return which rows compare two different models before fine-tuning."""
+    origin_x, origin_y = (some[side].map(rows.origins) for side in "xy")
+    return (origin_x != origin_y) & (some["role_x"] != TUNED) & (some["role_y"] != TUNED)
 
 
 def _gain(table: pd.DataFrame) -> float:
@@ -151,21 +156,20 @@ def _gain(table: pd.DataFrame) -> float:
 def families_alike(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the similarity of models within families and across families."""
     grids = rows.grids()
-    for measure, some in by_measure(grids[grids["x"] != grids["y"]]):
-        units = []
+    for measure, some in by_measure(grids[_strangers(rows, grids)]):
+        values = []
         for pair, directions in unordered(some):
             first, second = (rows.options.family(model) for model in sorted(pair))
             if first is None or second is None:
                 continue
             means = [float(np.nanmean(layer_table(one).to_numpy(float))) for one in directions]
-            units.append(
-                Unit(pair, sum(means) / len(means), _WITHIN if first == second else _ACROSS)
-            )
-        if len({found.group for found in units}) == 2:
+            group = _WITHIN if first == second else _ACROSS
+            values.append(Value(pair, sum(means) / len(means), group))
+        if len({found.group for found in values}) == 2:
             yield Evidence(
                 f"{measure} within families minus across families",
-                units,
-                above,
+                values,
+                ALIKE,
                 statistic=difference_of_groups(_WITHIN, _ACROSS),
             )
 
@@ -181,5 +185,9 @@ def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:
     for count in sorted(ways):
         if ways[count] == {"bottom", "top"}:
             gain = (table[f"bottom:{count}"] - table[f"top:{count}"]).dropna()
-            units = [unit(f"seed {seed}", value) for seed, value in gain.items()]
-            yield Evidence(f"metric with bottom:{count} minus with top:{count}", units, above)
+            base = str(rows.frame["base_x"].iloc[0])
+            seeds = {f"{base} seed {seed}": value for seed, value in gain.items()}
+            rows.who.update(dict.fromkeys(seeds, Who(base, base, rows.task)))
+            values = [value_of(seed, value) for seed, value in seeds.items()]
+            quantity = f"metric with bottom:{count} minus with top:{count}"
+            yield Evidence(quantity, values, rows.options.tolerance)

@@ -240,7 +240,7 @@ PLOT = Step(
 CLAIMS = Step(
     name="claims",
     place="simlab.evidence.table:claims",
-    text="""Judge the claims of the papers on RESULTS: estimate, interval over models, verdict.
+    text="""Judge the claims of the papers on RESULTS: estimate, interval over units, verdict.
 
 A claim holds, fails or is undecided. `--list` prints the rules.""",
     reads="results files",

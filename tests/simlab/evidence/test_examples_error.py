@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import stats
 
 from simlab.evidence.intervals import HOLDS, UNDECIDED
 from simlab.similarity.block_scores import find_blocks
-from simlab.store.results import (
-    to_frame,
-)
+from simlab.store.results import FT, ORIG, to_frame
 from support.lab.claimrows import (
     attention_varies_less,
     block_diagonal,
@@ -18,6 +17,7 @@ from support.lab.claimrows import (
     freeze_bottom,
     grid,
     labels,
+    tuning_delocalizes,
 )
 from support.lab.judging import judged
 
@@ -58,8 +58,9 @@ def test_errors_of_two_curves_between_the_same_models_do_not_cancel():
     half = 0.02
     rows = attention_varies_less(HOLDS)
     found = judged("attention-varies-less", with_intervals(rows, half))
-    # Of three pairs in two directions, two curves, each with an error of its own.
-    spread = half / stats.norm.ppf(0.975) * math.sqrt(2 / (3 * 2))
+    # Of three pairs in two directions, two curves, each with an error of its own; the quantity is
+    # a share of errors that are .35 in the mean.
+    spread = half / 0.35 / stats.norm.ppf(0.975) * math.sqrt(2 / (3 * 2))
     for without, one in zip(judged("attention-varies-less", to_frame(rows)), found, strict=True):
         halves = [(f.interval.high - f.interval.low) / 2 for f in (without, one)]
         added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
@@ -88,7 +89,7 @@ def test_rows_of_other_claims_add_no_error():
     mine, other = freeze_bottom(HOLDS), with_intervals(block_diagonal(HOLDS), 0.3)
     frame = pd.concat([to_frame(mine), other], ignore_index=True)
     assert judged("freeze-bottom", frame) == judged("freeze-bottom", to_frame(mine))
-    (found, _) = judged("block-diagonal", frame)
+    (found,) = judged("block-diagonal", frame)
     assert "error over examples" in found.note
 
 
@@ -97,3 +98,15 @@ def test_blocks_are_scored_as_simcore_blocks_scores_them():
     similarity = (noise + noise.T) / 2
     found = judged("block-diagonal", to_frame(grid("FT-FT", similarity, *labels(1) * 2)))[0]
     assert found.interval.estimate == find_blocks(similarity, 2).calibrated
+
+
+def test_texts_that_all_models_share_are_drawn_once():
+    """Errors of three localization scores go up together: their mean is no surer than one."""
+    half = 0.02
+    rows = [one for one in tuning_delocalizes(HOLDS, 9) if one.stage_x == FT]
+    before = [one for one in tuning_delocalizes(HOLDS, 9) if one.stage_x == ORIG]
+    frame = pd.concat([with_intervals(rows, half), to_frame(before)], ignore_index=True)
+    sides = [judged("tuning-delocalizes", one)[0] for one in (frame, to_frame(rows + before))]
+    halves = [(f.interval.high - f.interval.low) / 2 for f in sides]
+    added = math.sqrt(halves[0] ** 2 - halves[1] ** 2) / stats.t.ppf(0.975, 8)
+    assert added == pytest.approx(half / stats.norm.ppf(0.975), rel=1e-6)

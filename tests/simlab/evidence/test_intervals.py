@@ -8,15 +8,12 @@ import pytest
 from scipy import stats
 
 from simlab.evidence.intervals import (
-    FAILS,
-    HOLDS,
-    UNDECIDED,
+    ALPHA,
     Interval,
     Unit,
-    above,
-    at_all,
-    below,
+    can_decide,
     difference_of_groups,
+    holm,
     interval,
     unit,
 )
@@ -31,7 +28,7 @@ def test_for_one_value_a_model_it_is_the_t_interval(count):
     wanted = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
     np.testing.assert_allclose((found.low, found.high), wanted, rtol=FLOAT64_RELATIVE)
     assert found.estimate == pytest.approx(values.mean(), rel=FLOAT64_RELATIVE)
-    assert found.models == count
+    assert found.count == count
 
 
 def test_pairs_of_three_models_by_hand():
@@ -78,26 +75,32 @@ def test_the_error_over_examples_widens_the_interval():
 def test_undefined_values_are_left_out_and_two_models_give_no_interval():
     units = [unit("a", 1.0), unit("b", 3.0), unit("c", math.nan)]
     found = interval(units)
-    assert (found.estimate, found.models) == (2.0, 2)
+    assert (found.estimate, found.count) == (2.0, 2)
     assert math.isnan(found.low)
     assert math.isnan(found.high)
     assert math.isnan(interval([]).estimate)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdicts"),
-    [
-        (0.2, 3.0, (HOLDS, FAILS, HOLDS)),
-        (-3.0, -0.2, (FAILS, HOLDS, FAILS)),
-        (-1.0, 2.0, (UNDECIDED, UNDECIDED, UNDECIDED)),
-        (0.2, 0.8, (HOLDS, FAILS, UNDECIDED)),
-        (0.0, 0.0, (UNDECIDED, UNDECIDED, FAILS)),
-        (1.0, 1.0, (HOLDS, FAILS, HOLDS)),
-    ],
-)
-def test_verdicts_follow_from_the_bounds(low, high, verdicts):
-    found = Interval((low + high) / 2, low, high, 3)
-    assert tuple(decide(found) for decide in (above, below, at_all)) == verdicts
+def test_the_pvalue_is_that_of_the_t_test():
+    values = np.random.default_rng(1).normal(0.5, size=7)
+    found = interval([unit(str(model), value) for model, value in enumerate(values)], least=0.2)
+    assert found.pvalue == pytest.approx(stats.ttest_1samp(values, 0.2).pvalue)
+
+
+def test_units_that_agree_are_judged_by_signs():
+    for count in (3, 5, 6):
+        found = interval([unit(str(model), 1.0) for model in range(count)], least=0.3)
+        assert math.isnan(found.low)
+        assert found.pvalue == pytest.approx(stats.binomtest(count, count).pvalue)
+        assert can_decide(found) == (found.pvalue <= ALPHA) == (count == 6)
+    assert not can_decide(Interval(1.0, math.nan, math.nan, 2))
+
+
+def test_holms_correction_by_hand():
+    found = holm([0.01, math.nan, 0.04, 0.03, 0.9])
+    assert found[0] == pytest.approx(0.04)
+    assert found[2:] == pytest.approx([0.09, 0.09, 0.9])
+    assert math.isnan(found[1])
 
 
 @pytest.mark.parametrize(

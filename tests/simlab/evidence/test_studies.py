@@ -34,10 +34,10 @@ def test_methods_that_name_their_training_are_compared_with_those_that_have_none
 
 
 def test_the_protocol_of_attention_is_not_asked_of_hidden_states():
-    rows = with_options(BUILDERS["deeper-layers-vary"](HOLDS), judge="folders")
+    rows = with_options(BUILDERS["deeper-layers-vary"](HOLDS, 9), judge="folders")
     attention = [replace(row, kind="attention") for row in BUILDERS["deeper-layers-vary"](FAILS)]
     found = findings("deeper-layers-vary", [*attention[:32], *rows])
-    assert {(f.verdict, f.interval.models) for f in found} == {(HOLDS, 3)}
+    assert {(f.verdict, f.interval.count) for f in found} == {(HOLDS, 9)}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from simlab import claims, plot
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import HOLDS, NO_ROWS
+from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, NO_ROWS, UNDECIDED
 from simlab.evidence.table import claims_markdown
 from simlab.store.results import read_results, to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
@@ -38,8 +38,8 @@ def test_the_table_survives_its_file(results, tmp_path):
     frame = claims(alone(results, "freeze-bottom"), out, csv=True, markdown=True)
     stored = pd.read_parquet(out)
     assert stored.columns.tolist() == [
-        *("claim", "text", "source", "task", "base", "quantity", "estimate", "low", "high"),
-        *("models", "verdict", "rule", "note"),
+        *("claim", "text", "source", "task", "base", "quantity", "unit", "units", "estimate"),
+        *("low", "high", "claimed", "pvalue", "adjusted", "verdict", "rule", "note"),
     ]
     pd.testing.assert_frame_equal(stored, frame, check_dtype=False)
     pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
@@ -73,9 +73,8 @@ def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_pa
         claims(results, out)
     changed = claims(source, out, tolerance=0.3, overwrite=True)
     pd.testing.assert_frame_equal(pd.read_parquet(out), changed, check_dtype=False)
-    # All layers but the first are as good as the last at this tolerance.
     first = changed.set_index("claim").loc["top-layers-can-go"].iloc[0]
-    assert (first["estimate"], first["verdict"]) == (7.0, HOLDS)
+    assert (first["claimed"], first["units"]) == ("> -.30", 3)
 
 
 def test_the_command_prints_verdicts_and_the_claims_without_rows(results, tmp_path, simcore):
@@ -88,7 +87,7 @@ def test_the_command_prints_verdicts_and_the_claims_without_rows(results, tmp_pa
     cells = re.split(r" {2,}", freezing.strip())
     quantity = "metric with bottom:4 minus with top:4"
     assert cells[:5] == ["freeze-bottom", "Wu et al. 2020, appendix D", "rt", quantity, ".10"]
-    assert cells[-2:] == ["3", HOLDS]
+    assert cells[-3:] == ["3 fine-tunings", ".02", HOLDS]
     assert f"{out}: written" in lines
     code, printed, _ = simcore("claims", alone(results, "freeze-bottom"))
     assert code == 0
@@ -145,8 +144,8 @@ def test_the_docs_count_the_committed_verdicts():
         for claim in CLAIMS:
             verdicts = frame.loc[frame["claim"] == claim.name, "verdict"].tolist()
             parts = [
-                f"{verdict} {verdicts.count(verdict)}"
-                for verdict in ("holds", "fails", "undecided")
+                f"{verdict.removesuffix(' by this study')} {verdicts.count(verdict)}"
+                for verdict in (HOLDS, FAILS, UNDECIDED, CANNOT)
                 if verdict in verdicts
             ]
             counts.setdefault(claim.name, []).append(", ".join(parts) or "–")

@@ -5,6 +5,7 @@ three models or more, every quantity of the claim has the verdict of the case.
 """
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -68,6 +69,30 @@ def curve(experiment, values, model, measure="accuracy", first=0, **more):
     ]
 
 
+def pretrained_apart(rows):
+    """Give each fine-tuned model FT[k] a pretrained model of its own, base k."""
+
+    def base(label, other):
+        number = next((n for n in (label, other) if n and n.startswith("FT[")), None)
+        own = label if label.startswith("FT[") else number
+        return f"base {own[3:-1]}" if own else label
+
+    found = []
+    for one in rows:
+        x = base(one.label_x, one.label_y)
+        y = one.label_y and base(one.label_y, one.label_x)
+        names = {"label_x": one.label_x if one.stage_x == FT else x}
+        names["label_y"] = one.label_y if one.stage_y == FT else y
+        found.append(replace(one, base_x=x, base_y=y, **names))
+    return found
+
+
+def before_tuning(rows):
+    """Return rows of as many different pretrained models."""
+    stages = {"stage_x": ORIG, "stage_y": ORIG}
+    return [replace(one, **stages) for one in pretrained_apart(rows)]
+
+
 def labels(models):
     return [f"FT[{number + 1}]" for number in range(models)]
 
@@ -105,13 +130,13 @@ def blocks_agree(case, models=3):
         sides = [np.arange(layers) >= splits[name] for name in (one, other)]
         same = np.equal.outer(*sides)
         # The score grows with the number of layers that are in different blocks.
-        strength = 0.6 / max(6, np.not_equal(*sides).sum()) * leaning(case, number)
+        strength = 3.0 / max(6, np.not_equal(*sides).sum()) * leaning(case, number)
         rows += grid("FT[1]-FT[2]", 0.5 * band(layers) + strength * same, one, other)
     return rows
 
 
 def top_layers_can_go(case, models=3):
-    spare = {HOLDS: (3, 3, 2), FAILS: (0, 0, 0), UNDECIDED: (0, 0, 3)}[case]
+    spare = {HOLDS: (3, 3, 2), FAILS: (0, 0, 0), UNDECIDED: (0, 3, 3)}[case]
     rows = []
     for number, label in enumerate(labels(models)):
         enough = np.arange(LAYERS + 1) >= LAYERS - spare[number % 3]
@@ -162,7 +187,7 @@ def top_layers_change(case, models=3):
         change = 0.5 + 0.05 * np.sign(leaning(case, number) - 0.5) * depth
         rows += grid("FT-ORIG", np.diag(1 - change), label, "ORIG", first=1)
         rows += errors([change], "ORIG", label, RELATIVE, methods=["linear"])
-    return rows
+    return pretrained_apart(rows)
 
 
 def localization(case, models, label, top=0.0):
@@ -178,17 +203,22 @@ def localization(case, models, label, top=0.0):
 
 
 def higher_layers_localized(case, models=3):
-    return [*localization(case, models, "GPT-{}"), *localization(case, models, "FT[{}]")]
+    tuned = pretrained_apart(localization(case, models, "FT[{}]"))
+    return [*localization(case, models, "GPT-{}"), *tuned]
 
 
 def tuning_delocalizes(case, models=3):
-    flat = curve(LOCALIZATION, np.zeros(LAYERS + 1), "ORIG", LOCALIZATION, kind="word-last")
     rows = []
     for number, label in enumerate(labels(models)):
         scores = np.zeros(LAYERS + 1)
+        rows += [
+            replace(one, label_x=f"ORIG {label}", base_x=label, stage_x=ORIG)
+            for one in curve(LOCALIZATION, scores, label, LOCALIZATION, kind="word-last")
+        ]
         scores[-2:] = -0.1 * leaning(case, number)
-        rows += curve(LOCALIZATION, scores, label, LOCALIZATION, kind="word-last")
-    return [*flat, *rows]
+        tuned = curve(LOCALIZATION, scores, label, LOCALIZATION, kind="word-last")
+        rows += [replace(one, base_x=label) for one in tuned]
+    return rows
 
 
 def equal_depth(case, models=3):
@@ -200,7 +230,7 @@ def equal_depth(case, models=3):
         rows += grid("pair", values, one, other, first=1)
         rows += grid("pair", values, one, other, "pwcca", first=1)
         rows += grid("pair", values.T, other, one, "pwcca", first=1)
-    return rows
+    return before_tuning(rows)
 
 
 def families_alike(case, models=6):
@@ -212,7 +242,7 @@ def families_alike(case, models=6):
         number = {"1": 0, "2": 1, "3": 2}[min(one[1], other[1])] if case == UNDECIDED else 0
         value = 0.5 + 0.2 * within * leaning(case, number + int(max(one[1], other[1])))
         rows += grid("joint", np.full((4, 4), value), one, other, first=1)
-    return rows
+    return rows  # labels without a base are pretrained models of their own
 
 
 def freeze_bottom(case, models=3):
@@ -263,7 +293,7 @@ def inn_beats_linear(case, models=3):
         curves = [linear - 0.1 * leaning(case, number), linear]
         for measure in (MSE, RELATIVE):
             rows += errors(curves, one, other, measure, methods=["inn", "linear"])
-    return rows
+    return pretrained_apart(rows)
 
 
 def deeper_layers_vary(case, models=3):
@@ -273,7 +303,7 @@ def deeper_layers_vary(case, models=3):
         values = 0.5 + 0.05 * rise * np.arange(LAYERS)
         for measure in (MSE, RELATIVE):
             rows += errors([values, values], one, other, measure, methods=["inn", "linear"])
-    return rows
+    return pretrained_apart(rows)
 
 
 def attention_varies_less(case, models=3):
@@ -285,7 +315,7 @@ def attention_varies_less(case, models=3):
         ):
             curves = [states + shift] * 2
             rows += errors(curves, one, other, measure, methods=["inn", "linear"], kind=kind)
-    return rows
+    return pretrained_apart(rows)
 
 
 BUILDERS = {

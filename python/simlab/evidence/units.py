@@ -1,0 +1,69 @@
+"""From values of models to units: the fine-tunings, pretrained models or tasks of a verdict.
+
+Fine-tunings of one pretrained model share all but noise, so that they are one unit of a claim about
+pretrained models, however many they are. The mean over tasks has the tasks as units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from simlab.evidence.claim import MODELS, RUNS, Value
+from simlab.evidence.intervals import Statistic, Unit, unit
+
+
+@dataclass(frozen=True)
+class Who:
+    """What is known of a model.
+
+    Attributes
+    ----------
+    origin
+        The pretrained model, with the seed of its pretraining if there are several.
+    base
+        Name of the model before fine-tuning, or of the family that the user named.
+    task
+        The task of the fine-tuning.
+    """
+
+    origin: str
+    base: str
+    task: str
+
+
+def units_of_task(
+    values: Sequence[Value], who: Mapping[str, Who], about: str
+) -> tuple[str, list[Unit]]:
+    """Return the kind of the units of values in one task, and the units.
+
+    Fine-tunings of several pretrained models are no restarts of one: the pretrained models count.
+    """
+    origins = {who[name].origin for value in values for name in value.models}
+    kind = MODELS if about == MODELS or len(origins) > 1 else RUNS
+    units = []
+    for value in values:
+        names = {who[name].origin if kind == MODELS else name for name in value.models}
+        units.append(Unit(frozenset(names), value.value, value.group))
+    return kind, units
+
+
+def units_over_tasks(
+    values: Iterable[Value], who: Mapping[str, Who], statistic: Statistic
+) -> dict[str, dict[str, Unit]]:
+    """Return, for each base model, a unit for each task of fine-tuning.
+
+    Values of pairs of base models, or of pairs of tasks, are left out.
+    """
+    parts: dict[tuple[str, str], list[Unit]] = {}
+    for value in values:
+        bases = {who[name].base for name in value.models}
+        tasks = {who[name].task for name in value.models}
+        if len(bases) == len(tasks) == 1:
+            units = parts.setdefault((bases.pop(), tasks.pop()), [])
+            units.append(Unit(value.models, value.value, value.group))
+    found: dict[str, dict[str, Unit]] = {}
+    for (base, task), units in parts.items():
+        defined = [one for one in units if one.value == one.value]
+        found.setdefault(base, {})[task] = unit(task, statistic(defined))
+    return found
