@@ -15,7 +15,7 @@ from typing import Any
 from simlab.errors import UserError, argument
 from simlab.models.files import CONFIG
 from simlab.models.load import read_config
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource, base_name, resolve
 from simlab.store.files import read_json
 from simlab.store.results import FT, ORIG, RANDOM, Side
 
@@ -55,9 +55,9 @@ class Checkpoint(ModelSource):
         source = resolve(model)
         if isinstance(source, Checkpoint):
             return source
-        return cls(
-            source.name, source.path, read_evaluation(source.path), _architectures(source.path)
-        )
+        read = read_evaluation(source.path)
+        names = _architectures(source.path)
+        return cls(source.name, source.path, read, names, family=source.family)
 
     @classmethod
     def open_classifier(cls, model: str | Path | ModelSource) -> Checkpoint:
@@ -153,10 +153,17 @@ class Checkpoint(ModelSource):
             Seed of the random weights of a random twin of the model.
         """
         if random_init_seed is not None:
-            return Side(label, seed, self.name, RANDOM)
+            return Side(label, seed, self.base_name, RANDOM)
         if self.is_tuned or self.has_head:
-            return Side(label, seed, self.base, FT)
-        return Side(label, seed, self.name, ORIG)
+            return Side(label, seed, self._base_name, FT)
+        return Side(label, seed, self.base_name, ORIG)
+
+    @property
+    def _base_name(self) -> str | None:
+        """The name of the base in rows of results; None if the base is unknown."""
+        if self.base is None:
+            return None
+        return self.family or self.evaluation.get("base") or base_name(self.base)
 
     @property
     def _recipe(self) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -21,15 +21,30 @@ PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
 ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 SEED = "{seed}"
+_SEED_NUMBER = re.compile(r"(?<![a-z])[-_.]*seed[-_.]*\d+", re.IGNORECASE)
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model on this machine: the name that the user gave, and the folder of the model."""
+    """A model on this machine.
+
+    Attributes
+    ----------
+    name, path
+        The name that the user gave, and the folder of the model.
+    family
+        Name that restarts of the model share; None is the name without the number of the seed.
+    """
 
     name: str
     path: Path
+    family: str | None = field(default=None, kw_only=True, compare=False)
+
+    @property
+    def base_name(self) -> str:
+        """The name of the model as the base of others in rows of results."""
+        return self.family or base_name(self.name)
 
     @property
     def files(self) -> list[Path]:
@@ -45,6 +60,15 @@ class ModelSource:
     def fingerprint(self) -> str:
         """Return the SHA-256 of the configuration, tokenizer and weight files."""
         return hash_json({file.name: hash_file(file) for file in self.files})
+
+
+def base_name(name: str) -> str:
+    """Return the name that all restarts of a model share in results.
+
+    >>> base_name("google/multiberts-seed_3"), base_name("minilm")
+    ('google/multiberts', 'minilm')
+    """
+    return _SEED_NUMBER.sub("", name) or name
 
 
 def expand_names(names: Sequence[str]) -> list[str]:

@@ -220,7 +220,9 @@ def extract(
             assert not isinstance(source, BuiltModel)  # such a model has modules
             _extract_to(partial, source, examples, options, identity)
 
-    return run_job(Path(out), {"step": "extract", **identity}, make, replace=overwrite)
+    # The weights are in the key; where they lie is not.
+    inputs = {name: value for name, value in identity.items() if name != "model"}
+    return run_job(Path(out), {"step": "extract", **inputs}, make, replace=overwrite)
 
 
 def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str | None) -> None:

@@ -7,6 +7,7 @@ results (`store.results`) or claims (`simlab.evidence`).
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 _KEY, _SECONDS, _CONTENTS = b"simlab.key", b"simlab.seconds", b"simlab.contents"
+JOBS = b"simlab.jobs"  # of a file of a sweep: the list of its jobs, each with the key of its step
 _SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
 
 
@@ -184,12 +186,27 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and table_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
+    seconds = _jobs_of(path).get(key)
+    if seconds is not None:
+        return Outcome(path, key, seconds, skipped=True)
     if path.exists() and not replace:
         raise UserError(
             f"{argument('out', path)}: wanted a new file or one made from the same inputs, found "
             f"another; choose another {argument('out')} or pass {argument('overwrite', True)}"
         )
     return None
+
+
+def _jobs_of(path: Path) -> dict[str, float]:
+    """Return the seconds of every job of a file of a sweep, by the key of the job's step."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        listed = (pq.read_metadata(path).metadata or {}).get(JOBS, b"{}")
+    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+        return {}
+    return {step: seconds for _, _, seconds, step in json.loads(listed).values() if step}
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:

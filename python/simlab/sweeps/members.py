@@ -9,7 +9,7 @@ from typing import Any
 
 from simlab.errors import UserError
 from simlab.experiments.options import drawn
-from simlab.models.sources import Restart
+from simlab.models.sources import Restart, base_name
 from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry
 from simlab.sweeps.fingerprints import Fingerprints
@@ -34,6 +34,9 @@ class Model:
         What keys contain of the model, or of the pretraining that makes it.
     tuned
         Whether the model is fine-tuned, if others are.
+    base
+        Name of the model as the base of others in rows of results: its label, or the name that
+        commands give it.
     pretraining, texts
         Of a model that is pretrained in the sweep: its recipe, and names and options of its texts.
     """
@@ -43,6 +46,7 @@ class Model:
     name: str
     data: Any = field(compare=False)
     tuned: bool = True
+    base: str = ""
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
 
@@ -79,7 +83,7 @@ class Member:
     @property
     def side(self) -> Side:
         """Return how rows of results name the member."""
-        return Side(self.label, self.number, self.model.family, self.stage)
+        return Side(self.label, self.number, self.model.base, self.stage)
 
 
 def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
@@ -109,7 +113,12 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
                     f"{found[family, one.number].name} and {one.name}"
                 )
             made = _pretrained(entry, one, prints) or _existing(one.name, prints)
-            found[family, one.number] = Model(family, one.number, tuned=entry.finetune, **made)
+            # Without a label, rows of commands and of the sweep name one base.
+            labelled = entry.label is not None or entry.pretrain is not None
+            base = family if labelled else base_name(one.name)
+            found[family, one.number] = Model(
+                family, one.number, tuned=entry.finetune, base=base, **made
+            )
     return list(found.values())
 
 

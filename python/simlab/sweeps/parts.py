@@ -24,9 +24,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from simlab.errors import ReadError, UserError
 from simlab.store.files import atomic_file, reading, sync, sync_names
+from simlab.store.jobs import Outcome
 from simlab.store.planned import JOB
 from simlab.store.results import TYPES, ResultRow
-from simlab.store.tables import RESULTS
+from simlab.store.tables import JOBS, RESULTS
 from simlab.sweeps.plan import Job
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 # A part is read once and soon: its time counts, and not its size.
 _QUICK = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-_JOBS, _CONTENTS, _DIGESTS = b"simlab.jobs", b"simlab.contents", b"simlab.sha256"
+_CONTENTS, _DIGESTS = b"simlab.contents", b"simlab.sha256"
 _MAGIC, _END_BYTES = b"PAR1", 8  # of Parquet: the length of the footer, and the magic
 _LOOKS = 3  # at a file that another machine replaces
 
@@ -58,24 +59,34 @@ class DamagedRowsError(UserError):
 
 @dataclass(frozen=True)
 class Made:
-    """The rows of a job: its kind, how many rows there are, and how long they took."""
+    """The rows of a job: its kind, how many rows there are, and how long they took.
+
+    `step` is the key that the command of the step gives the same rows; "" where there is none.
+    """
 
     kind: str
     rows: int
     seconds: float
+    step: str = ""
 
 
 def write_part(
-    path: Path, job: Job, rows: Iterable[ResultRow], seconds: float, durable: bool = True
+    path: Path, job: Job, rows: Iterable[ResultRow] | Outcome, seconds: float, durable: bool = True
 ) -> None:
-    """Write the rows of a job to file `path`, atomically."""
+    """Write the rows of a job, or of the results file of its step, to file `path`, atomically."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    records = [_record(row, job.key) for row in rows]
-    table = pa.Table.from_pylist(records, schema=row_schema())
-    write_rows_file(
-        table, path, {job.key: Made(job.kind, len(records), seconds)}, durable=durable, how=_QUICK
-    )
+    schema, step = row_schema(), ""
+    if isinstance(rows, Outcome):
+        step = rows.key
+        table = pq.read_table(rows.path)
+        table = table.append_column(JOB, pa.array([job.key] * len(table), pa.string()))
+        table = table.select(schema.names).cast(schema)
+    else:
+        table = pa.Table.from_pylist([_record(row, job.key) for row in rows], schema=schema)
+    made = Made(job.kind, len(table), seconds, step)
+    write_rows_file(table, path, {job.key: made}, durable=durable, how=_QUICK)
 
 
 def read_made(path: Path) -> Mapping[str, Made]:
@@ -233,14 +244,14 @@ def write_rows_file(
     """
     import pyarrow.parquet as pq
 
-    listed = json.dumps({k: [m.kind, m.rows, round(m.seconds, 4)] for k, m in jobs.items()})
+    listed = json.dumps({k: [m.kind, m.rows, round(m.seconds, 4), m.step] for k, m in jobs.items()})
     with atomic_file(path) as partial:
         with partial.open("wb") as stream:
             hashing, schema = _Hashing(stream), table.schema.with_metadata({_CONTENTS: RESULTS})
             with pq.ParquetWriter(hashing, schema, write_page_checksum=True, **how) as writer:
                 writer.write_table(table)
                 digests = f"{hashing.digest.hexdigest()} {_digest_list(listed, schema)}"
-                writer.add_key_value_metadata({_JOBS: listed, _DIGESTS: digests})
+                writer.add_key_value_metadata({JOBS: listed, _DIGESTS: digests})
         if durable:
             sync(partial)
     if durable:
@@ -301,7 +312,7 @@ def _jobs_of(path: Path, end: bytes) -> tuple[dict[str, Made], str]:
 
     try:
         footer = pq.read_metadata(pa.BufferReader(end))
-        listed, digests = (footer.metadata[name].decode() for name in (_JOBS, _DIGESTS))
+        listed, digests = (footer.metadata[name].decode() for name in (JOBS, _DIGESTS))
         before, of_list = digests.split()
         if of_list != _digest_list(listed, footer.schema.to_arrow_schema()):
             raise DamagedRowsError(path, "another list of jobs")

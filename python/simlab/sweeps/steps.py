@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.trained_tasks import length_of, load_task_of
+from simlab.store.jobs import Outcome
 from simlab.store.results import BASELINE, GRID, JOINT, SIDE, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
@@ -80,10 +81,10 @@ def scores(work: Work) -> Iterable[ResultRow]:
         )
 
 
-def truncate(work: Work) -> Iterable[ResultRow]:
+def truncate(work: Work) -> Outcome:
     """Return the metrics of a fine-tuned model cut after every layer."""
-    from simlab.experiments.baselines import majority_rows
-    from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions, truncation_rows
+    from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+    from simlab.experiments.truncate import truncate as function
     from simlab.models.head_recipe import HeadRecipe
 
     stored = dict(work.params["options"])
@@ -92,19 +93,14 @@ def truncate(work: Work) -> Iterable[ResultRow]:
     if TUNED_ORIG in options.modes:
         original = work.hints.get("model") or str(work.inputs[-1])
         options = dataclasses.replace(options, original=original)
-    source, task = _checkpoint(work), _task(work)
-    model = Side(**work.params["side"])
-    rows = truncation_rows(source, task, length_of([source], None), model, options)
-    return [*rows, *majority_rows(task)]
+    return function(_checkpoint(work), _task(work), _results(work), options, **_named(work))
 
 
-def skip(work: Work) -> Iterable[ResultRow]:
+def skip(work: Work) -> Outcome:
     """Return the metrics of a fine-tuned model without every span of layers."""
-    from simlab.experiments.skip import skip_rows
+    from simlab.experiments.skip import skip as function
 
-    source = _checkpoint(work)
-    model = Side(**work.params["side"])
-    return skip_rows(source, _task(work), length_of([source], None), model)
+    return function(_checkpoint(work), _task(work), _results(work), **_named(work))
 
 
 def bases(work: Work) -> None:
@@ -218,7 +214,7 @@ def freeze(work: Work) -> Iterable[ResultRow]:
     return freezing_rows(_checkpoint(work), Side(**work.params["side"]), work.params["task"])
 
 
-STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | None]] = {
+STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Outcome | None]] = {
     kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
@@ -246,17 +242,30 @@ def named(folder: Path, side: Mapping[str, Any]) -> Representations:
     return dataclasses.replace(found, manifest={**found.manifest, **side})
 
 
+def _results(work: Work) -> Path:
+    """Return the results file that a step makes in place of returning rows."""
+    return work.out.with_suffix(".parquet")
+
+
+def _named(work: Work) -> dict[str, Any]:
+    """Return the name and the seed of the one model of a job, as commands take them."""
+    side = work.params["side"]
+    return {"label": side["label"], "seed": side["seed"]}
+
+
 def _model(work: Work) -> ModelSource:
     """Return the model before fine-tuning; one that is pretrained here is the last input."""
     if "pretrained" in work.hints:
-        return ModelSource(work.hints["pretrained"], work.inputs[-1])
-    return resolve(work.hints["model"])
+        found = ModelSource(work.hints["pretrained"], work.inputs[-1])
+    else:
+        found = resolve(work.hints["model"])
+    return dataclasses.replace(found, family=work.hints["base"])
 
 
 def _checkpoint(work: Work, number: int = 0) -> Checkpoint:
     """Return the fine-tuned model among the inputs."""
     path: Path = work.inputs[number]
-    return Checkpoint.open(ModelSource(path.name[:12], path))
+    return Checkpoint.open(ModelSource(path.name[:12], path, family=work.hints.get("base")))
 
 
 def _task(work: Work) -> Task:

@@ -95,6 +95,7 @@ class TaskStudy:
         read = [(TASK, self.entry.name, self.task["data"])]
         if model is not None:
             found["model" if model.pretraining is None else "pretrained"] = model.name
+            found["base"] = model.base
         if model is not None and model.pretraining is None:
             read.append((MODEL, model.name, model.data))
         return {**found, **source_hints(read), **more}
@@ -300,7 +301,7 @@ class TaskStudy:
                 label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
                 name = label if freeze == NONE else f"{label} {freeze}"
                 needs.append(self.finetune(model, frozen, name))
-                sides.append(Side(freeze, number, model.family, FT))
+                sides.append(Side(freeze, number, model.base, FT))
         for number, side in zip(needs, sides, strict=True):
             params = {"side": vars(side), "task": self.name}
             title = self.title(model.family, side.label)

@@ -311,6 +311,7 @@ def _write_checkpoint(
     scores = task.scores(predictions, task.heldout.labels)
     evaluation = {
         "model": source.name,
+        "base": source.base_name,
         "task": task.name,
         "metric": task.metric,
         "value": scores[task.metric],
