@@ -1,5 +1,19 @@
 """Sweeps: whole studies from one file, as jobs that survive whatever interrupts them.
 
+::
+
+    sweep.toml --spec--> Spec --planner--> Plan: jobs, each with its key and what it needs
+                                             |
+         +-----------------------------------+
+         v                     Order                      Order
+      driver: which job next? ------> engine: processes ------> worker: execute
+         ^                              local | Ray                  |  claim the key, check inputs
+         |   Answer: made, busy, failed ...                          |  step: the command's function
+         +-----------------------------------------------------------+  publish by one rename
+         |                                                           |
+         | gathering: parts into few files                           v
+         +--------------> results/  <------------- objects/KIND/KEY: folders, and parts of rows
+
 The question becomes data, and data become jobs:
 
 * `spec`: the file, its sections and their keys; `entries`: its models and tasks; `sections`: what
