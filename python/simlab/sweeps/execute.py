@@ -275,8 +275,7 @@ def _call_step(
         writing(folder.place(job.kind, job.key), partial=scratch),
     ):
         rows = step(replace(work, state=state))
-        if rows is not None and not isinstance(rows, Outcome):
-            rows = list(rows)
+        rows = rows if rows is None or isinstance(rows, Outcome) else list(rows)
     seconds = time.monotonic() - started
     if rows is not None:
         write_part(scratch / ROWS, job, rows, seconds, folder.durable)
