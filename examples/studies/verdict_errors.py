@@ -23,8 +23,9 @@ from simlab.evidence.blocks import rand_index
 from simlab.evidence.claim import BELOW, MODELS, Evidence, Value, value_of
 from simlab.evidence.intervals import ALPHA, UNDECIDED, difference_of_groups
 from simlab.evidence.judge import finding_of
+from simlab.evidence.labels import Who
 from simlab.evidence.rows import depth_trend
-from simlab.evidence.units import Who, units_of_task
+from simlab.evidence.units import units_of_task
 from simlab.evidence.wording import ALIKE, SHARE, SLIGHT, TREND
 from simlab.evidence.wu import LOCALITY
 from simlab.similarity.block_scores import find_blocks

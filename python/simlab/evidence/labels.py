@@ -7,11 +7,11 @@ families are given, the family of a model is its base. Models whose base nobody 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.units import Who
 from simlab.store.results import FT, ORIG
 
 if TYPE_CHECKING:
@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"
 _ROLES = {FT: TUNED, ORIG: PRETRAINED}
+
+
+@dataclass(frozen=True)
+class Who:
+    """What is known of a model.
+
+    Attributes
+    ----------
+    origin
+        The pretrained model, with the seed of its pretraining if there are several.
+    base
+        Name of the model before fine-tuning, or of the family that the user named.
+    task
+        The task of the fine-tuning.
+    """
+
+    origin: str
+    base: str
+    task: str
 
 
 def role_columns(frame: pd.DataFrame, options: ClaimOptions) -> dict[str, pd.Series]:

@@ -7,29 +7,13 @@ pretrained models, however many they are. The mean over tasks has the tasks as u
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simlab.evidence.claim import MODELS, RUNS, Value
 from simlab.evidence.intervals import Statistic, Unit, unit
 
-
-@dataclass(frozen=True)
-class Who:
-    """What is known of a model.
-
-    Attributes
-    ----------
-    origin
-        The pretrained model, with the seed of its pretraining if there are several.
-    base
-        Name of the model before fine-tuning, or of the family that the user named.
-    task
-        The task of the fine-tuning.
-    """
-
-    origin: str
-    base: str
-    task: str
+if TYPE_CHECKING:
+    from simlab.evidence.labels import Who
 
 
 def units_of_task(

@@ -12,7 +12,7 @@ import numpy as np
 
 from simlab.evidence.claim import BELOW, Evidence, Value, value_of
 from simlab.evidence.intervals import difference_of_groups
-from simlab.evidence.labels import PRETRAINED, TUNED
+from simlab.evidence.labels import PRETRAINED, TUNED, Who
 from simlab.evidence.rows import (
     TaskRows,
     by_measure,
@@ -21,7 +21,6 @@ from simlab.evidence.rows import (
     unordered,
 )
 from simlab.evidence.studies import left_out, note
-from simlab.evidence.units import Who
 from simlab.evidence.wording import ALIKE, TREND, number
 from simlab.store.results import FREEZING, HELDOUT, RELATIVE
 

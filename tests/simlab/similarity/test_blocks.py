@@ -107,7 +107,7 @@ def test_the_command_prints_writes_and_leads_to_outlines_of_the_best(tmp_path, s
     (axis, *_) = figure.axes
     drawn = [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
     assert drawn == [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3), ((4.5, 4.5), 3, 3)]
-    assert "block score 1.0 (p " in axis.get_title()
+    assert "block score 1.00 (p " in axis.get_title()
 
 
 def test_the_draws_belong_to_the_key(results, tmp_path):
