@@ -31,9 +31,10 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 
-from simlab.errors import UserError
+from simlab.errors import BusyError, UserError
 from simlab.models.sources import PRETRAINING
 from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
+from simlab.sweeps import claims
 from simlab.sweeps.dataset import DataSet
 from simlab.sweeps.parts import Made
 from simlab.sweeps.plan import FOLDERS
@@ -253,8 +254,19 @@ class SweepFolder:
         write_json(self.failures / f"{key}.json", record)
 
     def forgive(self, key: str) -> None:
-        """Delete the record of a failure."""
-        (self.failures / f"{key}.json").unlink(missing_ok=True)
+        """Delete the record of a failure, unless another process works on the job.
+
+        That process may have recorded a failure of its own since the record was read: it stays.
+        """
+        record = self.failures / f"{key}.json"
+        held = claims.claim(self.claims, key) if record.exists() else None
+        if held is None:
+            return
+        try:
+            with contextlib.suppress(BusyError), held.locked():
+                record.unlink(missing_ok=True)
+        finally:
+            held.release()
 
     def mean_bytes(self) -> dict[str, int]:
         """Return the mean size of objects of every kind; of some, where there are many."""

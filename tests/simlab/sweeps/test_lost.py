@@ -174,6 +174,19 @@ def test_a_failure_that_another_driver_mended_is_none(tmp_path, whole):
     assert same_as(whole, tmp_path, plan)
 
 
+def test_a_failure_is_forgiven_only_while_nobody_works_on_the_job(tmp_path):
+    """Another driver has claimed the job, and may record a failure of its own."""
+    folder = SweepFolder(tmp_path, durable=False)
+    folder.create()
+    folder.fail("key", {"error": "it failed"})
+    held = claim(folder.claims, "key")
+    folder.forgive("key")
+    assert files(tmp_path, "failures") == ["key.json"]
+    held.release()
+    folder.forgive("key")
+    assert files(tmp_path, "failures", "claims") == []
+
+
 def test_a_damaged_part_is_made_again_before_its_user(tmp_path, whole):
     plan = toy_plan(tmp_path)
     folder = SweepFolder(tmp_path, durable=False)
