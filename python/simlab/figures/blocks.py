@@ -48,7 +48,7 @@ def outline_blocks(
 
 
 def _scored(score: float, pvalue: float) -> str:
-    """Return the score, and its p-value where an earlier version has not left it out."""
+    """Return the score, and its p-value if there is one."""
     return short(score) if _missing(pvalue) else f"{short(score)} (p {short(pvalue)})"
 
 

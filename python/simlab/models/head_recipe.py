@@ -77,14 +77,8 @@ class HeadRecipe:
             )
 
     def record(self) -> dict[str, Any]:
-        """Return the fields as results store them.
-
-        Fields that earlier versions did not have are left out where they have their defaults, so
-        that the results of earlier versions stay done.
-        """
-        defaults, fields = asdict(HeadRecipe()), asdict(self)
-        later = ("warmup", "decay", "scale")
-        return {k: v for k, v in fields.items() if k not in later or v != defaults[k]}
+        """Return the fields as results store them."""
+        return asdict(self)
 
     def rate(self, step: int) -> float:
         """Return the factor of the learning rate at `step`, which counts from 0."""

@@ -57,7 +57,6 @@ MEASURES: dict[str, Measure] = {
     for name, measure in records.MEASURES.items()
     if measure.normalised and (measure.takes_representations or measure.takes_attention)
 }
-_LATER = {"pwcca": ("standardize",)}  # options of measures that earlier versions had without
 
 
 def spelled(name: str) -> str:
@@ -93,18 +92,6 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if not OPTIONS[option].accepts(value):
             raise UserError(f"{argument(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
     return {**options, **given}
-
-
-def stored(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of measure `name` as results store them.
-
-    An option that earlier versions did not have is left out where it has its default, so that the
-    results of earlier versions stay done.
-    """
-    defaults = find_measure(name).options
-    later = [option for option in ("top_k", *_LATER.get(name, ())) if option in defaults]
-    left_out = {option for option in later if chosen.get(option) == defaults[option]}
-    return {option: value for option, value in chosen.items() if option not in left_out}
 
 
 def help_lines() -> list[str]:

@@ -18,7 +18,7 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
-from simlab.similarity.catalogue import find_measure, settings, stored
+from simlab.similarity.catalogue import find_measure, settings
 from simlab.similarity.options import BOTH, ESTIMATORS
 from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
 from simlab.store.console import note
@@ -126,7 +126,7 @@ def grid(
         "comparison": naming.comparison,
         "measure": measure,
         "joint": joint,
-        **stored(measure, chosen),
+        **chosen,
         **resampling.inputs,
     }
 
@@ -278,7 +278,7 @@ def _rows(
     values, variant = compute(call), call.chosen
     found: Grids = statistics(call, values, resampling)
     unused = () if xs[0].is_attention else ("causal",)
-    own = {k: v for k, v in stored(name, variant).items() if k not in (*_COLUMNS, *unused)}
+    own = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):

@@ -80,14 +80,12 @@ class Resampling:
     @property
     def inputs(self) -> dict[str, Any]:
         """Return what a results file depends on: nothing if nothing is drawn."""
-        drawn = asdict(self) if self.bootstrap or self.permutations else {}
-        # Earlier versions took percentiles of halves.
-        return drawn | ({"interval": "normal"} if self.bootstrap else {})
+        return asdict(self) if self.bootstrap or self.permutations else {}
 
     @classmethod
     def of_inputs(cls, inputs: Mapping[str, Any]) -> Resampling:
         """Return the draws that `inputs` was made of."""
-        return cls(**{name: value for name, value in inputs.items() if name != "interval"})
+        return cls(**inputs)
 
     @property
     def record(self) -> str | None:

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 # Part of the key of every results file. Raised when the columns, or the rows of unchanged inputs,
 # change: all results are then made anew.
-VERSION = 2
+VERSION = 3
 
 # Values of `experiment`.
 GRID, JOINT = GRIDS = ("grid", "joint grid")  # whose rows are the cells of grids of measures

@@ -21,7 +21,7 @@ from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
-from simlab.similarity.catalogue import MEASURES, settings, stored
+from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
@@ -178,7 +178,7 @@ def _grid(
     options = settings(measure, chosen)
     params = {
         "measure": measure,
-        "options": stored(measure, options),
+        "options": options,
         "comparison": comparison,
         "x": _sides(xs),
         "y": None if same else _sides(ys),

@@ -221,13 +221,8 @@ class Task:
 
     @property
     def metric_inputs(self) -> dict[str, list[str]]:
-        """Return the inputs of a job that all metrics add, where there are several.
-
-        A task with one metric adds none: earlier versions stored only the main metric, and what
-        they made of such a task is complete.
-        """
-        several = len(self.all_metrics) > 1
-        return {"metrics": list(self.all_metrics)} if several else {}
+        """Return the inputs of a job that scores the task by all its metrics."""
+        return {"metrics": list(self.all_metrics)}
 
     def score(self, predictions: np.ndarray, labels: np.ndarray) -> float:
         """Return the main metric of held-out `predictions` (class indices or numbers, [n])."""

@@ -159,21 +159,6 @@ def test_heads_are_trained_by_the_letter(learnable):
     assert (trained["classifier.weight"][0] - still["classifier.weight"][0]).abs().max() > CHANGE
 
 
-def test_records_have_new_fields_only_where_they_differ():
-    earlier = {
-        "learning_rate": 1e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-        "most_steps": 2000,
-        "steps_between": 50,
-        "patience": 5,
-        "validation_share": 0.1,
-        "seed": 0,
-    }
-    assert HeadRecipe().record() == earlier
-    assert HeadRecipe(warmup=0.1, scale=False).record() == earlier | {"warmup": 0.1, "scale": False}
-
-
 def test_numbers_are_fitted(learnable):
     from transformers import AutoModelForSequenceClassification
 

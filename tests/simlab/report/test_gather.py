@@ -68,7 +68,7 @@ def test_tasks_and_estimators_are_settings_of_their_own():
 
 
 def test_settings_of_one_name_are_told_apart():
-    """An earlier version did not store the usual options."""
+    """Rows of another tool need not say the usual options."""
     stored = '{"standardize": false}'
     rows = [row for text in (None, stored)
             for row in grid("A-B", "A", "B", measure="svcca", options=text)]  # fmt: skip

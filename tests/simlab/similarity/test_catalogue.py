@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from simlab.errors import UserError
-from simlab.similarity.catalogue import MEASURES, help_lines, settings, stored
+from simlab.similarity.catalogue import MEASURES, help_lines, settings
 from simlab.similarity.options import OPTIONS
 
 
@@ -25,16 +25,6 @@ def test_settings_are_the_defaults_and_what_was_given():
     }
     assert settings("svcca", {"truncation": 20})["truncation"] == 20
     assert settings("linreg", {}) == {}
-
-
-def test_results_store_new_options_only_where_they_are_given():
-    assert stored("neuronsim", settings("neuronsim", {})) == {}
-    assert stored("neuronsim", settings("neuronsim", {"top_k": 0.1})) == {"top_k": 0.1}
-    earlier = {"truncation": None, "causal": False}
-    assert stored("pwcca", settings("pwcca", {})) == earlier
-    given = {"standardize": True, "top_k": 5}
-    assert stored("pwcca", settings("pwcca", given)) == earlier | given
-    assert "standardize" in stored("svcca", settings("svcca", {}))
 
 
 @pytest.mark.parametrize(

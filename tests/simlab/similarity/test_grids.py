@@ -118,7 +118,8 @@ def test_options_reach_the_measure_and_the_table(tmp_path, reps):
     folders = pair(reps, "svcca")
     grid(folders, tmp_path / "svcca.parquet", measure="svcca", truncation=5)
     frame = read_results(tmp_path / "svcca.parquet")
-    assert json.loads(frame.iloc[0]["options"]) == {"standardize": False, "truncation": 5}
+    wanted = {"standardize": False, "top_k": None, "truncation": 5}
+    assert json.loads(frame.iloc[0]["options"]) == wanted
     assert set(frame["kind"]) == {"word-mean"}
     x, y = (load_representations(folder).layers for folder in folders)
     wanted = reference.svcca_grid(x, y, truncation=5, **EPS)
