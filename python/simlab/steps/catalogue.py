@@ -242,7 +242,8 @@ CLAIMS = Step(
     place="simlab.evidence.table:claims",
     text="""Judge the claims of the papers on RESULTS: estimate, interval over units, verdict.
 
-A claim holds, fails or is undecided. `--list` prints the rules.""",
+A claim holds, fails, is undecided, or cannot be decided by this study. `--list` prints the
+rules.""",
     reads="results files",
     writes="a table, and with --out a file",
     examples=("claims runs/results --out runs/claims.parquet --csv", "claims --list"),

@@ -114,7 +114,7 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
     check_refused(simcore("claims", results, "--csv"), "--csv", "--out")
     check_refused(simcore("claims", results, "--tolerance", -1, "--out", out), "--tolerance")
     check_refused(simcore("claims", results, "--metric", "f1", "--out", out), "f1", "accuracy")
-    check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=PATTERN")
+    check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=VALUE")
     assert sorted(tmp_path.rglob("*")) == before
 
 
