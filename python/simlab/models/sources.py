@@ -167,7 +167,8 @@ def similar_name(name: str) -> str:
     folder = Path(name).expanduser().parent
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     known = [OFFLINE_MODEL, *beside, *cached_names()]
-    found = get_close_matches(name, [one for one in known if one != name], n=1, cutoff=0.75)
+    taken = {name, name.partition("@")[0]}  # the model is there, and only the revision is not
+    found = get_close_matches(name, [one for one in known if one not in taken], n=1, cutoff=0.75)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from simlab.store.files import read_json
 from simlab.store.tables import is_csv
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 PLAN = "plan.json"
@@ -31,6 +30,7 @@ def in_plan_order(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> pd.D
     files, tables
         Results files, and the rows of each.
     """
+    import numpy as np
     import pandas as pd
 
     whole = pd.concat(tables, ignore_index=True)
@@ -61,6 +61,7 @@ def _ranks(file: Path) -> np.ndarray | None:
 
     Jobs that the plan no longer has come last.
     """
+    import numpy as np
     import pyarrow.parquet as pq
 
     if is_csv(file) or JOB not in pq.read_schema(file).names:

@@ -167,7 +167,7 @@ def test_mistakes_of_measures_and_kinds(folders, simcore):
     def refused(*arguments):
         return simcore("grid", orig, *arguments, "--out", out)
 
-    check_refused(refused("--measure", "ckaa"), "--measure ckaa", *MEASURES)
+    check_refused(refused("--measure", "ckaa"), "--measure ckaa", "did you mean 'cka'?", "cca")
     check_refused(refused("--measure", "rsa", "--kernel", "rbf"), "--kernel", "rsa", "correlation")
     check_refused(refused("--measure", "svcca", "--truncation", "half"), "--truncation", "share")
     check_refused(refused("--measure", "svcca", "--truncation", "0"), "--truncation", "count")

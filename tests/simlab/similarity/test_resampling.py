@@ -207,7 +207,7 @@ def test_too_few_texts_are_refused(tmp_path, reps, simcore, options, message):
 
 
 def test_numbers_below_zero_are_refused(tmp_path, reps):
-    with pytest.raises(UserError, match="permutations: wanted a whole number from 0, found -1"):
+    with pytest.raises(UserError, match="permutations: wanted 0 or more, found -1"):
         grid([reps / "a-cls"], tmp_path / "grid.parquet", permutations=-1)
 
 

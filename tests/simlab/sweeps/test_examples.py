@@ -53,6 +53,7 @@ def test_the_papers_choices_reach_the_jobs():
     assert cut.params["options"]["recipe"]["learning_rate"] == 1e-5
     jobs = Sweep.from_file(FILES / "wu2020.toml").plan().jobs
     scored = next(j for j in jobs if j.kind == "grid" and j.params["measure"] == "svcca")
-    assert scored.params["options"] == {"causal": False, "standardize": True, "truncation": 0.99}
+    options = {"causal": False, "standardize": True, "truncation": 0.99, "top_k": None}
+    assert scored.params["options"] == options
     read = next(job for job in jobs if job.kind == "extract")
     assert (read.params["options"]["split"], read.params["options"]["words"]) == ("all", "spaces")

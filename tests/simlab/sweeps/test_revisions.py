@@ -188,7 +188,7 @@ def test_jobs_load_the_revision(cache, tmp_path, reviews):
     report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
     assert report.failed == ()
     (made,) = (out / "objects" / "extract").glob("*/*")
-    inputs = json.loads((made / "job.json").read_text())["inputs"]
-    assert inputs["model"] == f"{NAME}@{NEW}"
+    manifest = json.loads((made / "manifest.json").read_text())
+    assert manifest["model"] == f"{NAME}@{NEW}"
     (cache / "refs" / "main").write_text(OLD)
     assert not sweep.run(out, engine=InlineEngine(), durable=False, figures=False).done
