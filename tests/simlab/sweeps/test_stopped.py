@@ -71,7 +71,9 @@ def test_a_process_that_stood_still_leaves_its_job_to_another(name, continues, t
     else:
         assert second.wait() == 0
     for process in stopped:
-        process.resume()
+        # The driver, which goes on first, may end its workers.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
     assert (first.wait(), second.wait()) in [(0, 0), (2, 0)]  # 2: it was taken for gone
     assert [list((tmp_path / name).iterdir()) for name in ("claims", "failures", "work")] == [
         []
