@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from simlab.evidence.blocks import rand_index
-from simlab.evidence.claim import BELOW, MODELS, Evidence, Value, value_of
-from simlab.evidence.intervals import ALPHA, UNDECIDED, difference_of_groups
+from simlab.evidence.claim import BELOW, MODELS, Evidence
+from simlab.evidence.intervals import ALPHA, UNDECIDED, Value, difference_of_groups, value_of
 from simlab.evidence.judge import finding_of
 from simlab.evidence.labels import Who
 from simlab.evidence.rows import depth_trend
@@ -155,7 +155,7 @@ RULES: dict[str, Draw] = {
 
 def verdict(evidence: Evidence) -> str:
     """Return the verdict on evidence that stands in a table alone."""
-    names = {name for value in evidence.values for name in value.models}
+    names = {name for value in evidence.values for name in value.names}
     who = {name: Who(name, "", "") for name in names}
     kind, units = units_of_task(evidence.values, who, MODELS)
     found = finding_of("", "", evidence, kind, units, 0.0)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence, Value, value_of
-from simlab.evidence.intervals import ALPHA
+from simlab.evidence.claim import Evidence
+from simlab.evidence.intervals import ALPHA, Value, value_of
 from simlab.evidence.labels import TUNED
 from simlab.evidence.rows import TaskRows, first_variant, layer_table, unordered
 from simlab.evidence.wording import SLIGHT, number

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simlab.evidence.intervals import Interval, Statistic, mean_value
+from simlab.evidence.intervals import Interval, Statistic, Value, mean_value
 
 if TYPE_CHECKING:
     from simlab.evidence.rows import TaskRows
@@ -14,30 +14,6 @@ if TYPE_CHECKING:
 # What a claim is about: the units of its verdicts.
 RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
 ABOVE, BELOW = 1, -1
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value that one model or one pair of models gave.
-
-    Attributes
-    ----------
-    models
-        Names of the models, as `TaskRows.who` has them.
-    value
-        A number; nan where it is undefined.
-    group
-        Which of several means the value belongs to, where a claim compares means.
-    """
-
-    models: frozenset[str]
-    value: float
-    group: str = ""
-
-
-def value_of(model: str, value: float) -> Value:
-    """Return the value of one model."""
-    return Value(frozenset([model]), float(value))
 
 
 @dataclass(frozen=True)

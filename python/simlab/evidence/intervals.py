@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -33,13 +32,13 @@ _EQUAL = 1e-9  # estimates without one unit that differ by less are equal, up to
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A value that one unit or one pair of units gave.
+class Value:
+    """A value that one model or unit, or one pair of them, gave.
 
     Attributes
     ----------
     names
-        Names of the units.
+        Names of the models, as `TaskRows.who` has them, or of the units.
     value
         A number; nan where it is undefined.
     group
@@ -72,27 +71,15 @@ class Interval:
     pvalue: float = math.nan
 
 
-class Valued(Protocol):
-    """A value of one of several groups."""
-
-    @property
-    def value(self) -> float:
-        """Return the number."""
-
-    @property
-    def group(self) -> str:
-        """Return the name of the group."""
+Statistic = Callable[[Sequence[Value]], float]
 
 
-Statistic = Callable[[Sequence[Valued]], float]
+def value_of(name: str, value: float) -> Value:
+    """Return the value of one model or unit."""
+    return Value(frozenset([name]), float(value))
 
 
-def unit(name: str, value: float, group: str = "") -> Unit:
-    """Return the value of one unit."""
-    return Unit(frozenset([name]), float(value), group)
-
-
-def mean_value(units: Sequence[Valued]) -> float:
+def mean_value(units: Sequence[Value]) -> float:
     """Return the mean of all units; nan if there are none."""
     return float(np.mean([unit.value for unit in units])) if units else math.nan
 
@@ -100,7 +87,7 @@ def mean_value(units: Sequence[Valued]) -> float:
 def difference_of_groups(first: str, second: str) -> Statistic:
     """Return the statistic "mean of group `first` minus mean of group `second`"."""
 
-    def difference(units: Sequence[Valued]) -> float:
+    def difference(units: Sequence[Value]) -> float:
         means = [mean_value([u for u in units if u.group == name]) for name in (first, second)]
         return means[0] - means[1]
 
@@ -108,7 +95,7 @@ def difference_of_groups(first: str, second: str) -> Statistic:
 
 
 def interval(
-    units: Sequence[Unit],
+    units: Sequence[Value],
     statistic: Statistic = mean_value,
     spread: float = 0.0,
     least: float = 0.0,

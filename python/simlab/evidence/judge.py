@@ -18,7 +18,7 @@ from simlab.evidence.intervals import (
     HOLDS,
     LEAST_UNITS,
     UNDECIDED,
-    Unit,
+    Value,
     can_decide,
     holm,
     interval,
@@ -92,7 +92,7 @@ def _over_tasks(parts: Sequence[_Part]) -> Iterator[Finding]:
     Tasks that were judged on texts of their own have the error over examples in their differences;
     where fine-tunings of several tasks read one corpus, the error that they share is added.
     """
-    pooled: dict[tuple[str, str], tuple[Evidence, dict[str, Unit], list[float], list[Evidence]]]
+    pooled: dict[tuple[str, str], tuple[Evidence, dict[str, Value], list[float], list[Evidence]]]
     pooled = {}
     for part in parts:
         for piece in part.evidence:
@@ -112,7 +112,7 @@ def _over_tasks(parts: Sequence[_Part]) -> Iterator[Finding]:
 
 
 def finding_of(
-    task: str, base: str, piece: Evidence, kind: str, units: Sequence[Unit], spread: float
+    task: str, base: str, piece: Evidence, kind: str, units: Sequence[Value], spread: float
 ) -> Finding:
     """Return a finding whose verdict is that of no other finding beside it."""
     found = interval(units, piece.statistic, spread, piece.least)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence, Value, value_of
-from simlab.evidence.intervals import interval, unit
+from simlab.evidence.claim import Evidence
+from simlab.evidence.intervals import Value, interval, value_of
 from simlab.evidence.rows import TaskRows, depth_trend
 from simlab.evidence.wording import TREND, number, span
 from simlab.store.results import SKIPPING, TRUNCATIONS
@@ -60,7 +60,7 @@ def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
         return
     layers = []
     for layer, values in gain.iterrows():
-        found = interval([unit(str(model), value) for model, value in values.items()])
+        found = interval([value_of(str(model), value) for model, value in values.items()])
         layers.append(f"{layer}: {span(found)}")
     yield Evidence(
         "tuned minus tuned-orig, mean over layers",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import BELOW, Evidence, Value
+from simlab.evidence.claim import BELOW, Evidence
+from simlab.evidence.intervals import Value
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import TaskRows, depth_trend, unordered
 from simlab.evidence.studies import left_out, note

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from simlab.evidence.claim import MODELS, RUNS, Value
-from simlab.evidence.intervals import Statistic, Unit, unit
+from simlab.evidence.claim import MODELS, RUNS
+from simlab.evidence.intervals import Statistic, Value, value_of
 
 if TYPE_CHECKING:
     from simlab.evidence.labels import Who
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 def units_of_task(
     values: Sequence[Value], who: Mapping[str, Who], about: str
-) -> tuple[str, list[Unit]]:
+) -> tuple[str, list[Value]]:
     """Return the kind of the units of values in one task, and the units.
 
     Fine-tunings of several pretrained models are no restarts of one: the pretrained models count.
     """
-    origins = {who[name].origin for value in values for name in value.models}
+    origins = {who[name].origin for value in values for name in value.names}
     kind = MODELS if about == MODELS or len(origins) > 1 else RUNS
     units = []
     for value in values:
-        names = {who[name].origin if kind == MODELS else name for name in value.models}
-        units.append(Unit(frozenset(names), value.value, value.group))
+        names = {who[name].origin if kind == MODELS else name for name in value.names}
+        units.append(Value(frozenset(names), value.value, value.group))
     return kind, units
 
 
 def units_over_tasks(
     values: Iterable[Value], who: Mapping[str, Who], statistic: Statistic
-) -> dict[str, dict[str, Unit]]:
+) -> dict[str, dict[str, Value]]:
     """Return, for each base model, a unit for each task of fine-tuning.
 
     Values of pairs of base models, or of pairs of tasks, are left out.
     """
-    parts: dict[tuple[str, str], list[Unit]] = {}
+    parts: dict[tuple[str, str], list[Value]] = {}
     for value in values:
-        bases = {who[name].base for name in value.models}
-        tasks = {who[name].task for name in value.models}
+        bases = {who[name].base for name in value.names}
+        tasks = {who[name].task for name in value.names}
         if len(bases) == len(tasks) == 1:
             units = parts.setdefault((bases.pop(), tasks.pop()), [])
-            units.append(Unit(value.models, value.value, value.group))
-    found: dict[str, dict[str, Unit]] = {}
+            units.append(value)
+    found: dict[str, dict[str, Value]] = {}
     for (base, task), units in parts.items():
         defined = [one for one in units if one.value == one.value]
-        found.setdefault(base, {})[task] = unit(task, statistic(defined))
+        found.setdefault(base, {})[task] = value_of(task, statistic(defined))
     return found

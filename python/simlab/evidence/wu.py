@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import BELOW, Evidence, Value, value_of
-from simlab.evidence.intervals import difference_of_groups
+from simlab.evidence.claim import BELOW, Evidence
+from simlab.evidence.intervals import Value, difference_of_groups, value_of
 from simlab.evidence.labels import PRETRAINED, TUNED, Who
 from simlab.evidence.rows import (
     TaskRows,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simlab.evidence.claim import Evidence, value_of
-from simlab.evidence.intervals import interval, unit
+from simlab.evidence.claim import Evidence
+from simlab.evidence.intervals import interval, value_of
 
 STUDIES = Path(__file__).parents[3] / "examples" / "studies"
 MOST_WRONG = 0.05
@@ -35,7 +35,7 @@ def test_equal_costs_of_all_layers_are_no_evidence_that_the_first_matters(errors
         losses = draw.normal(0.1, 0.05, (units, 12))
         losses[:, 0] += 0.025  # dearer than the others by half a standard deviation
         worst = losses[:, 0] - losses[:, 1:].max(axis=1)
-        decided += interval([unit(str(i), v) for i, v in enumerate(worst)]).high < 0
+        decided += interval([value_of(str(i), v) for i, v in enumerate(worst)]).high < 0
     assert decided / 100 > 5 * MOST_WRONG
 
 

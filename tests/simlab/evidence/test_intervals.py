@@ -10,12 +10,12 @@ from scipy import stats
 from simlab.evidence.intervals import (
     ALPHA,
     Interval,
-    Unit,
+    Value,
     can_decide,
     difference_of_groups,
     holm,
     interval,
-    unit,
+    value_of,
 )
 from simlab.evidence.wording import number
 from support.tolerance import FLOAT64_RELATIVE
@@ -24,7 +24,7 @@ from support.tolerance import FLOAT64_RELATIVE
 @pytest.mark.parametrize("count", [3, 4, 10])
 def test_for_one_value_a_model_it_is_the_t_interval(count):
     values = np.random.default_rng(count).normal(size=count)
-    found = interval([unit(str(model), value) for model, value in enumerate(values)])
+    found = interval([value_of(str(model), value) for model, value in enumerate(values)])
     wanted = stats.t.interval(0.95, count - 1, values.mean(), stats.sem(values))
     np.testing.assert_allclose((found.low, found.high), wanted, rtol=FLOAT64_RELATIVE)
     assert found.estimate == pytest.approx(values.mean(), rel=FLOAT64_RELATIVE)
@@ -33,7 +33,7 @@ def test_for_one_value_a_model_it_is_the_t_interval(count):
 
 def test_pairs_of_three_models_by_hand():
     values = dict(zip(combinations("abc", 2), (1.0, 2.0, 6.0), strict=True))
-    found = interval([Unit(frozenset(pair), value) for pair, value in values.items()])
+    found = interval([Value(frozenset(pair), value) for pair, value in values.items()])
     # Without one model, one pair remains: 6, 2 and 1, around their mean 3.
     half = stats.t.ppf(0.975, 2) * math.sqrt(2 / 3 * (9 + 1 + 4))
     assert found.estimate == pytest.approx(3)
@@ -46,7 +46,7 @@ def test_pairs_that_share_models_count_less_than_independent_values():
     for _ in range(runs):
         effect = draw.normal(size=models)
         units = [
-            Unit(frozenset([str(a), str(b)]), effect[a] + effect[b])
+            Value(frozenset([str(a), str(b)]), effect[a] + effect[b])
             for a, b in combinations(range(models), 2)
         ]
         found = interval(units)
@@ -55,8 +55,8 @@ def test_pairs_that_share_models_count_less_than_independent_values():
 
 
 def test_a_difference_of_groups_leaves_out_a_model_from_both():
-    units = [Unit(frozenset("ab"), 4.0, "within"), Unit(frozenset("cd"), 3.0, "within")]
-    units += [Unit(frozenset(pair), 1.0, "across") for pair in ("ac", "bd")]
+    units = [Value(frozenset("ab"), 4.0, "within"), Value(frozenset("cd"), 3.0, "within")]
+    units += [Value(frozenset(pair), 1.0, "across") for pair in ("ac", "bd")]
     found = interval(units, difference_of_groups("within", "across"))
     # Without a or b: 3 - 1; without c or d: 4 - 1.
     half = stats.t.ppf(0.975, 3) * math.sqrt(3 / 4 * 4 * 0.25)
@@ -65,7 +65,7 @@ def test_a_difference_of_groups_leaves_out_a_model_from_both():
 
 
 def test_the_error_over_examples_widens_the_interval():
-    units = [unit(str(model), model) for model in range(3)]
+    units = [value_of(str(model), model) for model in range(3)]
     narrow, wide = interval(units), interval(units, spread=2.0)
     quantile = stats.t.ppf(0.975, 2)
     halves = [(found.high - found.low) / 2 / quantile for found in (narrow, wide)]
@@ -73,7 +73,7 @@ def test_the_error_over_examples_widens_the_interval():
 
 
 def test_undefined_values_are_left_out_and_two_models_give_no_interval():
-    units = [unit("a", 1.0), unit("b", 3.0), unit("c", math.nan)]
+    units = [value_of("a", 1.0), value_of("b", 3.0), value_of("c", math.nan)]
     found = interval(units)
     assert (found.estimate, found.count) == (2.0, 2)
     assert math.isnan(found.low)
@@ -83,13 +83,13 @@ def test_undefined_values_are_left_out_and_two_models_give_no_interval():
 
 def test_the_pvalue_is_that_of_the_t_test():
     values = np.random.default_rng(1).normal(0.5, size=7)
-    found = interval([unit(str(model), value) for model, value in enumerate(values)], least=0.2)
+    found = interval([value_of(str(model), value) for model, value in enumerate(values)], least=0.2)
     assert found.pvalue == pytest.approx(stats.ttest_1samp(values, 0.2).pvalue)
 
 
 def test_units_that_agree_are_judged_by_signs():
     for count in (3, 5, 6):
-        found = interval([unit(str(model), 1.0) for model in range(count)], least=0.3)
+        found = interval([value_of(str(model), 1.0) for model in range(count)], least=0.3)
         assert math.isnan(found.low)
         assert found.pvalue == pytest.approx(stats.binomtest(count, count).pvalue)
         assert can_decide(found) == (found.pvalue <= ALPHA) == (count == 6)
