@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
+from numbers import Real
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
 from simlab.errors import UserError, argument
@@ -60,7 +61,7 @@ def _check(bounds: Mapping[str, int], given: Mapping[str, Any]) -> None:
         given_value = given.get(name)
         values = given_value if isinstance(given_value, Sequence) else (given_value,)
         for value in values:
-            if isinstance(value, int | float) and not value >= least:  # nan is below every bound
+            if isinstance(value, Real) and not value >= least:  # nan is below every bound
                 raise UserError(f"{argument(name)}: wanted {least} or more, found {value}")
 
 

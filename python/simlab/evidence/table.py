@@ -17,7 +17,7 @@ from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import bounds, number
 from simlab.store.files import hash_json, write_bytes
-from simlab.store.results import hash_results, read_results, results_files
+from simlab.store.results import hash_rows, read_results, results_files
 from simlab.store.tables import ensure_table, require_table_file
 
 if TYPE_CHECKING:
@@ -105,11 +105,12 @@ def claims(
     path = None if out is None else Path(out)
     _check(options, path, csv or markdown)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
-    frame = claims_frame(judge(read_results(files), CLAIMS, options))
+    rows = read_results(files)
+    frame = claims_frame(judge(rows, CLAIMS, options))
     if path is not None:
         inputs = {
             "step": CONTENTS,
-            "results": hash_results(files),
+            "results": hash_rows(rows),
             "options": dataclasses.asdict(options),
             "rules": [[claim.name, claim.text, claim.source, claim.rule] for claim in CLAIMS],
             "intervals": [VERDICTS, INTERVALS, ALPHA, LEAST_UNITS, DRAWS, DRAW_SEED],

@@ -39,7 +39,7 @@ from simlab.store.results import (
     RELATIVE,
     ResultRow,
     ensure_results,
-    hash_results,
+    hash_rows,
     read_results,
     side_in,
 )
@@ -113,11 +113,12 @@ def blocks(
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
     files, stored = read_inputs(results, path, resampling)
-    found = list(block_rows(read_results(files), clusters, resampling, stored))
+    frame = read_results(files)
+    found = list(block_rows(frame, clusters, resampling, stored))
     if path is not None:
         inputs = {
             "step": BLOCKS,
-            "results": hash_results(files),
+            "results": hash_rows(frame),
             "clusters": clusters,
             "representations": [part.manifest["data_sha256"] for part in stored],
             **resampling.inputs,

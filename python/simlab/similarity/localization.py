@@ -28,7 +28,7 @@ from simlab.store.results import (
     LOCALIZATION,
     ResultRow,
     ensure_results,
-    hash_results,
+    hash_rows,
     read_results,
     side_in,
 )
@@ -96,16 +96,15 @@ def localize(
     path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
     resampling.check()
     files, sides = read_inputs(results, path, resampling)
-    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": hash_results(files)}
+    frame = read_results(files)
+    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": hash_rows(frame)}
     if sides:
         hashes = [side.manifest["data_sha256"] for side in sides]
         inputs |= {"representations": hashes, **resampling.inputs}
 
     def make() -> list[ResultRow]:
-        frame = read_results(files)
-        frame = frame[frame["measure"].isin(NEEDED)]
-        frame = frame[frame["experiment"] == JOINT]
-        joint = [rows for _, rows in frame.groupby(["task", "comparison"], sort=False)]
+        needed = frame[frame["measure"].isin(NEEDED) & (frame["experiment"] == JOINT)]
+        joint = [rows for _, rows in needed.groupby(["task", "comparison"], sort=False)]
         if not joint:
             raise UserError(
                 f"results: wanted joint grids of {' and '.join(NEEDED)} "

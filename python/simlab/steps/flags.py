@@ -90,11 +90,15 @@ def _value(parameter: Parameter, given: Any) -> Any:
         return given
     if parameter.kinds != (Mapping,):
         return tuple(given)
+    values: dict[str, str] = {}
     for pair in given:
         name, _, value = pair.partition("=")
         if not (name and value):
             raise UserError(f"{argument(parameter.name, pair)}: wanted {parameter.metavar}")
-    return dict(pair.split("=", 1) for pair in given)
+        if name in values:
+            raise UserError(f"{argument(parameter.name, pair)}: wanted a value for {name}, found 2")
+        values[name] = value
+    return values
 
 
 def _of_signature(parameter: Parameter, texts: Mapping[str, str]) -> inspect.Parameter:

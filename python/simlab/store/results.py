@@ -285,16 +285,15 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     return [file for path in as_paths(paths) for file in _files_of(path)]
 
 
-def hash_results(files: Iterable[Path]) -> list[str]:
-    """Return a hash of the rows of each results file.
+def hash_rows(frame: pd.DataFrame) -> str:
+    """Return a hash of the rows of a results table, for the key of a job that reads them.
 
-    The bytes of a file would not do for the key of a job: they hold the time of the work.
+    The bytes of results files would not do: they hold the time of the work.
     """
     from pandas.util import hash_pandas_object
 
-    frames = [read_file(file) for file in files]
-    rows = [hash_pandas_object(frame, index=False).to_numpy() for frame in frames]
-    return [hashlib.sha256(one.tobytes()).hexdigest() for one in rows]
+    rows = hash_pandas_object(frame, index=False).to_numpy()
+    return hashlib.sha256(rows.tobytes()).hexdigest()
 
 
 def as_xarray(

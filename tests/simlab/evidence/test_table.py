@@ -115,6 +115,8 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
     check_refused(simcore("claims", results, "--tolerance", -1, "--out", out), "--tolerance")
     check_refused(simcore("claims", results, "--metric", "f1", "--out", out), "f1", "accuracy")
     check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=VALUE")
+    twice = ("--family", "BERT=a*", "--family", "BERT=b*")
+    check_refused(simcore("claims", results, *twice, "--out", out), "BERT", "found 2")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -110,11 +110,12 @@ def test_colours_are_those_of_the_measure_or_of_the_grid(opened, written):
     rows = [replace(r, value=0.2 + r.value / 10) for r in grid("A-B", "A", "B")]
     values = [row.value for row in rows]
     view = opened(written(rows))
-    scale = view.panel().locator(".scale")
-    assert scale.inner_text().split()[-2:] == [".00", "1.00"]
+    scale, title = view.panel().locator(".scale"), ("linear", "CKA", "(biased)")
+    ends = [f"{end(values):.2f}"[1:] for end in (min, max)]
+    assert scale.inner_text().split() == [*title, ".00", "1.00"]
     view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
     view.settle()
-    assert scale.inner_text().split()[-2:] == [f"{end(values):.2f}"[1:] for end in (min, max)]
+    assert scale.inner_text().split() == [*title, *ends]
     columns, downs = view.edges()
     places = {end: divmod(values.index(end(values)), 4) for end in (min, max)}
     points = {end: (columns[c] + 4, downs[r] + 4) for end, (r, c) in places.items()}

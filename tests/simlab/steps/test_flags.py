@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import simlab
@@ -18,6 +19,7 @@ from simlab.steps.flags import COUNT_OR_SHARE, help_text
 from simlab.steps.record import REQUIRED, TASK_OPTIONS
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
+from simlab.tasks import TaskOptions
 
 STEPS = {name: step for name, (step, _) in cli.COMMANDS.items()}
 EVERY = [(step.name, p.name) for step in STEPS.values() for p in step.parameters]
@@ -187,6 +189,11 @@ def test_the_function_checks_the_bounds_of_the_command(command, name):
     given = {k: v for k, v in values.items() if k not in [p.name for p in step.extra]}
     with pytest.raises(UserError, match=f"^{name}: wanted {bound} or more, found {bound - 1}$"):
         step.call(**given | {name: (bound - 1,) if several else bound - 1})
+
+
+def test_a_number_of_numpy_has_bounds_too():
+    with pytest.raises(UserError, match="^train_size: wanted 1 or more, found 0$"):
+        TaskOptions(train_size=np.int64(0))
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY)

@@ -20,7 +20,7 @@ from simlab.store.results import (
     ResultRow,
     as_xarray,
     ensure_results,
-    hash_results,
+    hash_rows,
     read_results,
     results_files,
     to_frame,
@@ -171,7 +171,7 @@ def test_a_hash_of_results_is_of_the_rows_alone(tmp_path):
     """Two runs that computed the same rows in other times give the next job the same key."""
     for name, seconds, kept in (("a", 1.0, 2), ("b", 2.0, 2), ("c", 1.0, 1)):
         write_results(to_frame(rows()[:kept]), tmp_path / f"{name}.parquet", "key", seconds)
-    a, b, c = hash_results(tmp_path / f"{name}.parquet" for name in "abc")
+    a, b, c = (hash_rows(read_results(tmp_path / f"{name}.parquet")) for name in "abc")
     assert a == b != c
 
 
