@@ -192,7 +192,7 @@ def test_the_function_checks_the_bounds_of_the_command(command, name):
 
 
 def test_a_number_of_numpy_has_bounds_too():
-    with pytest.raises(UserError, match="^train_size: wanted 1 or more, found 0$"):
+    with pytest.raises(UserError, match=r"^train_size: wanted 1 or more, found 0$"):
         TaskOptions(train_size=np.int64(0))
 
 
