@@ -202,10 +202,8 @@ def _accuracies(pairs):
 
     The differences from one end of a line are the positions on it. Deep layers are the better ones.
     """
-    first = pairs["seed1"] * 12 + pairs["layer1"] - 12
-    second = pairs["seed2"] * 12 + pairs["layer2"] - 12
-    differences = np.zeros((120, 120))
-    differences[first, second] = differences[second, first] = pairs["QNLI_diff"].abs()
+    signed = published_layers.similarities(pairs, "QNLI_diff").reshape(120, 120)
+    differences = np.abs(signed)
     line = differences[np.unravel_index(differences.argmax(), differences.shape)[0]]
     assert np.abs(np.abs(line[:, None] - line) - differences).max() < 2e-5  # they are on a line
     line = line.reshape(10, 12)
