@@ -147,7 +147,7 @@ def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
 def _families(
     models: dict[Model, int], origins: dict[Model, tuple[Any, Any]]
 ) -> list[dict[str, Any]]:
-    """Return for every model its stage, and the number and name of all its seeds: ``FT[1–3]``."""
+    """Return for every model its base and stage, and the number and name of all its seeds."""
     keys = []
     for name, seed in models:
         base, stage = origins[name, seed]
@@ -158,7 +158,12 @@ def _families(
         seeds.setdefault(key, []).append(seed)
     numbers = {key: number for number, key in enumerate(seeds)}
     return [
-        {"stem": with_seeds(key[0], seeds[key]), "family": numbers[key], "stage": key[2]}
+        {
+            "stem": with_seeds(key[0], seeds[key]),  # FT[1–3]
+            "family": numbers[key],
+            "base": key[1],
+            "stage": key[2],
+        }
         for key in keys
     ]
 

@@ -1,5 +1,6 @@
 """The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -84,6 +85,13 @@ def test_the_layer_that_changes_is_said_and_drawn(opened, page):
     assert cells[1:] == [
         "4", f"{np.mean(diagonal):.3f}"[1:], f"{np.std(diagonal, ddof=1):.3f}"[1:], "10",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("base", ["bert", "other", None])
+def test_only_a_model_and_its_own_base_are_before_and_after_fine_tuning(opened, written, base):
+    rows = [replace(row, base_y=base) for seed in (1, 2) for row in planted(seed, None, "rte")]
+    facts = opened(written(rows), view="").page.locator(".fact").all_inner_texts()
+    assert len(facts) == (base == "bert")
 
 
 def test_deviating_seeds_are_named_and_open_their_difference(opened, page):

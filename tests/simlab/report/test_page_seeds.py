@@ -85,6 +85,16 @@ def test_groups_do_not_mix_layers_rows_or_undefined_values(opened, written):
     assert "over 1 of the seeds" in view.readout()
 
 
+def test_two_comparisons_of_the_same_models_are_no_seeds(opened, written):
+    """Their names differ in a number, as those of seeds do."""
+    runs = {number: grid(f"run {number}", "FT[1]", "ORIG", number, (1, None), **TUNED, stage_y=ORIG)
+            for number in (1, 2)}  # fmt: skip
+    view = opened(written([row for rows in runs.values() for row in rows]))
+    names = view.choice("Grid").locator("option").all_inner_texts()
+    assert len(names) == 2
+    assert not any("seeds" in name for name in names)
+
+
 def test_seeds_within_a_joint_grid_are_one_grid(opened, written):
     rows = [
         row.__class__(**{**vars(row), "seed_x": int(row.label_x[3]), "seed_y": int(row.label_y[3]),

@@ -2,7 +2,7 @@
  * The data of the page: described by JSON, and compressed numbers that are unpacked when needed.
  *
  * @typedef {{name: string, seed: number | null, stem: string, family: number,
- *   stage: string | null}} Model Seeds of one model have one `stem` and `family`.
+ *   base: string | null, stage: string | null}} Model Seeds of one model have one `stem` and `family`.
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
  *   planes: Record<string, Plane>, undefined: string}} Setting `undefined`: why cells are grey

@@ -19,10 +19,14 @@ function measureOf({ setting }) {
   return joined([kind, name]);
 }
 
-/** @param {Grid} grid */
+/**
+ * Whether a grid compares fine-tuned models with the model before fine-tuning.
+ * @param {Grid} grid
+ */
 function isTuned({ x, y }) {
-  const stages = [x, y].map((axis) => page.models[page.axes[axis][0][0]].stage).sort().join();
-  return stages === "ft,orig";
+  const [one, other] = [x, y].map((axis) => page.models[page.axes[axis][0][0]]);
+  return one.base !== null && one.base === other.base
+    && [one.stage, other.stage].sort().join() === "ft,orig";
 }
 
 /** @param {Grid} grid */
@@ -31,7 +35,8 @@ function isJoint({ x, y }) {
 }
 
 /** What is shown of a measure: grids over seeds, grids of one seed, joint grids; changes first. */
-const shownGrids = [...PAIRS.filter((grid) => page.grids.includes(grid)),
+const listed = new Set(page.grids);
+const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
   ...page.grids.filter(isJoint)].sort((a, b) => Number(isTuned(b)) - Number(isTuned(a)));
 
 /**
@@ -71,20 +76,24 @@ async function thumb(grid) {
 /** @param {Grid[]} grids */
 async function multiples(grids) {
   const tasks = [...new Set(grids.map(({ setting }) => page.settings[setting].task))];
-  const pairs = [...new Set(grids.map(pairOf))];
+  /** @type {Map<string, Grid[]>} */
+  const rows = new Map();
+  for (const grid of grids) {
+    const pair = pairOf(grid);
+    rows.set(pair, [...(rows.get(pair) ?? []), grid]);
+  }
+  const pairs = [...rows];
   const table = make("table", { class: "multiples" });
   const head = table.createTHead().insertRow();
   for (const name of ["pair", ...tasks]) head.append(make("th", { scope: "col" }, name));
   const body = table.createTBody();
-  for (const pair of pairs.slice(0, MOST_ROWS)) {
+  for (const [pair, ofPair] of pairs.slice(0, MOST_ROWS)) {
     const line = body.insertRow();
     line.append(make("th", { scope: "row" }, pair));
     for (const task of tasks) {
       const cell = line.insertCell();
-      for (const grid of grids) {
-        if (pairOf(grid) === pair && page.settings[grid.setting].task === task) {
-          cell.append(await thumb(grid));
-        }
+      for (const grid of ofPair) {
+        if (page.settings[grid.setting].task === task) cell.append(await thumb(grid));
       }
     }
   }
@@ -186,7 +195,12 @@ export async function showOverview(place) {
   const setting = /** @type {import("./data.js").Setting} */ (measures.get(measure));
   const grids = shownGrids.filter((grid) => measureOf(grid) === measure);
   const [low, high] = setting.range, ends = low > high || high === 1;
-  const once = grids.filter((grid, at) => grids.findIndex((other) => alike(other) === alike(grid)) === at);
+  const seen = new Set();
+  const once = grids.filter((grid) => {
+    const key = alike(grid), isNew = !seen.has(key);
+    seen.add(key);
+    return isNew;
+  });
   const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) &&
     lengthOf(grid.x) === lengthOf(grid.y));
   const curves = await Promise.all(apart.map(changeOf));

@@ -104,16 +104,36 @@ function made(parts) {
     clustered: [rows, columns].map(([from, to]) => Array.from({ length: to - from }, (_, at) => at)) };
 }
 
-/** @type {Map<string, Part[]>} */
-const groups = new Map();
-for (const part of page.grids.flatMap(partsOf)) {
-  const key = groupOf(part), known = groups.get(key);
-  if (known) known.push(part);
-  else groups.set(key, [part]);
+/**
+ * @param {Part[]} parts
+ * @param {(part: Part) => string} key
+ */
+function grouped(parts, key) {
+  /** @type {Map<string, Part[]>} */
+  const found = new Map();
+  for (const part of parts) {
+    const name = key(part), known = found.get(name);
+    if (known) known.push(part);
+    else found.set(name, [part]);
+  }
+  return [...found.values()];
 }
 
+/**
+ * Parts are seeds of one grid if no pair of models is twice among them.
+ * @param {Part[]} parts
+ */
+function areSeeds(parts) {
+  return new Set(parts.map(({ x, y }) => `${x} ${y}`)).size === parts.length;
+}
+
+// Two comparisons whose names differ in a number alone may hold the same pairs of models.
+const groups = grouped(page.grids.flatMap(partsOf), groupOf)
+  .flatMap((parts) => (areSeeds(parts) ? [parts] : grouped(parts, ({ grid }) => grid.comparison)))
+  .flatMap((parts) => (areSeeds(parts) ? [parts] : parts.map((part) => [part])));
+
 /** Every pair of models that the results compare, over all its seeds: also where it has one. */
-export const PAIRS = [...groups.values()].map((parts) => (parts.length > 1 ? made(parts)
+export const PAIRS = groups.map((parts) => (parts.length > 1 ? made(parts)
   : page.axes[parts[0].grid.x].length === 1 && page.axes[parts[0].grid.y].length === 1
     ? parts[0].grid : made(parts)));
 
