@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from simlab.evidence.claim import Evidence
@@ -59,12 +60,18 @@ def test_verdicts_are_seldom_wrong(errors, claim, effect):
         assert found["fails" if effect else "holds"] <= MOST_WRONG
 
 
+def test_the_page_says_the_largest_committed_rate():
+    rates = pd.read_csv(STUDIES / "results" / "verdict-errors.csv")
+    wrong = rates["holds"].where(rates["truth"] == "no effect", rates["fails"])
+    assert wrong.max() <= MOST_WRONG
+    page = (STUDIES.parents[1] / "docs" / "results" / "claims.md").read_text()
+    assert f"verdict came in {100 * wrong.max():g} % of the trials" in " ".join(page.split())
+
+
 @pytest.mark.slow
 def test_no_rule_is_often_wrong(errors):
     for claim in errors.RULES:
         for effect, units in ((0, 3), (0, 10), (1, 3), (1, 10)):
             trials = 40 if claim == "block-diagonal" else 300
             found = errors.rates(claim, units, effect, trials)
-            error = np.sqrt(MOST_WRONG * (1 - MOST_WRONG) / trials)  # of a rate of trials
-            wrong = found["fails" if effect else "holds"]
-            assert wrong <= MOST_WRONG + 2 * error, (claim, effect, units)
+            assert found["fails" if effect else "holds"] <= MOST_WRONG, (claim, effect, units)
