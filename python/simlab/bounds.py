@@ -61,7 +61,7 @@ def _check(bounds: Mapping[str, int], given: Mapping[str, Any]) -> None:
         given_value = given.get(name)
         values = given_value if isinstance(given_value, Sequence) else (given_value,)
         for value in values:
-            if isinstance(value, Real) and not value >= least:  # nan is below every bound
+            if isinstance(value, Real) and not float(value) >= least:  # nan is below every bound
                 raise UserError(f"{argument(name)}: wanted {least} or more, found {value}")
 
 
