@@ -29,7 +29,7 @@ from simcore.layer_descriptors import descriptor_grid, descriptors
 from simcore.matching import aligned_cosine_grid, matching_grid
 from simcore.minibatch import MinibatchCKA
 from simcore.neurons import localization_score, mixedsim_grid, neuronsim_grid
-from simcore.recording import Comparison, Tape, compare, compare_layers, record
+from simcore.recording import Comparison, Tape, Track, compare, compare_layers, record
 from simcore.rowwise import cosine_grid, disagreement_grid, output_divergence_grid
 from simcore.rsa import rsa_grid
 from simcore.subspaces import eigenspace_overlap_grid, gulp_grid
@@ -41,6 +41,7 @@ __all__ = [
     "MinibatchCKA",
     "Neighbours",
     "Tape",
+    "Track",
     "__version__",
     "align",
     "aligned_cosine_grid",

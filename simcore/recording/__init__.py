@@ -15,6 +15,11 @@ tape.py        `record` and `Tape`
 batches.py     a batch of a loader, as arguments of a model
 named_grid.py  `Comparison` and `compare_layers`
 comparison.py  `compare`
+undisturbed.py a pass in the middle of a training
+history.py     the values of a track, and their file
+scalars.py     loggers of other tools
+track_arguments.py  its arguments, checked
+track.py       `Track`
 
 The folder is not called `record`: `simcore.record` is the function.
 """
@@ -22,5 +27,6 @@ The folder is not called `record`: `simcore.record` is the function.
 from simcore.recording.comparison import compare
 from simcore.recording.named_grid import Comparison, compare_layers
 from simcore.recording.tape import Tape, record
+from simcore.recording.track import Track
 
-__all__ = ["Comparison", "Tape", "compare", "compare_layers", "record"]
+__all__ = ["Comparison", "Tape", "Track", "compare", "compare_layers", "record"]

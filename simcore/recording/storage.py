@@ -31,10 +31,16 @@ class Budget:
     ----------
     max_memory : int, optional
         Default: a quarter of the free memory of the device of the rows.
+    hint : str
+        The end of the message where they do not suffice.
     """
 
-    def __init__(self, max_memory: int | None) -> None:
-        self._wanted = check_max_memory(max_memory)
+    def __init__(
+        self,
+        max_memory: int | None,
+        hint: str = "out= writes them to a file, sample= keeps fewer rows",
+    ) -> None:
+        self._wanted, self._hint = check_max_memory(max_memory), hint
         self._bound = 0
         self.held = 0
 
@@ -45,8 +51,7 @@ class Budget:
         if self.held + pending > self._bound:
             raise ValueError(
                 f"max_memory: wanted room for {self.held + pending} bytes of recorded rows, got "
-                f"{self._bound}, after {rows} rows; out= writes them to a file, sample= keeps "
-                "fewer rows"
+                f"{self._bound}, after {rows} rows; {self._hint}"
             )
 
 

@@ -33,9 +33,9 @@ from simlab.store.results import (
     JOINT,
     LOCALIZATION,
     SKIPPING,
-    TRAINING_CKA,
     TRUNCATIONS,
 )
+from simlab.store.tracks import TRAINING
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
@@ -138,9 +138,11 @@ def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
         rows = frame[frame["experiment"] == experiment]
         if len(rows):
             yield f"{_task(rows)}-{experiment}", plot_all(rows), rows
-    records = frame[frame["experiment"] == TRAINING_CKA]
-    for (task, kind, estimator), rows in records.groupby(["task", "kind", "estimator"]):
-        yield f"{task}-{TRAINING_CKA}-{kind}-{estimator}", plot_training(rows), rows
+    records = frame[(frame["experiment"] == TRAINING) & (frame["layer_x"] == frame["layer_y"])]
+    by = ["task", "comparison", *MEASURE_COLUMNS]
+    for (task, reference, *_), rows in records.groupby(by, dropna=False, sort=False):
+        name = "-".join([task, TRAINING, reference, *_measure_words(rows.iloc[0])])
+        yield name, plot_training(rows), rows
     alignment = frame[frame["experiment"].isin(ALIGNMENTS)]
     for name, figure in alignment_figures(alignment).items():
         yield name, figure, alignment

@@ -1,4 +1,4 @@
-"""Draw the record of `CKACallback`: CKA of every layer with its state before training."""
+"""Draw a training: the similarity of every layer with a reference, by step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from simlab.figures.names import describe, tell_apart
 from simlab.figures.style import STYLE, layer_names, measure_name
 from simlab.figures.table import complete
+from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,24 +17,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RUN = ("label_x", "seed_x", "n", "source")
+_REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
 _PANEL_INCHES = (4.2, 3.1)
 _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
+_LOG_RANGE = 100  # from the first step to the last, beyond which steps are drawn by their logarithm
 _MOST_MARKED = 30  # steps with a point on the curve
 
 
 def plot_training(rows: pd.DataFrame) -> Figure:
-    """Draw the CKA of every layer with its state before training, by step; a panel for each run.
+    """Draw the similarity of every layer with its reference by step; a panel for each run.
 
     Parameters
     ----------
     rows
-        Rows of one task, kind and estimator whose experiment is `results.TRAINING_CKA`.
+        Rows of one task, measure, kind and reference whose experiment is `results.TRAINING`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     runs = _runs(rows)
+    name = str(rows.iloc[0]["measure"])
+    label = MEASURES[name].label if name in MEASURES else name
     columns = min(_MOST_COLUMNS, len(runs))
     lines = -(-len(runs) // columns)
     size = (columns * _PANEL_INCHES[0] + 0.7, lines * _PANEL_INCHES[1] + 0.4)
@@ -41,13 +46,14 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
         for axis, (name, run) in zip(axes, runs.items(), strict=False):
-            _draw_run(axis, name, run)
+            _draw_run(axis, name, run, label)
         for axis in axes[len(runs) :]:
             axis.set_axis_off()
         _add_legend(figure, rows)
         first = rows.iloc[0]
         measure = measure_name(rows)
-        title = f"{measure[0].upper()}{measure[1:]} with the state before training"
+        reference = _REFERENCES.get(first["comparison"], first["comparison"])
+        title = f"{measure[0].upper()}{measure[1:]} with {reference}"
         sizes = [f"n = {n:,}" for n in set(rows["n"])]
         about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
         figure.suptitle(f"{title}\n{' · '.join(about)}")
@@ -71,7 +77,7 @@ def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def _draw_run(axis: Axes, name: str, table: pd.DataFrame) -> None:
+def _draw_run(axis: Axes, name: str, table: pd.DataFrame, label: str) -> None:
     colours = _colours(table.columns.max())
     for layer, curve in table.items():
         axis.plot(
@@ -84,11 +90,15 @@ def _draw_run(axis: Axes, name: str, table: pd.DataFrame) -> None:
         )
     axis.set_title(name, fontweight="bold")
     axis.set_xlabel("step")
-    axis.set_ylabel("CKA")
+    steps = [step for step in table.index if step > 0]
+    if steps and steps[-1] >= _LOG_RANGE * steps[0]:
+        axis.set_xscale("symlog", linthresh=steps[0])  # which has a place for step 0
+    else:
+        axis.locator_params(axis="x", integer=True)
+    axis.set_ylabel(label)
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.locator_params(axis="x", integer=True)
 
 
 def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:

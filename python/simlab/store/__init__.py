@@ -4,6 +4,7 @@
 * `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
 * `ownership`: locks, so that one process at a time makes an output.
 * `tables`: a table in one file, written once per set of inputs.
+* `tracks`: the files of `simcore.Track` as such a table.
 * `planned`: the rows of a sweep in the order of its plan.
 * `results`: the results table: its columns, the names of its rows, reading and writing.
 * `joint`: joint grids of the results table as arrays.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from simlab.store.files import read_json
 from simlab.store.tables import is_csv
+from simlab.store.tracks import is_track
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +65,7 @@ def _ranks(file: Path) -> np.ndarray | None:
     import numpy as np
     import pyarrow.parquet as pq
 
-    if is_csv(file) or JOB not in pq.read_schema(file).names:
+    if is_csv(file) or is_track(file) or JOB not in pq.read_schema(file).names:
         return None
     plan = file.resolve().parent.parent / PLAN
     if not plan.is_file():

@@ -5,7 +5,8 @@ Results are also read from csv files, which may lack columns that have no values
 Columns (`COLUMNS`):
 
 * `experiment`: the name of the work that made the row, one of the names below (`GRID`, `FREEZING`);
-* `comparison`: the name of a grid (FT-ORIG) or of an alignment study; null in other experiments;
+* `comparison`: the name of a grid (FT-ORIG), of an alignment study, or of what a training is
+  compared with (start, previous, ...); null in other experiments;
 * `grid`: the key of the job that made the row, which no two grids, curves or runs share with each
   other if they have the same models, task, measure and options. The tiles of a joint grid share
   one key;
@@ -57,6 +58,7 @@ from simlab.store.files import as_paths, hash_json
 from simlab.store.jobs import Outcome
 from simlab.store.planned import in_plan_order
 from simlab.store.tables import RESULTS, contents_of, ensure_table, is_csv, read_table, write_table
+from simlab.store.tracks import is_track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
 # Part of the key of every results file. Raised when the columns, or the rows of unchanged inputs,
 # change: all results are then made anew.
-VERSION = 3
+VERSION = 4
 
 # Values of `experiment`.
 GRID, JOINT = GRIDS = ("grid", "joint grid")  # whose rows are the cells of grids of measures
@@ -75,7 +77,6 @@ INFLUENCE = "influence"
 SPANS = (SKIPPING, INFLUENCE)  # whose layers are the ends of a span, and no pair of a grid
 ADVICE, WHOLE = "advice", "advice-whole"  # ADVICE is followed by a hyphen and the mode
 BASELINE = "baseline"
-TRAINING_CKA = "cka-to-initial"
 LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
@@ -246,8 +247,8 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Parameters
     ----------
     paths
-        A results file (.parquet, or .csv with the same columns), a folder of .parquet files, or
-        several files and folders.
+        A results file (.parquet, or .csv with the same columns, or the .jsonl of a
+        `simcore.Track`), a folder of .parquet files, or several files and folders.
 
     Returns
     -------
@@ -355,8 +356,9 @@ def _require_utf8(path: Path) -> None:
 
 def read_file(path: Path) -> pd.DataFrame:
     """Return the rows of one results file, in the order in which they stand in it."""
-    # A csv file that a study publishes has no columns without values.
-    frame = read_table(path, COLUMNS, _REQUIRED if is_csv(path) else COLUMNS)
+    # A csv file that a study publishes, and that of a track, have no columns without values.
+    sparse = is_csv(path) or is_track(path)
+    frame = read_table(path, COLUMNS, _REQUIRED if sparse else COLUMNS)
     try:
         frame = typed(frame)
     except (ValueError, TypeError) as error:

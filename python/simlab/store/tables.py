@@ -17,6 +17,7 @@ from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
+from simlab.store.tracks import is_track, read_track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +124,7 @@ def contents_of(path: Path) -> str:
 
 
 def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> pd.DataFrame:
-    """Read a table from a Parquet file or, if the name of the file ends in .csv, from a csv file.
+    """Read a table from a file: .csv, the .jsonl of a `simcore.Track`, or else Parquet.
 
     Parameters
     ----------
@@ -138,8 +139,12 @@ def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> p
         The file does not exist, is no table or lacks a column.
     """
     try:
-        frame = _read_csv(path) if is_csv(path) else _read_parquet(path)
+        read = _read_csv if is_csv(path) else read_track if is_track(path) else _read_parquet
+        frame = read(path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
+        if is_track(path):
+            found = str(error).removeprefix(f"{path}: ")
+            raise UserError(f"results {path}: {found}") from error
         wanted = "a csv file" if is_csv(path) else "a Parquet file"
         found = str(error).replace("Could not open Parquet input source", "a damaged file")
         if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainerCallback
 
+from simcore import Track
+from simcore.recording.storage import MemoryStore
+from simcore.recording.track_arguments import START
+from simcore.recording.undisturbed import undisturbed
 from simlab.models.hidden import HiddenStates
 from simlab.store.files import hash_json
-from simlab.store.results import FT, TRAINING_CKA, ResultRow, Side, to_frame, write_results
+from simlab.store.results import FT, ResultRow, Side, to_frame, write_results
+from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +64,8 @@ class CKACallback(TrainerCallback):
         Probe examples per forward pass. They are padded together: with a model that reads padding
         as text (FNet, ConvBERT, Nyströmformer), give 1, or examples of equally many tokens.
     max_memory
-        Bytes that the pooled states of all layers may take, before training and now together.
+        Bytes that the pooled states of all layers may take, before training and now together, with
+        a copy of one layer.
     collate
         Function that makes a batch of probe examples; by default the Trainer's tokenizer (its
         `processing_class`) pads them. Needed if the Trainer has no tokenizer, unless `probe` is a
@@ -124,8 +129,7 @@ class CKACallback(TrainerCallback):
             raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
         self.batch_size, self.max_memory, self.collate = batch_size, max_memory, collate
         self.records: list[dict[str, Any]] = []
-        self._initial: list[torch.Tensor] | None = None
-        self._batches: list[dict[str, torch.Tensor]] = []  # made once: `collate` may be random
+        self._track: _HiddenTrack | None = None
 
     @property
     def examples(self) -> int:
@@ -144,7 +148,7 @@ class CKACallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Store the initial states, before the Trainer loads a checkpoint."""
-        self._initial = self._states(model, processing_class)
+        self._track = self._start(model, processing_class)
 
     def on_train_begin(
         self,
@@ -157,13 +161,13 @@ class CKACallback(TrainerCallback):
     ) -> None:
         """Load the record of a resumed run."""
         self.take_up(state.log_history)
-        if self._initial is None:  # the callback was added to an existing Trainer
+        if self._track is None:  # the callback was added to an existing Trainer
             if state.global_step > 0:
                 raise ValueError(
                     "CKACallback: wanted to see the model before the checkpoint was loaded; pass "
                     "it to Trainer(callbacks=[...])"
                 )
-            self._initial = self._states(model, processing_class)
+            self._track = self._start(model, processing_class)
 
     def on_step_end(
         self,
@@ -171,17 +175,19 @@ class CKACallback(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         model: Any = None,
-        processing_class: Any = None,
         **kwargs: Any,
     ) -> None:
         """Record the CKA of every layer, if this step is one to record."""
-        step = state.global_step
-        if step % self.every if self.every is not None else step not in (self.steps or ()):
+        assert self._track is not None
+        self._track.model = model  # `model_init` makes another one than the Trainer began with
+        with warnings.catch_warnings():
+            # Expected: at the embedding output CLS is the same vector for every example.
+            warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
+            found = self._track.step(state.global_step)
+        if found is None:
             return
-        now = self._states(model, processing_class)
-        assert self._initial is not None
-        values = [_cka(*pair, self.estimator) for pair in zip(now, self._initial, strict=True)]
-        entry: dict[str, Any] = {"epoch": state.epoch, "step": step, _LOG_KEY: values}
+        values = found[START].tolist()
+        entry: dict[str, Any] = {"epoch": state.epoch, "step": state.global_step, _LOG_KEY: values}
         state.log_history.append(entry)
         self.records.append(entry)
 
@@ -218,7 +224,8 @@ class CKACallback(TrainerCallback):
         run = hash_json([vars(model), task, self.records])  # two runs may have one label
         return [
             ResultRow(
-                experiment=TRAINING_CKA,
+                experiment=TRAINING,
+                comparison=START,
                 grid=run,
                 measure="cka",
                 kind=self.pooling,
@@ -227,6 +234,7 @@ class CKACallback(TrainerCallback):
                 **dataclasses.replace(model, step=row.step).columns("x"),
                 **initial.columns("y"),
                 layer_x=row.layer,
+                layer_y=row.layer,
                 value=row.cka,
                 n=self.examples,
                 task=task,
@@ -238,23 +246,12 @@ class CKACallback(TrainerCallback):
         """Write `result_rows`, which takes `about`, to results file `path` (.parquet)."""
         write_results(to_frame(self.result_rows(**about)), Path(path))
 
-    def _states(self, model: PreTrainedModel, tokenizer: Any) -> list[torch.Tensor]:
-        """Return the pooled states of every layer on the CPU, [n, p] float32 each."""
-        with _undisturbed(model):
-            if not self._batches:
-                self._batches = [dict(batch) for batch in self._make_batches(tokenizer)]
-            layers: list[torch.Tensor] = []
-            states_of, start = HiddenStates(model), 0
-            for whole in self._batches:
-                batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
-                hidden = states_of(batch)
-                weights = self._weights(model, batch)
-                layers = layers or self._allocate(hidden, len(weights) // _count(batch))
-                for layer, states in zip(layers, hidden, strict=True):
-                    pooled = torch.einsum("bt,btp->bp", weights, states.float())
-                    layer[start : start + len(pooled)] = pooled
-                start += len(weights)
-        return layers
+    def _start(self, model: PreTrainedModel, tokenizer: Any) -> _HiddenTrack:
+        with undisturbed(model):  # `collate` may be random
+            batches = [dict(batch) for batch in self._make_batches(tokenizer)]
+        recorded = self.steps if self.every is None else self.every
+        assert recorded is not None
+        return _HiddenTrack(model, batches, self.pooling, recorded, self.estimator, self.max_memory)
 
     def _make_batches(self, tokenizer: Any) -> Iterator[Mapping[str, torch.Tensor]]:
         collate = self.collate or (tokenizer and partial(_pad, tokenizer))
@@ -270,33 +267,6 @@ class CKACallback(TrainerCallback):
                     "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
                     "or a probe that is one batch of tensors, found none of them"
                 )
-
-    def _allocate(self, hidden: Sequence[torch.Tensor], choices: int) -> list[torch.Tensor]:
-        rows = self.examples * choices
-        needed = 2 * rows * sum(states.shape[-1] for states in hidden) * 4
-        if needed > self.max_memory:
-            raise ValueError(
-                f"CKACallback: wanted states of {self.examples} examples in max_memory = "
-                f"{self.max_memory:,} bytes, found {needed:,}; give fewer examples"
-            )
-        return [torch.empty(rows, states.shape[-1]) for states in hidden]
-
-    def _weights(self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return the weight of each token, [b, t]: 1 at the classifier token, or equal weights.
-
-        For multiple choice, b counts all choices of all examples.
-        """
-        from simlab.models.recognise import architecture_of
-
-        mask = batch.get("attention_mask")
-        if mask is None:
-            ids = batch[model.main_input_name]
-            mask = torch.ones(ids.shape, dtype=torch.long, device=ids.device)
-        mask = mask.flatten(0, -2)
-        if self.pooling == "mean":
-            return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
-        position = architecture_of(model).token_index(mask)
-        return torch.nn.functional.one_hot(position, mask.shape[-1]).float()
 
 
 def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
@@ -317,24 +287,56 @@ def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
     return [name for name in names if name in takes or model.main_input_name not in takes]
 
 
-@contextmanager
-def _undisturbed(model: PreTrainedModel) -> Iterator[None]:
-    """Set evaluation mode without gradients inside the block; restore modes and random state."""
-    modes = {module: module.training for module in model.modules()}
-    # Not inference mode, because training must be able to use tensors that a module caches here.
-    with torch.random.fork_rng(), torch.no_grad():
-        model.eval()
-        try:
-            yield
-        finally:
-            for module, training in modes.items():
-                module.training = training
+class _HiddenTrack(Track):
+    """A track of hidden states, layer 0 the embedding output, pooled to a row for each example."""
 
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        batches: list[dict[str, torch.Tensor]],
+        pooling: str,
+        recorded: int | Collection[int],
+        estimator: str,
+        max_memory: int,
+    ) -> None:
+        self._pooling = pooling
+        super().__init__(
+            model,
+            "",
+            batches,
+            against=START,
+            every=recorded,
+            estimator=estimator,
+            max_memory=max_memory,
+        )
 
-def _cka(now: torch.Tensor, initial: torch.Tensor, estimator: str) -> float:
-    from simcore import cka_grid
+    def record(self, model: Any, store: MemoryStore) -> None:
+        """Append the pooled states of every layer, ``[n, p]`` float32."""
+        states_of = HiddenStates(model)
+        for whole in self.batches:
+            batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
+            hidden = states_of(batch)
+            weights = self._weights(model, batch)
+            rows = {
+                f"{layer}": torch.einsum("bt,btp->bp", weights, states.float()).cpu()
+                for layer, states in enumerate(hidden)
+            }
+            self.budget.check(store.bytes_after(rows), torch.device("cpu"), len(weights))
+            store.append(rows)
 
-    with warnings.catch_warnings():
-        # Expected: at the embedding output CLS is the same vector for every example.
-        warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
-        return float(cka_grid([now], [initial], estimator=estimator))
+    def _weights(self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return the weight of each token, [b, t]: 1 at the classifier token, or equal weights.
+
+        For multiple choice, b counts all choices of all examples.
+        """
+        from simlab.models.recognise import architecture_of
+
+        mask = batch.get("attention_mask")
+        if mask is None:
+            ids = batch[model.main_input_name]
+            mask = torch.ones(ids.shape, dtype=torch.long, device=ids.device)
+        mask = mask.flatten(0, -2)
+        if self._pooling == "mean":
+            return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)
+        position = architecture_of(model).token_index(mask)
+        return torch.nn.functional.one_hot(position, mask.shape[-1]).float()

@@ -7,7 +7,8 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.figures.table import complete, distinguish, read_table, short_names
-from simlab.store.results import TRAINING_CKA, ResultRow, to_frame, write_results
+from simlab.store.results import ResultRow, to_frame, write_results
+from simlab.store.tracks import TRAINING
 from support.lab.result_rows import curve, grid, joint_grid, majority
 
 
@@ -79,7 +80,7 @@ def test_grids_of_pairs_with_one_name_are_not_joint(tmp_path):
 def record(steps, value=0.5):
     return [
         ResultRow(
-            experiment=TRAINING_CKA,
+            experiment=TRAINING,
             measure="cka",
             kind="cls",
             label_x="FT",

@@ -1,10 +1,14 @@
 """The record of `CKACallback` as a figure: a curve for each layer over the steps."""
 
 import numpy as np
+import torch
+from torch import nn
 
+from simcore import Track
 from simlab.figures.table import complete, distinguish
 from simlab.figures.training import plot_training
-from simlab.store.results import TRAINING_CKA, ResultRow, read_results, to_frame, write_results
+from simlab.store.results import ResultRow, read_results, to_frame, write_results
+from simlab.store.tracks import TRAINING
 from support.lab.tinymodels import COLUMNS, LAYERS
 
 STEPS = (10, 20, 30)
@@ -15,7 +19,8 @@ def record(model="FT[1]", steps=STEPS, layers=LAYERS + 1, estimator="biased", se
     draw = np.random.default_rng(seed)
     return [
         ResultRow(
-            experiment=TRAINING_CKA,
+            experiment=TRAINING,
+            comparison="start",
             measure="cka",
             kind="cls",
             estimator=estimator,
@@ -25,6 +30,7 @@ def record(model="FT[1]", steps=STEPS, layers=LAYERS + 1, estimator="biased", se
             step_x=step,
             grid=str(seed),
             layer_x=layer,
+            layer_y=layer,
             value=draw.uniform() if layer else np.nan,
             n=32,
             task="reviews",
@@ -99,7 +105,7 @@ def test_the_command_draws_what_fine_tuning_recorded(tmp_path, simcore, tiny_ber
     code, printed, errors = simcore("plot", cka, "--out", figures, "--format", "png")
     assert (code, errors) == (0, [])
     (file,) = figures.iterdir()
-    assert file.name == "reviews-cka-to-initial-cls-biased.png"
+    assert file.name == "reviews-training-start-cka-biased.png"
     assert str(file) in printed
     assert file.stat().st_size > 10_000
 
@@ -111,5 +117,45 @@ def test_estimators_have_figures_of_their_own(tmp_path, simcore):
     code, _, _ = simcore("plot", tmp_path, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert sorted(path.stem for path in (tmp_path / "figures").iterdir()) == [
-        f"reviews-cka-to-initial-cls-{estimator}" for estimator in estimators
+        f"reviews-training-start-cka-{estimator}" for estimator in estimators
     ]
+
+
+def test_the_file_of_a_track_is_drawn_by_reference(tmp_path, simcore):
+    """Steps that grow by powers stand at equal distances."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    steps, path = [0, 1, 10, 100, 1000], tmp_path / "run.jsonl"
+    track = Track(
+        model, "*", torch.randn(40, 6), every=steps, out=path, about={"task": "toy", "seed": 2}
+    )
+    for step in steps:
+        with torch.no_grad():
+            model[0].weight += 0.1 * torch.randn(8, 6)
+        track.step(step)
+    frame = read_results(path)
+    for reference, rows in frame.groupby("comparison"):
+        found = rows.pivot(index="step_x", columns="layer_x", values="value")
+        assert found.index.tolist() == steps
+        np.testing.assert_array_equal(found, track.values(reference))
+    assert set(frame["label_x"]) == {"run"}
+    assert set(frame["seed_x"]) == {2}
+    figure = plot_training(complete(frame[frame["comparison"] == "start"]))
+    assert figure.axes[0].get_xscale() == "symlog"
+    assert "with the state before training" in figure.get_suptitle()
+    code, _, errors = simcore("plot", path, "--out", tmp_path / "figures", "--format", "svg")
+    assert (code, errors) == (0, [])
+    assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
+        f"toy-training-{reference}-cka-modules-biased.svg" for reference in ("previous", "start")
+    ]
+
+
+def test_a_track_without_its_task_is_refused(tmp_path, simcore):
+    path = tmp_path / "run.jsonl"
+    Track(nn.Sequential(nn.Linear(6, 8)), "0", torch.randn(40, 6), out=path).step(1)
+    code, _, errors = simcore("plot", path, "--out", tmp_path / "figures")
+    assert code == 2
+    assert "wanted 'task' among the facts of the track" in errors[0]
+    path.write_text("{}\n")
+    code, _, errors = simcore("plot", path, "--out", tmp_path / "figures")
+    assert code == 2
+    assert "wanted the file of a simcore.Track" in errors[0]

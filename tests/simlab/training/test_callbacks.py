@@ -9,7 +9,8 @@ from simlab import CKACallback
 from simlab.models.batches import batches, encode
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.results import TRAINING_CKA, read_results
+from simlab.store.results import read_results
+from simlab.store.tracks import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
@@ -43,8 +44,9 @@ def test_layer_0_is_the_embedding_output_of_any_family():
     callback.on_init_end(TrainingArguments(report_to="none"), None, None, model=model)
     with torch.no_grad():
         wanted = model.get_input_embeddings()(ids).mean(1)
-    assert len(callback._initial) == LAYERS + 1
-    assert_same_forward(callback._initial[0], wanted)
+    initial = callback._track.state_dict()["layers"]["start"]
+    assert list(initial) == [str(layer) for layer in range(LAYERS + 1)]
+    assert_same_forward(initial["0"], wanted)
 
 
 def train(folder, source, task, rows, callbacks=(), tokenizer=None, **options):
@@ -145,13 +147,19 @@ def padded(tokenizer):
     return lambda examples: tokenizer.pad(examples, return_tensors="pt")
 
 
+def initial(callback, model, tokenizer):
+    """Return the pooled states before training."""
+    callback.on_init_end(None, None, None, model=model, processing_class=tokenizer)
+    return list(callback._track.state_dict()["layers"]["start"].values())
+
+
 def test_one_batch_of_tensors_is_a_probe_too(tiny_bert, review_task, tokenizer, rows):
     model = load_classifier(tiny_bert, review_task)
     batch = dict(tokenizer.pad(rows[1], return_tensors="pt"))
     as_rows = CKACallback(rows[1], every=1, batch_size=5)
     as_batch = CKACallback({**batch, "labels": torch.zeros(32)}, every=1, batch_size=5)
     assert as_batch.examples == as_rows.examples == 32
-    found = [c._states(model, t) for c, t in ((as_rows, tokenizer), (as_batch, None))]
+    found = [initial(c, model, t) for c, t in ((as_rows, tokenizer), (as_batch, None))]
     for x, y in zip(*found, strict=True):
         assert_same_forward(x, y)
 
@@ -161,7 +169,7 @@ def test_the_token_is_the_one_the_head_reads(tmp_path, review_task):
     model, tokenizer = load_classifier(source, review_task), load_tokenizer(source)
     model.config.pad_token_id = tokenizer.pad_token_id
     encoded = encode(tokenizer, review_task.heldout, 24)
-    found = CKACallback(encoded, every=1)._states(model, tokenizer)
+    found = initial(CKACallback(encoded, every=1), model, tokenizer)
     with torch.no_grad():
         one = model(torch.tensor([encoded[3]["input_ids"]]), output_hidden_states=True)
     assert_same_forward(found[-1][3], one.hidden_states[-1][0, -1])
@@ -173,7 +181,7 @@ def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokeni
     callback.write(tmp_path / "cka.parquet", task="reviews", label="FT[0]", seed=0)
     frame = read_results(tmp_path / "cka.parquet")
     assert frame["value"].tolist() == callback.frame()["cka"].tolist()
-    assert set(frame["experiment"]) == {TRAINING_CKA}
+    assert set(frame["experiment"]) == {TRAINING}
     assert set(frame["step_x"]) == {3}
     assert set(frame["step_y"]) == {0}
     assert set(frame["stage_x"]) == {"ft"}
@@ -197,9 +205,10 @@ def test_wrong_options_are_refused(rows, options, message):
 
 def test_memory_is_bounded(tiny_bert, review_task, tokenizer, rows):
     model = load_classifier(tiny_bert, review_task)
-    needed = 2 * 32 * (LAYERS + 1) * 24 * 4
-    CKACallback(rows[1], every=1, max_memory=needed)._states(model, tokenizer)
-    with pytest.raises(ValueError, match=f"in max_memory = {needed - 1:,} bytes, found {needed:,}"):
-        CKACallback(rows[1], every=1, max_memory=needed - 1)._states(model, tokenizer)
+    layer = 32 * 24 * 4
+    needed = 2 * (LAYERS + 1) * layer + layer
+    initial(CKACallback(rows[1], every=1, max_memory=needed), model, tokenizer)
+    with pytest.raises(ValueError, match=f"wanted room for {needed} bytes .*, got {needed - 1}"):
+        initial(CKACallback(rows[1], every=1, max_memory=needed - 1), model, tokenizer)
     with pytest.raises(ValueError, match="wanted a Trainer with a tokenizer"):
-        CKACallback(rows[1], every=1)._states(model, None)
+        initial(CKACallback(rows[1], every=1), model, None)

@@ -1,0 +1,72 @@
+"""The arguments of `simcore.Track`, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from simcore._grid.options import check_choice, check_count
+
+START, PREVIOUS = "start", "previous"
+Layers = Mapping[str, Tensor]
+
+
+def plain(value: object) -> Any:
+    """Return a value of JSON as it is, another as its text."""
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+def inner_model(model: nn.Module) -> nn.Module:
+    """Return the module in a DistributedDataParallel one, whose own pass waits for all ranks."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def read_batches(batch: Any) -> list[Any]:
+    """Return a list of batches."""
+    batches = batch if isinstance(batch, list) else [batch]
+    for one in batches:
+        if not (isinstance(one, Tensor | Mapping | tuple) or hasattr(one, "to")):
+            raise TypeError(
+                "batch: wanted a tensor, a dictionary or tuple of arguments, or a list of these, "
+                f"got {type(one).__name__}; of a loader, list(loader) is one"
+            )
+    if not batches:
+        raise ValueError("batch: wanted at least one batch, got an empty list")
+    return batches
+
+
+def recorded_steps(every: int | Collection[int]) -> int | frozenset[int]:
+    """Return the number whose multiples are recorded, or the steps."""
+    if isinstance(every, Collection) and not isinstance(every, str):
+        if not every:
+            raise ValueError("every: wanted a number or some steps, got no steps")
+        return frozenset(check_count(step, "every", 0) for step in every)
+    return check_count(every, "every")
+
+
+def own_references(against: Sequence[str]) -> tuple[str, ...]:
+    """Return the states of the model itself that are compared with."""
+    names = (against,) if isinstance(against, str) else tuple(against)
+    return tuple(check_choice(name, "against", (START, PREVIOUS)) for name in names)
+
+
+def other_references(
+    references: Mapping[str, nn.Module | Layers] | None,
+) -> dict[str, nn.Module | Layers]:
+    """Return the other models, or their layers, by name."""
+    found: dict[str, nn.Module | Layers] = {}
+    for name, other in (references or {}).items():
+        if name in (START, PREVIOUS):
+            raise ValueError(
+                f"references: wanted other names than 'start' and 'previous', got {name!r}"
+            )
+        if not isinstance(other, nn.Module | Mapping):
+            raise TypeError(
+                f"references: wanted a module or a dictionary of layers for {name!r}, got "
+                f"{type(other).__name__}"
+            )
+        found[name] = inner_model(other) if isinstance(other, nn.Module) else dict(other)
+    return found
