@@ -25,7 +25,7 @@ from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
-from simlab.store.results import ACROSS, ALIGNMENT, LEARNT
+from simlab.store.results import ACROSS, ALIGNMENT, LEARNT, ORIG
 from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.estimates import bases_bytes
@@ -58,17 +58,17 @@ PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient de
 
 
 def within(study: TaskStudy, member: Member) -> None:
-    """Add what compares the layers of one model, or a fine-tuned model with its original."""
+    """Add the grids of one model: of its layers, and of its layers with those of its original."""
     for section in study.spec.all_grids():
         if member.stage not in section.stages:
             continue
         for view, measure in grids_of(study, section):
+            stage = member.stage.upper()
             if WITHIN in section.between:
-                stage = member.stage.upper()
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
-            if TUNING in section.between and member.seed is not None:
+            if TUNING in section.between and member.stage != ORIG:
                 orig = study.originals[member.model.name]
-                _grid(study, section, view, measure, [member], [orig], "FT-ORIG")
+                _grid(study, section, view, measure, [member], [orig], f"{stage}-{ORIG.upper()}")
     if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
         for view in _views(study, study.spec.complexity.kind):
             _complexity(study, view, member)

@@ -19,10 +19,13 @@ PRETRAIN, FINETUNE, EXTRACT, BASES = FOLDERS = ("pretrain", "finetune", "extract
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
 )
-ALIGN, INJECT, FREEZE, LOCALIZE = ("align", "inject", "freeze", "localize")
+ALIGN, INJECT, FREEZE, BASELINES, LOCALIZE = (
+    *("align", "inject", "freeze", "baselines", "localize"),
+)
 KINDS = (
     *FOLDERS,
-    *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, LOCALIZE),
+    *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, BASELINES),
+    LOCALIZE,
 )
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
 VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)

@@ -43,6 +43,7 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
         for member in study.add_models():
             within(study, member)
         study.add_freezing()
+        study.add_baselines()
         compare(study)
         studies.append(study)
     corpora = []

@@ -46,7 +46,7 @@ RESOURCES: Mapping[str, Resources] = {
     **dict.fromkeys(
         (kinds.BASES, kinds.GRID, kinds.ALIGN, kinds.COMPLEXITY, kinds.LOCALIZE), Resources()
     ),
-    **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.FREEZE), _WITH_TABLES),
+    **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.FREEZE, kinds.BASELINES), _WITH_TABLES),
 }
 NAMES = tuple(Resources.__dataclass_fields__)
 

@@ -138,9 +138,9 @@ class GridSection(
     Attributes
     ----------
     between
-        ``within`` a model; ``tuning``: a fine-tuned model with the model that it was before;
-        ``restarts`` of one model, fine-tuned or not; different ``models``; or ``joint``: all layers
-        of all models of a task in one grid.
+        ``within`` a model; ``tuning``: a fine-tuned model, or the random twin of a model, with the
+        model before fine-tuning; ``restarts`` of one model, fine-tuned or not; different
+        ``models``; or ``joint``: all layers of all models of a task in one grid.
     pairs, pair_seed
         Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     kind
@@ -210,6 +210,13 @@ class FreezeSection(keys_of(*parameters_of(freeze_study), only=("bottom", "top")
     """Fine-tuning with frozen layers compared (`simcore freeze-study`), with the same seeds."""
 
 
+class BaselinesSection(Section):
+    """Scores to compare fine-tuned models with; the section has no keys.
+
+    They are the most frequent class, TF-IDF, and every model fine-tuned from random weights.
+    """
+
+
 class LocalizeSection(
     keys_of(*parameters_of(localize), only=("bootstrap", "resampling_seed"))  # type: ignore[misc]
 ):
@@ -269,6 +276,7 @@ class Spec(Section):
     inject: Annotated[tuple[InjectSection, ...], BeforeValidator(_tables)] = ()
     align: Annotated[tuple[AlignSection, ...], BeforeValidator(_tables)] = ()
     freeze: FreezeSection | None = None
+    baselines: BaselinesSection | None = None
     localize: LocalizeSection | None = None
     blocks: BlocksSection | None = None
     complexity: ComplexitySection | None = None
@@ -276,7 +284,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
-        tuned = ("truncate", "skip", "inject", "freeze")
+        tuned = ("truncate", "skip", "inject", "freeze", "baselines")
         needing = [name for name in tuned if getattr(self, name)]
         if needing and self.finetune is None:
             raise wrong(f"a section [finetune], which [{needing[0]}] needs", "none")

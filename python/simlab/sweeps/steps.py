@@ -81,6 +81,14 @@ def scores(work: Work) -> Iterable[ResultRow]:
         )
 
 
+def baselines(work: Work) -> Iterable[ResultRow]:
+    """Return the held-out metrics of the most frequent class and of TF-IDF."""
+    from simlab.experiments.baselines import majority_rows, tfidf_rows
+
+    task = _task(work)
+    return [*majority_rows(task), *tfidf_rows(task)]
+
+
 def truncate(work: Work) -> Outcome:
     """Return the metrics of a fine-tuned model cut after every layer."""
     from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
@@ -228,6 +236,7 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Outcome | None]] = {
     kinds.ALIGN: align,
     kinds.INJECT: inject,
     kinds.FREEZE: freeze,
+    kinds.BASELINES: baselines,
     kinds.LOCALIZE: localize,
 }
 # Steps that continue where they were interrupted, in the same folder.

@@ -163,6 +163,21 @@ class TaskStudy:
             if model.tuned:
                 self._freeze(model)
 
+    def add_baselines(self) -> None:
+        """Add scores without a model, and every model from random weights, if the file asks."""
+        tuned = [model for model in self.models if model.tuned]
+        for model in tuned if self.spec.baselines is not None else ():
+            recipe = dataclasses.replace(self.recipes[0], random_init=True)
+            number = "" if model.restart is None else f"[{model.restart}]"
+            label = f"{model.family}{number} from random weights"
+            checkpoint = self.finetune(model, recipe, label)
+            side = Side(label, recipe.seed, stage=FT)  # a row with a base is no baseline
+            params = {"side": vars(side), "task": self.name}
+            self.plan.add(kinds.SCORES, params, (checkpoint,), {}, self.title(label))
+            if model is tuned[0]:  # the other models have the same rows
+                params, hints = {"task": self.name}, self.hints(model)
+                self.plan.add(kinds.BASELINES, params, (checkpoint,), hints, self.name)
+
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
         read, needs = self.origin(model)

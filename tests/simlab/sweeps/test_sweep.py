@@ -8,15 +8,16 @@ import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.errors import UserError
+from simlab.experiments.baselines import tfidf_rows
 from simlab.figures.table import distinguish, read_table
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
-from simlab.store.results import COLUMNS, STATISTICS, as_xarray
+from simlab.store.results import BASELINE, COLUMNS, MAJORITY, STATISTICS, TFIDF, as_xarray
 from simlab.store.results import JOINT as JOINT_GRID
 from simlab.sweeps import comparisons
 from simlab.sweeps import sweep as sweep_module
-from simlab.tasks import TaskOptions
+from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import InlineEngine
 from support.lab.pages import Parts
 
@@ -47,6 +48,7 @@ def content(tiny_bert, reviews):
         "inject": {"methods": ["itself", "identity"], "directions": "one"},
         "align": {"methods": "cca", "kind": "mean", "directions": "one"},
         "freeze": {"bottom": 1},
+        "baselines": True,
         "localize": {"bootstrap": 4},
         "blocks": {"permutations": 20},
         "complexity": {"kind": "cls"},
@@ -92,6 +94,20 @@ def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
     others = ["grid", "base_x", "base_y"]
     mine, one = (rows.drop(columns=others) for rows in (mine, read_results(file)))
     pd.testing.assert_frame_equal(mine.reset_index(drop=True), one)
+
+
+def test_baselines_are_scored_on_the_same_rows(done, reviews):
+    sweep, out, _ = done
+    options = TaskOptions(text_column="body", label_column="verdict", heldout_size=80)
+    wanted = tfidf_rows(load_task(str(reviews), options))
+    frame = sweep.results(out)
+    scores = frame[frame["experiment"] == BASELINE]
+    found = scores[scores["label_x"] == TFIDF]
+    assert [*found["value"]] == [row.value for row in wanted]
+    (random,) = scores[scores["label_x"] == "tiny from random weights"].itertuples()
+    assert (random.seed_x, random.n, random.stage_x) == (1, 80, "ft")
+    assert pd.isna(random.base_x)  # as of every baseline
+    assert MAJORITY in set(scores["label_x"])
 
 
 def test_the_page_finds_what_is_done(done):
