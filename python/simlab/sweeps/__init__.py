@@ -29,6 +29,7 @@ A folder holds what is done, and no other index:
 * `parts`: files of rows, and which are damaged; `dataset`: all rows, gathered into few files.
 * `survey`: what is done, and what is still to do; `disk`: what may be deleted; `estimates`: what a
   plan takes.
+* `names`: links to objects, by names for people.
 * `missing`: models that the plan loads and the machine lacks.
 * `claims`: which process works on a job, and how another takes over; `watch`: which claims have no
   owner any more; `processes`: which process this is; `scratch`: where an owner makes an output;

@@ -14,6 +14,7 @@ A folder has::
     failures/          jobs that raised, or whose process died
     work/              unfinished outputs
     log/               a line for every finished job, a file for every driver; output of workers
+    models/, checkpoints/, representations/   links to objects, by names for people (`names`)
     figures/           drawn at the end
 
 There is no other index: what is done is what is there.

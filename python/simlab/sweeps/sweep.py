@@ -22,6 +22,7 @@ from simlab.sweeps.execute import has_failed
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.missing import fetch_missing
+from simlab.sweeps.names import link_objects
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.progress import WatchedEngine
@@ -244,6 +245,7 @@ class Sweep:
             finally:
                 chosen.close()
             self._note_status(folder, plan)
+            link_objects(folder, plan)
             drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))

@@ -1,0 +1,66 @@
+"""Names for people: links to the objects of a sweep, which stand under their keys.
+
+``checkpoints/minilm-ft-1-rt`` is a link to ``objects/finetune/ab/abcd...``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from simlab.store.files import writing
+from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Job, Plan
+
+SHELVES: Mapping[str, str] = {
+    PRETRAIN: "models",
+    FINETUNE: "checkpoints",
+    EXTRACT: "representations",
+}
+_KEY_LETTERS = 8  # which tell objects of one title apart
+
+
+def link_objects(folder: SweepFolder, plan: Plan) -> None:
+    """Name all objects of a plan that are there, and forget the names of all others."""
+    links = {
+        place: folder.place(job.kind, job.key)
+        for place, job in names_of(folder.root, plan).items()
+        if folder.place(job.kind, job.key).is_dir()
+    }
+    for shelf in SHELVES.values():
+        for place in (folder.root / shelf).glob("*"):
+            if place.is_symlink() and place not in links:
+                place.unlink(missing_ok=True)
+    for place, target in links.items():
+        _link(place, os.path.relpath(target, place.parent))
+
+
+def names_of(root: Path, plan: Plan) -> dict[Path, Job]:
+    """Return the jobs whose objects have names, by the places of their names."""
+    jobs = [job for job in plan.jobs if job.kind in SHELVES]
+    names = [root / SHELVES[job.kind] / _slug(job.title) for job in jobs]
+    count = Counter(names)
+    return {
+        name if count[name] == 1 else name.with_name(f"{name.name}-{job.key[:_KEY_LETTERS]}"): job
+        for name, job in zip(names, jobs, strict=True)
+    }
+
+
+def _slug(title: str) -> str:
+    """Return a title as the name of a file that needs no quotes: ``minilm-ft-1-cls-heldout-rt``."""
+    return re.sub(r"[^\w.]+", "-", title.lower()).strip("-.")
+
+
+def _link(place: Path, target: str) -> None:
+    if place.is_symlink() and os.readlink(place) == target:
+        return
+    with writing(place):
+        place.parent.mkdir(exist_ok=True)
+        # Another driver may link at the same moment: the last rename stays.
+        new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+        new.symlink_to(target, target_is_directory=True)
+        os.replace(new, place)
