@@ -6,7 +6,7 @@ so ``--help`` answers at once.
 
 * `options`: the choices of papers, and messages that commands share.
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
-* `demo`: ``simcore demo``, whose steps are in `demo_steps`.
+* `demo`: ``simcore demo``, a sweep whose file is ``demo.toml``.
 * `representations`: ``simcore extract`` and ``simcore import``, which write a folder.
 * `rows`: ``simcore grid``, ``localize``, ``skip`` and ``influence``, which write a results file.
 * `pretrain`, `finetune`, `freeze_study`, `truncate`, `blocks`, `plot`, `report`, `inject`,

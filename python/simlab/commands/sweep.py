@@ -35,12 +35,12 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
         )
     with explain_interrupt(out):
         report = step.call(self=found, **values)
-    _print_report(report, out)
+    print_report(report, out)
     if report.failed:
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, out: Path) -> None:
+def print_report(report: Report, out: Path) -> None:
     """Print how many jobs are done and which failed, and write the page if there are figures."""
     from simlab.store import console
     from simlab.sweeps.driver import failed_lines

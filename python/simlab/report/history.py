@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, FiniteFloat, RootModel, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 from simlab.store.planned import PLAN
 
 _KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
 _OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title
-_MANIFEST = "manifest.json"  # of a demo: configuration and versions
 # Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
 _STATUS = "status.json"
 
@@ -49,10 +48,6 @@ class _Status(BaseModel):
     kinds: dict[str, dict[str, int]]
     last_error: str | None = None
     failed: list[_Failure] = []
-
-
-class _Manifest(RootModel[dict[str, Any]]):
-    pass
 
 
 _Record = TypeVar("_Record", bound=BaseModel)
@@ -99,16 +94,6 @@ def _short(place: Path) -> str:
     return str(Path(place.parts[0], kind, key[:12])) if is_object else str(place)
 
 
-def manifests(folders: Sequence[Path]) -> list[dict[str, str]]:
-    """Return the manifests of the demos in the folders, with values as text."""
-    found = [(folder, _read(folder / _MANIFEST, _Manifest)) for folder in folders]
-    return [
-        {**{name: _words(value) for name, value in manifest.root.items()}, "folder": folder.name}
-        for folder, manifest in found
-        if manifest is not None and "command" in manifest.root
-    ]
-
-
 def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return what is done, has failed and is missing in the folders that say so.
 
@@ -134,8 +119,8 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
 def folders_of(results: Sequence[Path]) -> list[Path]:
     """Return the folders whose records say how results were made.
 
-    A folder of results, or the folder above it where that is the folder of a demo or a sweep. A
-    single file has a folder of records only in a demo or a sweep: its own folder may be any.
+    A folder of results, or the folder above it where that is the folder of a sweep. A single file
+    has a folder of records only in a sweep: its own folder may be any.
     """
     found = []
     for path in results:
@@ -155,7 +140,7 @@ def status_files(results: Sequence[Path]) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    return bool(manifests([folder]) or statuses([folder]))
+    return bool(statuses([folder]))
 
 
 def _records(folder: Path) -> Iterator[Path]:

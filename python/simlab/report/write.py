@@ -15,7 +15,7 @@ from simlab.errors import UserError, argument
 from simlab.figures.table import distinguish, read_table
 from simlab.report.curves import curves
 from simlab.report.gather import gather
-from simlab.report.history import folders_of, jobs, manifests, statuses
+from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.planes import compress
 from simlab.store.files import as_paths, write_bytes
 from simlab.store.results import GRIDS
@@ -52,7 +52,7 @@ def write_report(
     Parameters
     ----------
     results
-        Results files, or folders of results files; for the folder of a demo, the page also shows
+        Results files, or folders of results files; for the folder of a sweep, the page also shows
         the jobs that were run.
     out
         The page (.html); an earlier page is replaced.
@@ -109,7 +109,6 @@ def write_report(
         "tasks": [str(task) for task in frame["task"].unique()],
         "jobs": len(done),
         "statuses": statuses(folders),
-        "manifests": manifests(folders),
         "versions": versions(),
         "renewed": renewed,
     }

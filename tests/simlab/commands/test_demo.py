@@ -1,6 +1,6 @@
 """The demo from end to end on a tiny model, and again, and after a kill."""
 
-import json
+import os
 import subprocess
 import sys
 import time
@@ -8,61 +8,67 @@ import time
 import numpy as np
 import pytest
 
-from simlab.commands import demo_steps
-from simlab.commands.demo_steps import JOINT_COMPARISON, JOINT_MEASURES
 from simlab.models.checkpoint import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
-from simlab.store.results import LOCALIZATION, MAJORITY, TRUNCATION, read_results
+from simlab.store.results import (
+    BASELINE,
+    LOCALIZATION,
+    MAJORITY,
+    TFIDF,
+    TRUNCATION,
+    read_results,
+)
+from simlab.sweeps.sweep import Sweep
+from support.lab.inline import InlineEngine
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
 from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
-REPRESENTATIONS = ("orig", "ft-1", "ft-2", "random")
-MODELS = REPRESENTATIONS[:3]
-OF_WORDS = tuple(f"{name}-{kind}" for name in MODELS for kind in ("word-last", "attention"))
-# Three checkpoints, all representations, and the results: two of CLS, truncation, localization.
-STEPS = 3 + len(REPRESENTATIONS + OF_WORDS) + len(JOINT_MEASURES) + 4
-
-
-def command(model, reviews, out):
-    arguments = ["--model", model.path, "--task", reviews, *COLUMNS, *RECIPE, "--out", out]
-    return ["demo", *map(str, arguments)]
+FT1, FT2 = TUNED = ("tiny-ft-1", "tiny-ft-2")
+MODELS = ("tiny-orig", *TUNED)
+VIEWS = ("cls", "word-last", "attention")
+JOINT_MEASURES = {"neuronsim", "svcca", "pwcca", "mixedsim", "attention-js"}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_bert, reviews):
+def model(tmp_path_factory, tiny_bert):
+    """The tiny model under a short name, from which the names of its rows are made."""
+    link = tmp_path_factory.mktemp("named") / "tiny"
+    link.symlink_to(tiny_bert.path)
+    return link
+
+
+def command(model, reviews, out):
+    arguments = ["--model", model, "--task", reviews, *COLUMNS, *RECIPE, "--out", out]
+    return ["demo", *map(str, arguments)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _inline():
+    """Run jobs in this process: a worker takes seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sweep, "_engine", lambda *_: InlineEngine())
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, model, reviews):
     """The folder of one finished demo."""
     from simlab import cli
 
     out = tmp_path_factory.mktemp("runs") / "demo"
-    assert cli.run(command(tiny_bert, reviews, out)) == 0
+    assert cli.run(command(model, reviews, out)) == 0
     return out
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Leave out the figures, most of the time of a demo; `test_everything_is_there` has them."""
-    monkeypatch.setattr(demo_steps, "_plot_all", lambda run: [])
-    monkeypatch.setattr(demo_steps, "_write_report", lambda run: None)
-
-
-def test_everything_is_there(run):
-    manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["status"] == "finished"
-    assert manifest["seeds"] == [1, 2]
-    assert manifest["configuration"]["recipe"]["epochs"] == 5
-    assert set(manifest["inputs"]) >= {"model_sha256", "train_sha256", "heldout_sha256"}
-    assert {path.name for path in (run / "representations").iterdir()} == {
-        *REPRESENTATIONS,
-        *OF_WORDS,
-    }
-    assert {path.name for path in (run / "checkpoints").iterdir()} == {
-        "ft-1",
-        "ft-2",
-        "random-init",
-    }
+def test_everything_is_there_by_name(run):
+    representations = {f"{model}-{view}-heldout-reviews" for model in MODELS for view in VIEWS}
+    representations.add("random-tiny-cls-heldout-reviews")
+    assert {path.name for path in (run / "representations").iterdir()} == representations
+    checkpoints = {f"{model}-reviews" for model in (*TUNED, "tiny-from-random-weights")}
+    assert {path.name for path in (run / "checkpoints").iterdir()} == checkpoints
     figures = {path.name for path in (run / "figures").iterdir()}
     assert figures >= {
         "reviews-cka-biased.png",
@@ -70,38 +76,55 @@ def test_everything_is_there(run):
         "reviews-truncation.png",
         "reviews-models.png",
     }
-    assert not list(run.rglob("*.partial*"))
     page = Parts((run / "report.html").read_text())
-    assert len(page.data["grids"]) == 2 * len(demo_steps.GRIDS) + len(JOINT_MEASURES)
-    assert page.data["manifests"][0]["status"] == "finished"
-    assert page.data["jobs"] == 3 + len(REPRESENTATIONS + OF_WORDS)
+    assert page.data["statuses"][0]["kinds"]["grid"]["done"] == 8 + len(JOINT_MEASURES)
+    # CKA has two estimators.
+    assert len(page.data["grids"]) == 2 * 8 + len(JOINT_MEASURES)
+    assert page.data["jobs"] == len(representations) + len(checkpoints)
+
+
+def test_the_recipe_takes_the_place_of_the_file(run):
+    assert Sweep.open(run).spec.finetune.epochs == 5
+    lengths = {section.limit for section in Sweep.open(run).spec.extract}
+    assert lengths == {None, 32}  # the task has fewer examples than the file asks for
 
 
 def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
     frame = read_results(run / "results")
     grids = frame[frame["measure"] == "cka"]
     assert set(grids["estimator"]) == {"biased", "unbiased"}
-    assert {"ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]"} <= set(grids["comparison"])
+    compared = {"ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]", "RANDOM-ORIG", "RANDOM-RANDOM"}
+    assert set(grids["comparison"]) == compared
     sizes = grids.groupby(["comparison", "estimator", "label_x"]).size()
     assert (sizes == (LAYERS + 1) ** 2).all()
     last = frame[(frame["experiment"] == TRUNCATION) & (frame["layer_x"] == LAYERS)]
+    assert len(last) == len(TUNED)
     for seed, value in zip(last["seed_x"], last["value"], strict=True):
-        assert value == read_evaluation(run / "checkpoints" / f"ft-{seed}")["value"]
-    baselines = frame[frame["experiment"] == "baseline"].set_index("label_x")["value"]
-    assert baselines["FT[1]"] > baselines[MAJORITY]
+        checkpoint = run / "checkpoints" / f"tiny-ft-{seed}-reviews"
+        assert value == read_evaluation(checkpoint)["value"]
+
+
+def test_fine_tuned_models_stand_beside_baselines(run):
+    frame = read_results(run / "results")
+    scores = frame[frame["experiment"] == BASELINE].drop_duplicates("label_x").set_index("label_x")
+    assert set(scores.index) == {
+        *("tiny-FT[1]", "tiny-FT[2]", "tiny from random weights", MAJORITY, TFIDF),
+    }
+    assert scores["value"]["tiny-FT[1]"] > scores["value"][MAJORITY]
+    assert set(scores.index[scores["base_x"].notna()]) == {"tiny-FT[1]", "tiny-FT[2]"}
 
 
 def test_joint_grids_hold_all_layers_of_all_models(run):
     frame = read_results(run / "results")
-    joint = frame[frame["comparison"] == JOINT_COMPARISON]
-    assert set(joint["measure"]) == set(JOINT_MEASURES)
+    joint = frame[frame["comparison"] == "ORIG + FT"]
+    assert set(joint["measure"]) == JOINT_MEASURES
     for measure, rows in joint.groupby("measure"):
         layers, values = joint_table(rows)
         first = 1 if measure == "attention-js" else 0
         names = [(layer.model, layer.seed, layer.number) for layer in layers]
         assert names == [
             (model, seed, number)
-            for model, seed in (("ORIG", None), ("FT[1]", 1), ("FT[2]", 2))
+            for model, seed in (("tiny-ORIG", None), ("tiny-FT[1]", 1), ("tiny-FT[2]", 2))
             for number in range(first, LAYERS + 1)
         ]
         np.testing.assert_allclose(np.diagonal(values), 1, rtol=0, atol=FLOAT32_SELF)
@@ -120,51 +143,54 @@ def test_localization_is_neuronsim_minus_svcca_of_the_other_layers(run):
 
 
 def test_all_representations_have_the_same_examples(run):
-    ids = [load_representations(run / "representations" / name).ids for name in REPRESENTATIONS]
+    folders = (run / "representations").glob("*-cls-*")
+    ids = [load_representations(folder).ids for folder in folders]
+    assert len(ids) == len(MODELS) + 1
     assert len(ids[0]) == 32
     assert all(other == ids[0] for other in ids)
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_running_again_does_nothing_but_say_so(run, simcore, tiny_bert, reviews):
+def test_running_again_does_nothing_but_say_so(run, simcore, model, reviews):
     results = {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
-    weights = run / "checkpoints" / "ft-1" / "model.safetensors"
+    weights = run / "checkpoints" / f"{FT1}-reviews" / "model.safetensors"
     written = weights.stat().st_mtime_ns
-    code, printed, _ = simcore(*command(tiny_bert, reviews, run))
+    code, printed, _ = simcore(*command(model, reviews, run))
     assert code == 0
-    assert printed.count("done before") == STEPS
+    assert "jobs done, 0 of them now" in printed
+    assert f"{run / 'report.html'}: open it in a browser" in printed
     assert weights.stat().st_mtime_ns == written
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
 
 
+def test_a_wrong_value_names_the_option(tmp_path, simcore, model, reviews):
+    code, _, errors = simcore(*command(model, reviews, tmp_path / "out"), "--epochs", "-1")
+    assert code == 2
+    assert errors == ["error: --epochs: wanted more than 0, found -1.0"]
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
-def test_a_killed_demo_continues(tmp_path, run, simcore, tiny_bert, reviews):
+def test_a_killed_demo_continues(tmp_path, run, simcore, model, reviews):
     out = tmp_path / "demo"
-    arguments = command(tiny_bert, reviews, out)
+    arguments = command(model, reviews, out)
+    core = min(os.sched_getaffinity(0))
     process = subprocess.Popen(
         [sys.executable, "-m", "simlab.cli", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # The worker has as many threads as there are cores, and this process has one.
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        start_new_session=True,
     )
     deadline = time.monotonic() + 300
-    while not (out / "checkpoints" / "ft-1").exists():
+    while not list((out / "objects").glob("finetune/*/*")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.kill()
+    os.killpg(process.pid, 9)
     process.communicate(timeout=60)
     code, printed, _ = simcore(*arguments)
     assert code == 0
-    assert "checkpoints/ft-1 (done before)" in printed
-    wanted, found = read_results(run / "results"), read_results(out / "results")
+    assert "0 of them now" not in printed
+    wanted, found = (Sweep.open(folder).results(folder) for folder in (run, out))
     assert found.equals(wanted)  # as if the demo had never been killed
-
-
-def test_two_demos_do_not_share_a_folder(run, simcore, tiny_bert, reviews):
-    from filelock import FileLock
-
-    with FileLock(run / ".lock"):
-        code, _, errors = simcore(*command(tiny_bert, reviews, run))
-    assert code == 2
-    assert "another process" in errors[-1]

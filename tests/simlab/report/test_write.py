@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from simlab.report import watch
-from simlab.report.history import folders_of, jobs, manifests, statuses
+from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.watch import watched
 from simlab.report.write import SCRIPTS, in_script, join, write_report
 from simlab.store.results import LOCALIZATION, TRUNCATION, to_frame, write_results
@@ -322,15 +322,14 @@ def test_files_that_are_no_records_are_left_out(tmp_path):
         for name, done in (("good", True), ("new.partial", False))
     ]
     record(tmp_path / "status.json", '{"kinds": 3}')
-    record(tmp_path / "manifest.json", "[]")
-    assert (statuses([tmp_path]), manifests([tmp_path])) == ([], [])
+    assert statuses([tmp_path]) == []
 
 
 def test_a_file_alone_does_not_have_its_folder_searched(tmp_path, monkeypatch):
-    """Records are searched for in given folders, and in the folder of a demo or a sweep."""
+    """Records are searched for in given folders, and in the folder of a sweep."""
     run, other = tmp_path / "run", tmp_path / "other"
-    record(run / "manifest.json", '{"command": "simcore demo"}')
-    record(other / "manifest.json", '{"kind": "cls"}')  # of representations
+    record(run / "status.json", '{"kinds": {}}')
+    record(other / "status.json", '{"kind": "cls"}')  # of another program
     for folder in (run, other):
         (folder / "results").mkdir()
         (folder / "results" / "a.parquet").touch()

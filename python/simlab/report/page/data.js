@@ -22,7 +22,7 @@
  *   Fact task, model, layer, what, value, low, high, n
  * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
  *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: number,
- *   statuses: Status[], manifests: Record<string, string>[], versions: Record<string, string>,
+ *   statuses: Status[], versions: Record<string, string>,
  *   renewed: number | null}} Page `renewed`: seconds after which it may have been written anew
  * @typedef {Record<string, Float32Array>} Planes
  */

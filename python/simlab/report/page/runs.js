@@ -37,9 +37,6 @@ export async function showRuns(place) {
     page.settings.map(({ task, kind, name, planes: { value } }, number) => [task, kind, name,
       grids[number], cells[number],
       value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
-  for (const { folder, steps: _, ...rest } of page.manifests) {
-    add(`Run ${folder}`, ["what", "value"], Object.entries(rest));
-  }
   if (page.jobs) await addJobs(add);
   else {
     place.append(make("p", { class: "hint" }, "No records of jobs were found, which hold " +
