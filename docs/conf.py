@@ -41,6 +41,7 @@ extensions = [
     "measure_pages",
     "myst_nb",
     "numpydoc",
+    "option_tables",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_copybutton",

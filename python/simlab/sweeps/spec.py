@@ -68,7 +68,7 @@ Pairs: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
 
 class FinetuneSection(keys_of(*fields_of(Recipe), without=("seed",))):  # type: ignore[misc]
-    """How every model is fine-tuned on every task: a recipe, and keys that replace its fields."""
+    """Fine-tuning of every model on every task: a recipe, and keys that replace its fields."""
 
     recipe: Annotated[str, one_of(*RECIPES)] | None = None
     seeds: Seeds | None = None
@@ -84,7 +84,7 @@ _EXTRACT = fields_of(ExtractOptions)
 
 
 class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type: ignore[misc]
-    """Which rows are stored: every one of `kind` of every one of `split`, of models at `stages`.
+    """Rows to store: each of `kind` for each of `split`, of models at `stages`.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class GridSection(
     keys_of(*_OF_MEASURES),  # type: ignore[misc]
     keys_of(*fields_of(StudyOptions), only=("pair_seed",)),  # type: ignore[misc]
 ):
-    """Which grids to compute: measures, their options, and the pairs of models.
+    """Grids to compute: measures, their options, and the pairs of models.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class ComplexitySection(Section):
 
 
 class FiguresSection(Section):
-    """How the figures are drawn at the end."""
+    """Figures that are drawn at the end."""
 
     formats: Several[Annotated[str, one_of("png", "pdf", "svg")]] = ("png", "pdf")
     metric: str | None = None
@@ -256,9 +256,11 @@ class Spec(Section):
 
     Attributes
     ----------
+    paper
+        The paper whose choices are the values of keys that the file leaves open.
     keep
-        What stays when nothing needs it any more: ``all``; ``representations``, but no checkpoints;
-        or ``results`` alone.
+        Objects that stay when no job needs them any more: ``all``; ``representations``, but no
+        checkpoints; or ``results`` alone.
     max_disk
         Bytes that checkpoints and representations may take together.
     """
