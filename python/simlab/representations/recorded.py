@@ -22,6 +22,7 @@ from simlab.models.pictures import image_batches, processor_of
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.representations.folder import LayerWriter
+from simlab.representations.kinds import MODULES
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
 
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Examples
 
-KIND = "modules"
 TOKENS, POSITIONS, FLATTEN = "tokens", "positions", "flatten"  # pools of `simcore.record`
 POOLS = ("first", "last", "mean", TOKENS, FLATTEN, "spatial-mean", POSITIONS)
 
 
 def kind_of(pool: str | None) -> str:
     """Return the kind of the rows that a pool makes of modules."""
-    return KIND if pool is None else f"{KIND}-{pool}"
+    return MODULES if pool is None else f"{MODULES}-{pool}"
 
 
 KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
@@ -75,7 +75,7 @@ class Recording:
     @property
     def kind(self) -> str:
         """Return the kind of the folder."""
-        return KIND if self.pool is None else f"{KIND}-{self.pool}"
+        return kind_of(self.pool)
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ def test_the_file_of_a_track_is_drawn_by_reference(tmp_path, simcore):
     assert set(frame["seed_x"]) == {2}
     figure = plot_training(complete(frame[frame["comparison"] == "start"]))
     assert figure.axes[0].get_xscale() == "symlog"
+    (legend,) = figure.legends  # layer 0 is a module, not the embedding output
+    assert [text.get_text() for text in legend.get_texts()] == ["2", "1", "0"]
     assert "with the state before training" in figure.get_suptitle()
     code, _, errors = simcore("plot", path, "--out", tmp_path / "figures", "--format", "svg")
     assert (code, errors) == (0, [])
