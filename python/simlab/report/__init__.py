@@ -3,7 +3,8 @@
 The page computes nothing that is not in the results, but orders of rows and statistics over seeds.
 
 * `write`: `simlab.write_report`, which writes the page.
-* `gather`: the table as settings, grids, axes, and values that belong to single layers.
+* `gather`: the table as settings, grids and axes.
+* `facts`: values that belong to single layers.
 * `planes`: the values of grids as compressed text, in 16 bits or exactly.
 * `order`: orders of layers by hierarchical clustering.
 * `curves`: the figures that are no grids, as SVG, with their rows.

@@ -15,15 +15,14 @@ from simlab.figures.heatmap import undefined_note
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
 from simlab.figures.style import colour_range, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
+from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import (
-    BLOCK_INFLUENCE,
     BLOCK_SCORE,
     BLOCKS,
     GRIDS,
-    INFLUENCE,
     JOINT,
     LOCALIZATION,
     SPANS,
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
 _SETTING = ("task", *MEASURE_COLUMNS)
 _LABEL = ("comparison", "source", "n", "resampling")
 _SIDES = ("label_x", "seed_x"), ("label_y", "seed_y")
-_UNKNOWN = -1  # a seed that the table does not say
 _MOST_LAYERS = 1 << 20  # of a model
 
-Model = tuple[str, int]
 Axis = tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -77,9 +74,9 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
         _models(cells.iloc[firsts(place)], *side)
         for place, side in zip(places, _SIDES, strict=True)
     ]
-    numbers = _number_models([*sides, _models(_with_facts(frame), *_SIDES[0])])
+    numbers = _number_models([*sides, _models(of_layers(frame), *_SIDES[0])])
     for (name, seed), family in zip(numbers, _families(numbers, origins), strict=True):
-        known = None if seed == _UNKNOWN else seed
+        known = None if seed == UNKNOWN else seed
         found.models.append({"name": name, "seed": known, **family})
     codes = [
         _codes(place, [numbers[model] for model in side], cells[layer])
@@ -93,7 +90,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     _share_ranges(found.settings)
     _name_apart(found.settings)
     found.axes = list(axes)
-    found.facts = list(_facts(frame, numbers))
+    found.facts = list(facts(frame, numbers))
     return found
 
 
@@ -116,13 +113,7 @@ def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
 
 
 def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
-    return [(label, _seed(of)) for label, of in zip(rows[name], rows[seed], strict=True)]
-
-
-def _seed(value: Any) -> int:
-    import pandas as pd
-
-    return _UNKNOWN if pd.isna(value) else int(value)
+    return [(label, seed_of(of)) for label, of in zip(rows[name], rows[seed], strict=True)]
 
 
 def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
@@ -140,7 +131,7 @@ def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
         names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage")]
         known = frame[names].drop_duplicates().astype(object)
         for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
-            found.setdefault((label, _seed(seed)), (origin[0], origin[1]))
+            found.setdefault((label, seed_of(seed)), (origin[0], origin[1]))
     return found
 
 
@@ -151,7 +142,7 @@ def _families(
     keys = []
     for name, seed in models:
         base, stage = origins[name, seed]
-        stem = without_seed(name, None if seed == _UNKNOWN else seed, base)
+        stem = without_seed(name, None if seed == UNKNOWN else seed, base)
         keys.append((stem, base, stage))
     seeds: dict[tuple[Any, ...], list[int]] = {}
     for key, (_, seed) in zip(keys, models, strict=True):
@@ -343,30 +334,6 @@ def _blocks(
         of_model = {"label_x": name, "label_y": name, "seed_x": given, "seed_y": given}
         for cluster in clusters_of(first.assign(**of_model), blocks):
             yield number, [int(layer) for layer in cluster["layer_x"]]
-
-
-def _with_facts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that say something of one layer."""
-    skipped = frame["experiment"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
-    alone = frame["experiment"].isin((LOCALIZATION, *TRUNCATIONS.values()))
-    return frame[alone | skipped.fillna(False).astype(bool)]
-
-
-def _facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
-    """Yield task, model, layer, what the value is, value, low, high and n.
-
-    The layer that is skipped, or whose influence it is, is the upper one of its span.
-    """
-    names = ("task", "experiment", "measure", "label_x", "seed_x", "layer_x", "layer_y")
-    rows = _with_facts(frame)[[*names, "value", "low", "high", "n"]]
-    for task, work, measure, model, seed, layer, upper, *values, n in rows.itertuples(
-        index=False, name=None
-    ):
-        alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: BLOCK_INFLUENCE}
-        what = alone.get(work, f"{measure}, {work}")
-        number = int(upper if work in SPANS else layer)
-        known = [float(value) if np.isfinite(value) else None for value in values]
-        yield [task, numbers[model, _seed(seed)], number, what, *known, int(n)]
 
 
 def _word(value: Any) -> str:

@@ -75,6 +75,18 @@ def test_a_layer_is_not_that_of_a_model_of_another_task(opened, written):
         ]
 
 
+def test_values_of_two_kinds_are_told_apart(opened, written):
+    rows = grid("A-B", "A", "B")
+    for kind, estimator, start in (("cls", "biased", 0.1), ("word-last", "unbiased", 0.5)):
+        extra = {"kind": kind, "estimator": estimator, "measure": LOCALIZATION}
+        rows += curve("A", start=start, mode=LOCALIZATION, **extra)
+    facts = region(opened(written(rows), layer="a~A~2"), "A, layer 2").get_by_role("listitem")
+    assert [fact for fact in facts.all_inner_texts() if "n = " in fact] == [
+        "localization (rt, cls, biased, n = 9): .300",
+        "localization (rt, word-last, unbiased, n = 9): .700",
+    ]
+
+
 @pytest.mark.parametrize("way", ["Close", "Escape"])
 def test_the_focus_comes_back_from_a_layer(opened, written, way):
     view = opened(written(grid("A-B", "A", "B")))

@@ -18,8 +18,8 @@
  *   inputs: Record<string, string>}} Job
  * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,
  *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
- * @typedef {[string, number, number, string, number | null, number | null, number | null, number]}
- *   Fact task, model, layer, what, value, low, high, n
+ * @typedef {[string, number, number, string, number | null, number | null, number | null, number,
+ *   string]} Fact task, model, layer, what, value, low, high, n, and the kind and options of the value
  * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
  *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: number,
  *   statuses: Status[], versions: Record<string, string>,

@@ -68,8 +68,8 @@ function aloneOf(model, layer, own) {
     return make("p", { class: "hint" },
       `The results hold no localization, truncation or skipping of this layer on ${own}.`);
   }
-  return make("ul", {}, ...known.map(([task, , , what, value, low, high, n]) =>
-    make("li", {}, `${what} (${task}, n = ${n.toLocaleString("en")}): ${short(value)}` +
+  return make("ul", {}, ...known.map(([task, , , what, value, low, high, n, details]) =>
+    make("li", {}, `${what} (${details ? `${task}, ${details}` : task}, n = ${n.toLocaleString("en")}): ${short(value)}` +
       (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`))));
 }
 
