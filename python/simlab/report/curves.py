@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from simlab.figures.draw import curve_figures, drawn
@@ -13,6 +14,10 @@ from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Neither XML nor a font has them; JSON in options has them escaped.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_TEXTS = ("label_x", "label_y", "task", "comparison")
 
 Views = tuple[list[dict[str, Any]], dict[str, str]]
 
@@ -27,6 +32,9 @@ def curves(frame: pd.DataFrame, metric: str | None = None) -> Views:
     metric
         As for `plot`.
     """
+    frame = frame.assign(
+        **{n: frame[n].str.replace(_NO_TEXT, "\ufffd", regex=True) for n in _TEXTS}
+    )
     views: list[dict[str, Any]] = []
     text: dict[str, str] = {}
     tables: dict[int, str] = {}  # several figures show the same rows

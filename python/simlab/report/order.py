@@ -12,6 +12,7 @@ _MOST_LEAVES = 400
 # Small grids are branches of one tree: scipy's checks of a tree take longer than their few leaves.
 _MOST_TOGETHER = 104
 _FAR = 2.0  # the distance of layers of two grids in one tree; within a grid, 1 is the largest
+_MOST_SQUARED = 1e150  # sums of squares of larger values are infinite
 
 Orders = tuple[list[int], list[int]]
 
@@ -59,9 +60,10 @@ def _upwards(order: list[int], depth: np.ndarray) -> list[int]:
 
 def _filled(grid: np.ndarray) -> np.ndarray:
     finite = np.isfinite(grid)
-    if finite.all():
-        return grid
-    return np.where(finite, grid, grid[finite].min() if finite.any() else 0.0)
+    if not finite.all():
+        grid = np.where(finite, grid, grid[finite].min() if finite.any() else 0.0)
+    largest = np.abs(grid).max(initial=0.0)
+    return grid / largest if largest > _MOST_SQUARED else grid
 
 
 def _below_largest(grid: np.ndarray) -> np.ndarray:

@@ -109,7 +109,8 @@ def _narrow(given: dict[str, np.ndarray], step: float) -> bool:
     """Return whether an interval that float32 numbers can hold is narrower than a step."""
     if LOW not in given or HIGH not in given:
         return False
-    width = given[HIGH] - given[LOW]
+    with np.errstate(invalid="ignore"):  # an infinite interval
+        width = given[HIGH] - given[LOW]
     # The interval of a layer with itself is rounding.
     held = width > np.spacing(np.abs(given[HIGH]).astype(np.float32))
     return bool((width[held] < step).any())

@@ -166,6 +166,14 @@ def test_facts_of_a_layer():
     }
 
 
+@pytest.mark.parametrize("value", [1e155, 1e308, -1e308])
+def test_a_huge_value_has_an_order(value):
+    rows = grid("A-B", "A", "B")
+    rows[0] = replace(rows[0], value=value)
+    (found,) = gathered(rows).grids
+    assert all(sorted(order) == [0, 1, 2, 3] for order in found["clustered"])
+
+
 def ordered(tables):
     """Return the orders of tables whose rows and columns are layers 0, 1, ..."""
     return clustered(tables, [tuple(map(np.arange, table.shape)) for table in tables])
