@@ -58,6 +58,7 @@ export class Heatmap {
     this.size = { width: 0, height: 0 }; // of the cells that can be seen
     this.pending = false;
     this.written = -1; // the row of the table
+    this.later = 0; // when the table is written
     this.cells = document.createElement("canvas"); // one pixel a cell
     this.light = false;
     new ResizeObserver(() => this.layOut()).observe(place);
@@ -192,8 +193,10 @@ export class Heatmap {
    * @param {number} row
    * @param {number} column
    * @param {boolean} [tell] whether `onCursor` is called
+   * @param {number} [pause] milliseconds without a move after which the table is written: the row
+   *   of a large grid takes longer than a frame
    */
-  moveTo(row, column, tell = true) {
+  moveTo(row, column, tell = true, pause = 0) {
     if (!this.shown) return;
     const { down, across } = this.shown;
     const inside = (/** @type {number} */ at, /** @type {number} */ count) =>
@@ -206,7 +209,11 @@ export class Heatmap {
     this.left = see(this.cursor[1], this.left, this.size.width);
     this.keepInside();
     this.draw();
-    if (this.cursor[0] !== this.written && !this.isWhole()) this.writeTable();
+    if (this.cursor[0] !== this.written && !this.isWhole()) {
+      clearTimeout(this.later);
+      if (pause) this.later = setTimeout(() => this.writeTable(), pause);
+      else this.writeTable();
+    }
     if (tell) this.onCursor(...this.cursor);
   }
 

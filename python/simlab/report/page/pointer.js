@@ -5,6 +5,8 @@
  * @typedef {{x: number, y: number}} Point
  */
 
+const REST = 200; // milliseconds
+
 /** @param {Heatmap} map */
 export function listen(map) {
   const { canvas } = map;
@@ -22,7 +24,7 @@ export function listen(map) {
     const { x, y } = at(event);
     if (!map.shown || x < 0 || y < 0 || x >= map.size.width || y >= map.size.height) return false;
     map.moveTo(map.above(Math.floor((y + map.top) / map.cell)),
-      Math.floor((x + map.left) / map.cell));
+      Math.floor((x + map.left) / map.cell), true, REST);
     return true;
   };
   canvas.addEventListener("pointerdown", (event) => {
