@@ -33,6 +33,7 @@ _LEFT_OUT = (
     re.compile(r"^export ", re.MULTILINE),
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
     re.compile(r" // .*$", re.MULTILINE),
+    re.compile(r"^\s+", re.MULTILINE),
 )
 
 
@@ -156,7 +157,7 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
 
 
 def join(modules: Sequence[str]) -> str:
-    """Return modules of JavaScript as one, without imports, exports and comments."""
+    """Return modules of JavaScript as one, without imports, exports, comments and indentation."""
     text = "\n".join(modules)
     for pattern in _LEFT_OUT:
         text = pattern.sub("", text)

@@ -242,6 +242,9 @@ def test_hidden_models_leave_the_grid(opened, large):
     view = opened(large)
     view.page.get_by_text("Models and seeds").click()
     view.page.get_by_role("searchbox", name="Find models and seeds").fill("m1")
+    labels = view.page.locator(".models label").all()
+    found = [label.inner_text() for label in labels if label.is_visible()]
+    assert found == ["M1", "M10", "M11"]
     view.page.get_by_role("button", name="Only these").click()
     view.settle()
     names = [name.split(",")[0] for name in shown_layers(view)]

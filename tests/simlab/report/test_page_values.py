@@ -124,6 +124,15 @@ def test_colours_are_those_of_the_measure_or_of_the_grid(opened, written):
     assert np.abs(ends - wanted).max() < 2
 
 
+def test_an_infinite_value_leaves_the_colours_of_the_others(opened, written):
+    rows = grid("A-B", "A", "B")
+    values = [row.value for row in rows[1:]]
+    rows[0] = replace(rows[0], value=np.inf)
+    view = opened(written(rows, exact=True), range="fitted")
+    ends = view.panel().locator(".scale").inner_text().split()[-2:]
+    assert [float(end) for end in ends] == pytest.approx([min(values), max(values)], abs=0.006)
+
+
 def test_hostile_names_are_shown_as_they_are(opened, written):
     """In the readout, the heading of a layer, links, and the list of models."""
     view = opened(written(joint_grid(HOSTILE, layers=2), title="".join(HOSTILE)))

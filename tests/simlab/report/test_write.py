@@ -9,6 +9,7 @@ import subprocess
 from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -153,6 +154,30 @@ def test_infinite_values_stand_in_a_page(written):
     table = json.loads(unpack_text(parts.text(view["rows"])))
     values = [row[table["columns"].index("value")] for row in table["rows"]]
     assert values == ["-inf"] * len(values)
+
+
+def test_a_figure_is_xml_whatever_its_labels(written):
+    parts = Parts(written(curve("bell\x07\x1b[0m")).read_text())
+    (view,) = parts.data["views"]
+    ElementTree.fromstring(unpack_text(parts.text(view["picture"])))
+
+
+def test_ink_can_be_read_on_every_colour(node):
+    """The contrast of text with the colour below it, as WCAG defines it."""
+    module = json.dumps((FOLDER / "colours.js").as_uri())
+    script = f"""import {{ MAPS, inkOn, lookup }} from {module};
+    const found = [...MAPS, "difference"].map((name) => [...Array(256).keys()].map((step) =>
+      [...lookup(name).subarray(step * 3, step * 3 + 3), inkOn(lookup(name), step) === "#000"]));
+    console.log(JSON.stringify(found.flat()));"""
+    done = subprocess.run(
+        [node, "--input-type=module", "-"], input=script, text=True, capture_output=True, check=True
+    )
+    table = np.array(json.loads(done.stdout), dtype=float)
+    part = table[:, :3] / 255
+    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    light = linear @ [0.2126, 0.7152, 0.0722]
+    contrast = np.where(table[:, 3] == 1, (light + 0.05) / 0.05, 1.05 / (light + 0.05))
+    assert contrast.min() > 4.5
 
 
 def test_a_title_that_is_no_text(written):

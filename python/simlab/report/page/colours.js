@@ -45,13 +45,13 @@ export function stepOf(value, [low, high]) {
 }
 
 /**
- * Black or white, whichever can be read on a colour.
+ * Black or white, whichever has more contrast with a colour: 4.5 or more.
  * @param {Lookup} table
  * @param {number} step
  */
 export function inkOn(table, step) {
-  const [red, green, blue] = table.subarray(step * 3, step * 3 + 3);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
+  const [red, green, blue] = [...table.subarray(step * 3, step * 3 + 3)].map((part) => (part / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000" : "#fff";
 }
 
 /**
@@ -66,13 +66,14 @@ export function fitted(values, [first, last]) {
 }
 
 /**
- * The lowest and the highest value.
+ * The lowest and the highest finite value.
  * @param {Float32Array} values
  * @returns {[number, number]}
  */
 export function extent(values) {
   let low = Infinity, high = -Infinity;
   for (const value of values) {
+    if (!Number.isFinite(value)) continue;
     if (value < low) low = value;
     if (value > high) high = value;
   }
