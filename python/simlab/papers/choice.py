@@ -87,9 +87,14 @@ def metric_of(*commands: str, text: str, code: str, why: str) -> list[Choice]:
     return [Choice(command, "metric", "accuracy", text, code, why) for command in commands]
 
 
-def fine_tuning(**values: tuple[Any, str, str, str]) -> list[Choice]:
-    """Return choices of ``finetune`` from (value, text, code, why) by option."""
-    return [Choice("finetune", option, *row) for option, row in values.items()]
+def choices(
+    command: str,
+    *,
+    when: Mapping[str, tuple[str, ...]] | None = None,
+    **rows: tuple[Any, str, str, str],
+) -> list[Choice]:
+    """Return choices of a command from (value, text, code, why) by option."""
+    return [Choice(command, option, *row, when=when or {}) for option, row in rows.items()]
 
 
 def setting(choice: Choice) -> str:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from simlab.papers.choice import (
-    NOT_PUBLISHED,
-    NOT_STATED,
-    Choice,
-    Difference,
-    PaperPreset,
-    fine_tuning,
-)
+from simlab.papers.choice import NOT_PUBLISHED, NOT_STATED, Difference, PaperPreset, choices
 
 _TEXT = "follows the text"
 _JIANT = "The text states none, so we follow the library that the authors used"
@@ -17,7 +10,8 @@ _HEAD = "one optimisation is described (§2), and no other one for heads (§4)"
 _OF_HEAD = "as in fine-tuning"
 _TUNED = {"modes": ("tuned", "tuned-orig")}
 
-_FINETUNE = fine_tuning(
+_FINETUNE = choices(
+    "finetune",
     max_steps=(
         10_000,
         '"up to 10,000 steps" on each task, "to control for" the number of steps (§2)',
@@ -50,84 +44,75 @@ _FINETUNE = fine_tuning(
         "their lengths",
     ),
 )
-_EXTRACT = [
-    Choice("extract", "kind", "cls", "the CLS token (§3)", NOT_PUBLISHED, _TEXT),
-    Choice("extract", "split", "heldout", "the validation examples (§3)", NOT_PUBLISHED, _TEXT),
-    Choice(
-        "extract",
-        "max_length",
+_EXTRACT = choices(
+    "extract",
+    kind=("cls", "the CLS token (§3)", NOT_PUBLISHED, _TEXT),
+    split=("heldout", "the validation examples (§3)", NOT_PUBLISHED, _TEXT),
+    max_length=(
         256,
         NOT_STATED,
         NOT_PUBLISHED,
         "the length of the fine-tuning, for the model before fine-tuning too",
     ),
-]
+)
 _GRID = [
-    Choice("grid", "measure", "cka", "CKA (§3)", NOT_PUBLISHED, _TEXT),
-    Choice(
+    *choices("grid", measure=("cka", "CKA (§3)", NOT_PUBLISHED, _TEXT)),
+    *choices(
         "grid",
-        "kernel",
-        "linear",
-        "linear (appendix A)",
-        NOT_PUBLISHED,
-        _TEXT,
-        {"measure": ("cka",)},
-    ),
-    Choice(
-        "grid",
-        "estimator",
-        "biased",
-        "Kornblith et al. 2019, whose estimator is the biased one (§3, appendix A)",
-        NOT_PUBLISHED,
-        f"{_TEXT}. With few examples the biased value is too high: compare `--estimator both`",
-        {"measure": ("cka",)},
+        when={"measure": ("cka",)},
+        kernel=("linear", "linear (appendix A)", NOT_PUBLISHED, _TEXT),
+        estimator=(
+            "biased",
+            "Kornblith et al. 2019, whose estimator is the biased one (§3, appendix A)",
+            NOT_PUBLISHED,
+            f"{_TEXT}. With few examples the biased value is too high: compare `--estimator both`",
+        ),
     ),
 ]
 _TRUNCATE = [
-    Choice(
+    *choices(
         "truncate",
-        "modes",
-        ["untuned", "tuned", "tuned-orig"],
-        "three configurations: Untuned, Tuned, TunedOrig (§4)",
-        NOT_PUBLISHED,
-        _TEXT,
+        modes=(
+            ["untuned", "tuned", "tuned-orig"],
+            "three configurations: Untuned, Tuned, TunedOrig (§4)",
+            NOT_PUBLISHED,
+            _TEXT,
+        ),
     ),
-    *(
-        Choice("truncate", f"head_{option}", *row, when=_TUNED)
-        for option, row in {
-            "learning_rate": (1e-5, _HEAD, NOT_PUBLISHED, _OF_HEAD),
-            "batch_size": (4, _HEAD, NOT_PUBLISHED, _OF_HEAD),
-            "most_steps": (10_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
-            "warmup": (1_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
-            "decay": (True, NOT_STATED, "jiant's rate falls linearly to 0", _OF_HEAD),
-            "weight_decay": (0.0, _HEAD, NOT_PUBLISHED, _OF_HEAD),
-            "validation_share": (
-                0.0,
-                "no word of early stopping (§2, §4)",
-                NOT_PUBLISHED,
-                f"{_OF_HEAD}: heads learn from all training rows and are those of the last step",
-            ),
-            "scale": (
-                False,
-                "the representation is fed directly to the head (§4)",
-                NOT_PUBLISHED,
-                f"{_TEXT}. With `--head-scale`, heads of low layers learn more: the vectors of "
-                "different texts differ little there",
-            ),
-        }.items()
+    *choices(
+        "truncate",
+        when=_TUNED,
+        head_learning_rate=(1e-5, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+        head_batch_size=(4, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+        head_most_steps=(10_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+        head_warmup=(1_000, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+        head_decay=(True, NOT_STATED, "jiant's rate falls linearly to 0", _OF_HEAD),
+        head_weight_decay=(0.0, _HEAD, NOT_PUBLISHED, _OF_HEAD),
+        head_validation_share=(
+            0.0,
+            "no word of early stopping (§2, §4)",
+            NOT_PUBLISHED,
+            f"{_OF_HEAD}: heads learn from all training rows and are those of the last step",
+        ),
+        head_scale=(
+            False,
+            "the representation is fed directly to the head (§4)",
+            NOT_PUBLISHED,
+            f"{_TEXT}. With `--head-scale`, heads of low layers learn more: the vectors of "
+            "different texts differ little there",
+        ),
     ),
 ]
-_BLOCKS = [
-    Choice(
-        "blocks",
-        "clusters",
+_BLOCKS = choices(
+    "blocks",
+    clusters=(
         2,
         '"two distinct clusters of earlier (approx. first 10) and later (approx. last 14) layers" '
         "(§3)",
         NOT_PUBLISHED,
         _TEXT,
     ),
-]
+)
 PHANG2021 = PaperPreset(
     "phang2021",
     "Phang, Liu and Bowman 2021. *Fine-Tuned Transformers Show Clusters of Similar "

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from simlab.papers.choice import (
-    NOT_STATED,
-    Choice,
-    Difference,
-    PaperPreset,
-    fine_tuning,
-    metric_of,
-)
+from simlab.papers.choice import NOT_STATED, Difference, PaperPreset, choices, metric_of
 
 _CODE = "follows the code: the text states none"
 _TRAINER = "no value: the default of the Trainer"
 
 _FINETUNE = [
-    *fine_tuning(
+    *choices(
+        "finetune",
         epochs=(3, NOT_STATED, "3 (`scripts/run_finetune.py`)", _CODE),
         learning_rate=(2e-5, NOT_STATED, "2e-5 (`scripts/run_finetune.py`)", _CODE),
         batch_size=(8, NOT_STATED, f"{_TRAINER}, 8 on each device", _CODE),
@@ -32,222 +26,190 @@ _FINETUNE = [
             f"{_CODE}. Fine-tune the models `google/multiberts-seed_0` to `-seed_24` with it",
         ),
     ),
-    Choice(
+    *choices(
         "finetune",
-        "epochs",
-        5,
-        NOT_STATED,
-        "5 for MRPC (`scripts/run_finetune.py`)",
-        _CODE,
-        {"task": ("mrpc",)},
+        when={"task": ("mrpc",)},
+        epochs=(5, NOT_STATED, "5 for MRPC (`scripts/run_finetune.py`)", _CODE),
     ),
 ]
-_EXTRACT = [
-    Choice(
-        "extract",
-        "kind",
+_EXTRACT = choices(
+    "extract",
+    kind=(
         "mean-all",
         "the mean over the k tokens of a text (§3.1)",
         "the mean over all 128 positions, padding included",
         "follows the text: special tokens are tokens, padding is none. `--kind mean-padded` "
         "follows the code, and `--kind mean` leaves special tokens out",
     ),
-    Choice(
-        "extract",
-        "split",
+    split=(
         "heldout",
         "the maps are judged on the test set (§4.4); the figures do not say theirs",
         "the maps are judged on rows of the training set",
         "follows the text: rows that no map was fitted on. `--split train` gives rows to fit on",
     ),
-    Choice(
-        "extract",
-        "max_length",
+    max_length=(
         128,
         NOT_STATED,
         "128 tokens, padding included",
         "text and code agree for texts of up to 128 tokens",
     ),
-]
+)
 _GRID = [
-    Choice(
+    *choices(
         "grid",
-        "measure",
-        "cca",
-        "CCA (§3.3, table 2)",
-        "CCA (`utils/similarity.py`)",
-        "text and code agree",
+        measure=(
+            "cca",
+            "CCA (§3.3, table 2)",
+            "CCA (`utils/similarity.py`)",
+            "text and code agree",
+        ),
     ),
-    Choice(
+    *choices(
         "grid",
-        "reduction",
-        "r2",
-        "`||Q_Y' Q_X||_F^2 / d`: the mean of squared correlations (table 2)",
-        "computes maps and their errors, no similarity",
-        "follows the text",
-        {"measure": ("cca",)},
+        when={"measure": ("cca",)},
+        reduction=(
+            "r2",
+            "`||Q_Y' Q_X||_F^2 / d`: the mean of squared correlations (table 2)",
+            "computes maps and their errors, no similarity",
+            "follows the text",
+        ),
     ),
-    Choice(
+    *choices(
         "grid",
-        "truncation",
-        0.99,
-        '"directions which capture most of the variance" (§3.3); no number',
-        "the components whose singular values sum to .9 of their sum, which is no share of the "
-        "variance",
-        "the share of the variance that SVCCA's authors name",
-        {"measure": ("svcca",)},
+        when={"measure": ("svcca",)},
+        truncation=(
+            0.99,
+            '"directions which capture most of the variance" (§3.3); no number',
+            "the components whose singular values sum to .9 of their sum, which is no share of the "
+            "variance",
+            "the share of the variance that SVCCA's authors name",
+        ),
     ),
 ]
-_BLOCKS = [
-    Choice(
-        "blocks",
-        "clusters",
+_BLOCKS = choices(
+    "blocks",
+    clusters=(
         2,
         "two groups: layers 1 to 8, which are invariant, and layers 9 to 12, which are not "
         "(appendix B.2)",
         "scores no groups",
         "follows the text",
     ),
-]
+)
 _KEPT = (
     '"directions which capture most of the variance" (§3.3); no number',
     "the components whose singular values, not their squares, sum to .9, and as many on both sides",
     "as for `grid --measure svcca`",
 )
 _ALIGN_STUDY = [
-    Choice(
+    *choices(
         "align-study",
-        "methods",
-        ["linear", "cca", "svcca", "pwcca", "mlp", "inn"],
-        "linear regression, CCA, SVCCA, PWCCA, a network that is no bijection, INN (table 4); the "
-        "linear map is the minimum of the squared error (§3.3)",
-        "SVCCA, PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
-        "follows the text",
+        methods=(
+            ["linear", "cca", "svcca", "pwcca", "mlp", "inn"],
+            "linear regression, CCA, SVCCA, PWCCA, a network that is no bijection, INN (table 4); "
+            "the linear map is the minimum of the squared error (§3.3)",
+            "SVCCA, PWCCA, INN, a network, and a linear map trained by gradient descent: "
+            "`linear-gd`",
+            "follows the text",
+        ),
+        map=(
+            "per-layer",
+            '"for each layer, we align the 25 BERTs" (figure 2)',
+            "one map for all 13 layers: `shared`",
+            "follows the text",
+        ),
+        training=(
+            "ours",
+            "couplings stacked in alternation (§3.4), trained on the squared error (equation 10); "
+            "no word of the optimiser",
+            "`ren2023`: one block of two couplings; Adam with a rate of 1e-6, multiplied by .99 "
+            "after each of 3,000 batches of 64; Xavier's normal start; columns neither centred "
+            "nor scaled",
+            "follows the text: the rate of the code falls so fast that maps stay near their start",
+        ),
     ),
-    Choice(
+    *choices("align-study", when={"methods": ("svcca",)}, truncation=(0.99, *_KEPT)),
+    *choices(
         "align-study",
-        "map",
-        "per-layer",
-        '"for each layer, we align the 25 BERTs" (figure 2)',
-        "one map for all 13 layers: `shared`",
-        "follows the text",
-    ),
-    Choice(
-        "align-study",
-        "training",
-        "ours",
-        "couplings stacked in alternation (§3.4), trained on the squared error (equation 10); no "
-        "word of the optimiser",
-        "`ren2023`: one block of two couplings; Adam with a rate of 1e-6, multiplied by .99 after "
-        "each of 3,000 batches of 64; Xavier's normal start; columns neither centred nor scaled",
-        "follows the text: the rate of the code falls so fast that maps stay near their start",
-    ),
-    Choice("align-study", "truncation", 0.99, *_KEPT, {"methods": ("svcca",)}),
-    Choice(
-        "align-study",
-        "rows",
-        1600,
-        "1,600 training and 1,600 test samples (table 4)",
-        "25 batches of 64 are judged; trained maps read the training data batch by batch",
-        "text and code agree on what is judged",
-    ),
-    Choice(
-        "align-study",
-        "pairs",
-        8,
-        "8 pairs drawn out of 300 (§4.1); all 300 for the box plots",
-        "no draw; the figures read files of 36 or of 300 pairs",
-        "follows the text",
-    ),
-    Choice(
-        "align-study",
-        "directions",
-        "one",
-        "300 combinations of 25 models: pairs without direction (§4.1)",
-        "from `seed_x` to `seed_y`",
-        "text and code agree",
+        rows=(
+            1600,
+            "1,600 training and 1,600 test samples (table 4)",
+            "25 batches of 64 are judged; trained maps read the training data batch by batch",
+            "text and code agree on what is judged",
+        ),
+        pairs=(
+            8,
+            "8 pairs drawn out of 300 (§4.1); all 300 for the box plots",
+            "no draw; the figures read files of 36 or of 300 pairs",
+            "follows the text",
+        ),
+        directions=(
+            "one",
+            "300 combinations of 25 models: pairs without direction (§4.1)",
+            "from `seed_x` to `seed_y`",
+            "text and code agree",
+        ),
     ),
 ]
 _INJECT = [
-    Choice(
+    *choices(
         "inject",
-        "methods",
-        [
-            *("itself", "linear", "cca", "pwcca", "mlp", "inn"),
-            *("random-classifier", "random-labels"),
-        ],
-        "linear regression, CCA, PWCCA, a network that is no bijection, INN; the pretrained model "
-        "with a random classifier, and random labels (table 5)",
-        "PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
-        "follows the text; `itself`, B alone, is what there is to reach",
+        methods=(
+            [
+                *("itself", "linear", "cca", "pwcca", "mlp", "inn"),
+                *("random-classifier", "random-labels"),
+            ],
+            "linear regression, CCA, PWCCA, a network that is no bijection, INN; the pretrained "
+            "model with a random classifier, and random labels (table 5)",
+            "PWCCA, INN, a network, and a linear map trained by gradient descent: `linear-gd`",
+            "follows the text; `itself`, B alone, is what there is to reach",
+        ),
+        pairs=(
+            8,
+            "8 drawn pairs of 300 (§4.1)",
+            "8 pairs: seeds 14 to 17 into seeds 5 and 6",
+            "the number of both; with `--into` for the models B, `--pairs` draws from these pairs",
+        ),
+        directions=("one", "from M1 to M2 (§4.5)", "one direction", "text and code agree"),
+        tokens=(
+            "all",
+            "the embeddings of the last layer (§4.5)",
+            "every token; with PWCCA token 0 alone",
+            "text and code agree, up to PWCCA. Heads of BERT read token 0 alone, so that the "
+            "values of `cls` are the same at the last layer",
+        ),
+        fit_on=(
+            "mean-all",
+            "X and Y, whose rows are the means over the k tokens of a text (§3.1, equations 1 and "
+            "2; §4.5)",
+            "means over all 128 positions of a text, padding included",
+            "follows the text, as `extract` does: special tokens are tokens, padding is none. "
+            "`--fit-on mean-padded` follows the code",
+        ),
+        continue_with=(
+            "model",
+            '"we keep all the other weights in M2 unchanged" (§4.5)',
+            "the pooler of M1, then the classifier of M2",
+            "follows the text; `--continue-with classifier` follows the code",
+        ),
+        training=(
+            "ours",
+            NOT_STATED,
+            "`ren2023`, as for `align-study`",
+            "as for `align-study`: the rate of the code falls so fast that maps stay near their "
+            "start",
+        ),
     ),
-    Choice(
+    *choices("inject", when={"methods": ("svcca",)}, truncation=(0.99, *_KEPT)),
+    *choices(
         "inject",
-        "pairs",
-        8,
-        "8 drawn pairs of 300 (§4.1)",
-        "8 pairs: seeds 14 to 17 into seeds 5 and 6",
-        "the number of both; with `--into` for the models B, `--pairs` draws from these pairs",
-    ),
-    Choice(
-        "inject",
-        "directions",
-        "one",
-        "from M1 to M2 (§4.5)",
-        "one direction",
-        "text and code agree",
-    ),
-    Choice(
-        "inject",
-        "tokens",
-        "all",
-        "the embeddings of the last layer (§4.5)",
-        "every token; with PWCCA token 0 alone",
-        "text and code agree, up to PWCCA. Heads of BERT read token 0 alone, so that the values of "
-        "`cls` are the same at the last layer",
-    ),
-    Choice(
-        "inject",
-        "fit_on",
-        "mean-all",
-        "X and Y, whose rows are the means over the k tokens of a text (§3.1, equations 1 and 2; "
-        "§4.5)",
-        "means over all 128 positions of a text, padding included",
-        "follows the text, as `extract` does: special tokens are tokens, padding is none. "
-        "`--fit-on mean-padded` follows the code",
-    ),
-    Choice(
-        "inject",
-        "continue_with",
-        "model",
-        '"we keep all the other weights in M2 unchanged" (§4.5)',
-        "the pooler of M1, then the classifier of M2",
-        "follows the text; `--continue-with classifier` follows the code",
-    ),
-    Choice(
-        "inject",
-        "training",
-        "ours",
-        NOT_STATED,
-        "`ren2023`, as for `align-study`",
-        "as for `align-study`: the rate of the code falls so fast that maps stay near their start",
-    ),
-    Choice("inject", "truncation", 0.99, *_KEPT, {"methods": ("svcca",)}),
-    Choice(
-        "inject",
-        "fit_size",
-        1600,
-        "1,600 samples (table 4)",
-        "1,600 texts for PWCCA; trained maps see up to 192,000",
-        "follows the text",
-    ),
-    Choice(
-        "inject",
-        "max_length",
-        128,
-        NOT_STATED,
-        "128 tokens, padding included",
-        _CODE,
+        fit_size=(
+            1600,
+            "1,600 samples (table 4)",
+            "1,600 texts for PWCCA; trained maps see up to 192,000",
+            "follows the text",
+        ),
+        max_length=(128, NOT_STATED, "128 tokens, padding included", _CODE),
     ),
 ]
 _METRIC = metric_of(

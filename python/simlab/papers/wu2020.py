@@ -5,10 +5,9 @@ from __future__ import annotations
 from simlab.papers.choice import (
     NOT_PUBLISHED,
     NOT_STATED,
-    Choice,
     Difference,
     PaperPreset,
-    fine_tuning,
+    choices,
     metric_of,
 )
 
@@ -18,7 +17,8 @@ _OF_DEFAULTS = "follows the text: a default of the library's example script of t
 _WORDS = {"kind": ("word-last", "word-mean", "attention")}
 _VARIANCE = {"measure": ("svcca", "pwcca")}
 
-_FINETUNE = fine_tuning(
+_FINETUNE = choices(
+    "finetune",
     epochs=(3, "3 (appendix D)", NOT_PUBLISHED, _TEXT),
     batch_size=(8, "8 (appendix D)", NOT_PUBLISHED, _TEXT),
     learning_rate=(5e-5, "5e-5 (appendix D)", NOT_PUBLISHED, _TEXT),
@@ -28,103 +28,95 @@ _FINETUNE = fine_tuning(
     max_length=(128, _DEFAULTS, NOT_PUBLISHED, _OF_DEFAULTS),
     group_by_length=(False, _DEFAULTS, NOT_PUBLISHED, _OF_DEFAULTS),
 )
-_FREEZE_STUDY = [
-    Choice("freeze-study", side, [4, 6], f"{side} 4 and 6 layers (table 1)", NOT_PUBLISHED, _TEXT)
-    for side in ("bottom", "top")
-]
+_FREEZE_STUDY = choices(
+    "freeze-study",
+    bottom=([4, 6], "bottom 4 and 6 layers (table 1)", NOT_PUBLISHED, _TEXT),
+    top=([4, 6], "top 4 and 6 layers (table 1)", NOT_PUBLISHED, _TEXT),
+)
 _EXTRACT = [
-    Choice(
+    *choices(
         "extract",
-        "kind",
-        "word-last",
-        "the last sub-word of every word (§4)",
-        "the last sub-word of every word",
-        "text and code agree; `--kind attention` extracts attention",
+        kind=(
+            "word-last",
+            "the last sub-word of every word (§4)",
+            "the last sub-word of every word",
+            "text and code agree; `--kind attention` extracts attention",
+        ),
+        split=(
+            "all",
+            "the development set of the Penn Treebank (§4), a corpus without labels",
+            "all its sentences; of sentences that repeat, one is kept",
+            f"{_TEXT}: all sentences of the file, and repeated ones as often as they come",
+        ),
     ),
-    Choice(
+    *choices(
         "extract",
-        "split",
-        "all",
-        "the development set of the Penn Treebank (§4), a corpus without labels",
-        "all its sentences; of sentences that repeat, one is kept",
-        f"{_TEXT}: all sentences of the file, and repeated ones as often as they come",
+        when=_WORDS,
+        special_tokens=(
+            False,
+            NOT_STATED,
+            "the scripts call the `encode` of pytorch-transformers, which added no special "
+            "tokens, and take every token for a part of a word",
+            "follows the code: attention from a word then sums to 1 over the words, as the text "
+            "says, without any renormalisation",
+        ),
+        words=(
+            "spaces",
+            "the words of the Penn Treebank (§4)",
+            "the sentences are the treebank's tokens, joined by spaces; a word begins where the "
+            "tokenizer marks one",
+            f"{_TEXT}: words that the tokenizer splits at punctuation stay one word, so that all "
+            "models have the same rows",
+        ),
     ),
-    Choice(
+    *choices(
         "extract",
-        "special_tokens",
-        False,
-        NOT_STATED,
-        "the scripts call the `encode` of pytorch-transformers, which added no special tokens, and "
-        "take every token for a part of a word",
-        "follows the code: attention from a word then sums to 1 over the words, as the text says, "
-        "without any renormalisation",
-        _WORDS,
-    ),
-    Choice(
-        "extract",
-        "words",
-        "spaces",
-        "the words of the Penn Treebank (§4)",
-        "the sentences are the treebank's tokens, joined by spaces; a word begins where the "
-        "tokenizer marks one",
-        f"{_TEXT}: words that the tokenizer splits at punctuation stay one word, so that all "
-        "models have the same rows",
-        _WORDS,
-    ),
-    Choice(
-        "extract",
-        "max_length",
-        512,
-        "whole sentences (§4)",
-        "no truncation",
-        "text and code agree: the limit of most models",
+        max_length=(
+            512,
+            "whole sentences (§4)",
+            "no truncation",
+            "text and code agree: the limit of most models",
+        ),
     ),
 ]
 _GRID = [
-    Choice(
+    *choices(
         "grid",
-        "measure",
-        "cka",
-        "neuronsim, mixedsim, svsim, pwsim and ckasim (§3)",
-        "all of them",
-        "the measure of figures 1b, 2 and 5; name another one with `--measure`",
+        measure=(
+            "cka",
+            "neuronsim, mixedsim, svsim, pwsim and ckasim (§3)",
+            "all of them",
+            "the measure of figures 1b, 2 and 5; name another one with `--measure`",
+        ),
     ),
-    Choice(
+    *choices(
         "grid",
-        "kernel",
-        "linear",
-        "linear; RBF in preliminary experiments (footnote 4)",
-        "both",
-        _TEXT,
-        {"measure": ("cka",)},
+        when={"measure": ("cka",)},
+        kernel=("linear", "linear; RBF in preliminary experiments (footnote 4)", "both", _TEXT),
+        estimator=(
+            "biased",
+            "the biased one (appendix A.3)",
+            "the biased one, of columns that are centred and not scaled",
+            "text and code agree",
+        ),
     ),
-    Choice(
+    *choices(
         "grid",
-        "estimator",
-        "biased",
-        "the biased one (appendix A.3)",
-        "the biased one, of columns that are centred and not scaled",
-        "text and code agree",
-        {"measure": ("cka",)},
-    ),
-    Choice(
-        "grid",
-        "truncation",
-        0.99,
-        "99 % of the variance, for SVCCA, and PWCCA is identical up to the weights (appendix A.3)",
-        "the components whose variance sums to strictly less than 99 %: one component fewer",
-        f"{_TEXT}: the fewest components that reach 99 %",
-        _VARIANCE,
-    ),
-    Choice(
-        "grid",
-        "standardize",
-        True,
-        "columns are centred (appendix A.3)",
-        "columns are centred and divided by their standard deviation, for SVCCA and PWCCA",
-        "follows the code, which the figures come from: otherwise the few neurons of large "
-        "variance would make up most of the 99 %",
-        _VARIANCE,
+        when=_VARIANCE,
+        truncation=(
+            0.99,
+            "99 % of the variance, for SVCCA, and PWCCA is identical up to the weights (appendix "
+            "A.3)",
+            "the components whose variance sums to strictly less than 99 %: one component fewer",
+            f"{_TEXT}: the fewest components that reach 99 %",
+        ),
+        standardize=(
+            True,
+            "columns are centred (appendix A.3)",
+            "columns are centred and divided by their standard deviation, for SVCCA and PWCCA",
+            "follows the code, which the figures come from: otherwise the few neurons of large "
+            "variance would make up most of the 99 %",
+        ),
     ),
 ]
 _METRIC = metric_of(
