@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -94,25 +95,20 @@ def rand_index(first: dict[int, int], second: dict[int, int]) -> float:
 
     Chance is the mean over all pairs of places where the two splits could be.
     """
-    count = len(first)
-    places = [[int(layer >= place) for layer in range(count)] for place in range(1, count)]
-    chance = np.mean([adjusted_rand(a, b) for a in places for b in places])
-    found = adjusted_rand([first[layer] for layer in first], [second[layer] for layer in first])
-    return float(found - chance)
+    from sklearn.metrics import adjusted_rand_score
+
+    index = adjusted_rand_score(
+        [first[layer] for layer in first], [second[layer] for layer in first]
+    )
+    return float(index - _mean_rand_index(len(first)))
 
 
-def adjusted_rand(first: Sequence[int], second: Sequence[int]) -> float:
-    """Return the adjusted Rand index of two splits into 0 and 1 (Hubert and Arabie 1985)."""
-    counts = np.zeros((2, 2))
-    np.add.at(counts, (np.asarray(first), np.asarray(second)), 1)
+@cache
+def _mean_rand_index(layers: int) -> float:
+    from sklearn.metrics import adjusted_rand_score
 
-    def pairs(sizes: np.ndarray) -> float:
-        return float((sizes * (sizes - 1) / 2).sum())
-
-    both, one, other = pairs(counts), pairs(counts.sum(axis=1)), pairs(counts.sum(axis=0))
-    expected = one * other / pairs(counts.sum(keepdims=True))
-    most = (one + other) / 2
-    return 1.0 if most == expected else (both - expected) / (most - expected)
+    splits = [np.arange(layers) >= place for place in range(1, layers)]
+    return float(np.mean([adjusted_rand_score(a, b) for a in splits for b in splits]))
 
 
 def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:

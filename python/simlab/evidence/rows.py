@@ -171,16 +171,8 @@ def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:
     """Return the rows of one grid of two models as a table, layers of x by layers of y."""
-    import pandas as pd
-
-    x, y = (rows[f"layer_{side}"].to_numpy(np.int64) for side in _SIDES)
-    kept = np.full(len(rows), True) if embeddings else (x > 0) & (y > 0)
-    (layers_x, at_x), (layers_y, at_y) = (
-        np.unique(side[kept], return_inverse=True) for side in (x, y)
-    )
-    values = np.full((len(layers_x), len(layers_y)), np.nan)
-    values[at_x, at_y] = rows["value"].to_numpy(float)[kept]
-    return pd.DataFrame(values, layers_x, layers_y)
+    kept = rows if embeddings else rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
+    return kept.pivot(index="layer_x", columns="layer_y", values="value")
 
 
 def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.DataFrame]]]:
