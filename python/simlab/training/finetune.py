@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from simlab.training.callbacks import CKACallback
 
 CKA_RESULTS = "cka.parquet"
-TRAINER_FOLDER = "trainer"
 _FEWEST_PROBES, _MOST_PROBES = 2, 512  # held-out rows on which CKA is recorded during training
 
 
@@ -121,13 +119,10 @@ def finetune(
     }
 
     def make(partial: Path) -> None:
-        from simlab.training.trainer import keep_complete
+        from simlab.training.trainer import trainer_folder
 
-        try:
-            _train(source, task, recipe, partial, cka_every)
-        except BaseException:
-            keep_complete(partial, TRAINER_FOLDER)
-            raise
+        with trainer_folder(partial) as scratch:
+            _train(source, task, recipe, scratch, cka_every)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
@@ -180,26 +175,25 @@ def require_varied_labels(task: Task) -> None:
 
 
 def _train(
-    source: Checkpoint, task: Task, recipe: Recipe, folder: Path, cka_every: int | None
+    source: Checkpoint, task: Task, recipe: Recipe, scratch: Path, cka_every: int | None
 ) -> None:
+    """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
-    from simlab.training.trainer import checkpoint_step, last_checkpoint
+    from simlab.training.trainer import finished_checkpoint
 
-    scratch = folder / TRAINER_FOLDER
     steps = recipe.steps(len(task.train))
     _note_long_warmup(recipe, steps)
-    checkpoint = last_checkpoint(scratch)
+    checkpoint = finished_checkpoint(scratch, steps)
     tokenizer = load_tokenizer(source)
-    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+    if checkpoint is None:
         model = _initial_model(source, task, recipe)
         _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every)
     else:  # interrupted after the last step
         model = load_classifier(ModelSource(source.name, checkpoint), task)
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     if cka_every is not None:
-        _write_record(tokenizer, source.name, task, recipe, folder, cka_every)
-    _write_checkpoint(model, tokenizer, source, task, recipe, folder)
-    shutil.rmtree(scratch)
+        _write_record(tokenizer, source.name, task, recipe, scratch, cka_every)
+    _write_checkpoint(model, tokenizer, source, task, recipe, scratch)
 
 
 def _note_long_warmup(recipe: Recipe, steps: int) -> None:
@@ -234,8 +228,7 @@ def _run_trainer(
         ShowProgress,
         StepTimes,
         UnpaddedTrainer,
-        last_checkpoint,
-        make_trainer,
+        train,
     )
 
     set_seed(recipe.seed)
@@ -252,7 +245,7 @@ def _run_trainer(
         callbacks.append(callback)
     name = "random twin" if recipe.random_init else "fine-tuning"
     with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
-        trainer = make_trainer(
+        train(
             model,
             tokenizer,
             rows,
@@ -262,8 +255,6 @@ def _run_trainer(
             [*callbacks, ShowProgress(advance)],
             UnpaddedTrainer if alike else ResumableTrainer,
         )
-        checkpoint = last_checkpoint(folder)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def _cka_callback(
@@ -280,18 +271,18 @@ def _write_record(
     model: str,
     task: Task,
     recipe: Recipe,
-    folder: Path,
+    scratch: Path,
     every: int,
 ) -> None:
     """Write the record of the callback, read from the last checkpoint, as a results file."""
     from simlab.training.trainer import last_state
 
     callback = _cka_callback(tokenizer, task, recipe, every)
-    callback.take_up(last_state(folder / TRAINER_FOLDER)["log_history"])
+    callback.take_up(last_state(scratch)["log_history"])
     label = f"FT[{recipe.seed}]"
     base = None if recipe.random_init else model
     about = {"task": task.name, "label": label, "seed": recipe.seed, "base": base}
-    callback.write(folder / CKA_RESULTS, **about)
+    callback.write(scratch.parent / CKA_RESULTS, **about)
 
 
 def _write_checkpoint(
@@ -300,12 +291,12 @@ def _write_checkpoint(
     source: Checkpoint,
     task: Task,
     recipe: Recipe,
-    folder: Path,
+    scratch: Path,
 ) -> None:
     from simlab.training.trainer import last_state, median_step_seconds
 
     logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
-    state = last_state(folder / TRAINER_FOLDER)
+    state = last_state(scratch)
     trained, every = parameter_counts(model)
     predictions = predictions_of(logits, task)
     scores = task.scores(predictions, task.heldout.labels)
@@ -324,6 +315,7 @@ def _write_checkpoint(
         "trained_parameters": trained,
         "seconds_per_step": median_step_seconds(state),
     }
+    folder = scratch.parent
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / EVALUATION, evaluation)

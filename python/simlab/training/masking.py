@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
-from simlab.training.trainer import ResumableTrainer
+from simlab.training.trainer import ResumableTrainer, generator_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -79,8 +79,7 @@ class Masking(DataCollatorForLanguageModeling):
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
         """Return the inputs of the model and ``labels``, -100 where a token is not predicted."""
         rows = [example["row"] for example in examples]
-        mixed = np.random.SeedSequence([self.seed or 0, *rows]).generate_state(1, np.uint64)[0]
-        self.generator = torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
+        self.generator = generator_of(self.seed or 0, *rows)
         return super().torch_call(
             [{name: example[name] for name in example if name != "row"} for example in examples]
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from simlab.tasks import TaskOptions
     from simlab.training.masking import Windows
 
-TRAINER_FOLDER = "trainer"
 _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
 
@@ -101,14 +99,10 @@ def pretrain(
     }
 
     def make(partial: Path) -> None:
-        from simlab.training.trainer import keep_complete
+        from simlab.training.trainer import trainer_folder
 
-        try:
-            with _threads(threads):
-                _train(read, source, recipe, partial)
-        except BaseException:
-            keep_complete(partial, TRAINER_FOLDER)
-            raise
+        with trainer_folder(partial) as scratch, _threads(threads):
+            _train(read, source, recipe, scratch)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
@@ -147,23 +141,23 @@ def _read(
     )
 
 
-def _train(texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, out: Path) -> None:
+def _train(
+    texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, scratch: Path
+) -> None:
+    """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
     from transformers import BertForMaskedLM
 
-    from simlab.training.trainer import checkpoint_step, last_checkpoint
+    from simlab.training.trainer import finished_checkpoint
 
-    scratch = out / TRAINER_FOLDER
     data = _read(texts, source, source.fingerprint, recipe.vocabulary, recipe.max_length)
-    steps = recipe.steps(len(data.train))
-    checkpoint = last_checkpoint(scratch)
-    if checkpoint is None or checkpoint_step(checkpoint) < steps:
+    checkpoint = finished_checkpoint(scratch, recipe.steps(len(data.train)))
+    if checkpoint is None:
         model = _initial_model(data.tokenizer, recipe)
         _run_trainer(model, data, recipe, scratch)
     else:  # interrupted after the last step
         model = BertForMaskedLM.from_pretrained(checkpoint)
-    _write_model(model, data, recipe, out)
-    shutil.rmtree(scratch)
+    _write_model(model, data, recipe, scratch)
 
 
 def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> PreTrainedModel:
@@ -188,7 +182,7 @@ def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folde
     from transformers import set_seed
 
     from simlab.training.masking import MaskedTrainer, Masking
-    from simlab.training.trainer import ShowProgress, StepTimes, last_checkpoint, make_trainer
+    from simlab.training.trainer import ShowProgress, StepTimes, train
 
     set_seed(recipe.seed)
     steps = recipe.steps(len(data.train))
@@ -196,20 +190,16 @@ def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folde
     with progress(f"pretraining, seed {recipe.seed}", steps) as advance:
         callbacks = [StepTimes(), ShowProgress(advance)]
         rows = cast("Sequence[Mapping[str, Any]]", data.train)  # has the methods in use
-        trainer = make_trainer(
-            model, data.tokenizer, rows, collator, recipe, folder, callbacks, MaskedTrainer
-        )
-        checkpoint = last_checkpoint(folder)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        train(model, data.tokenizer, rows, collator, recipe, folder, callbacks, MaskedTrainer)
 
 
-def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, out: Path) -> None:
+def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, scratch: Path) -> None:
     from simlab.training.masking import Masking, masked_scores
     from simlab.training.trainer import last_state, median_step_seconds
 
     collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=_SAME_MASKS)
     scores = masked_scores(model, data.heldout, collator, recipe.batch_size, data.counts)
-    state = last_state(out / TRAINER_FOLDER)
+    state = last_state(scratch)
     record = {
         **scores,
         "steps": state["global_step"],
@@ -219,6 +209,7 @@ def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, out: 
         "recipe": asdict(recipe),
         "seconds_per_step": median_step_seconds(state),
     }
+    out = scratch.parent
     model.save_pretrained(out)
     data.tokenizer.save_pretrained(out)
     write_json(out / PRETRAINING, record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -31,10 +32,20 @@ if TYPE_CHECKING:
     from simlab.training.recipes import Schedule
 
 SAVES_PER_RUN = 4
+TRAINER_FOLDER = "trainer"  # of the checkpoints, in the partial folder of a job
 _STATE = "trainer_state.json"  # the last file of a checkpoint that the Trainer writes
 # First steps, left out of the median time: allocators and caches warm up. In short runs, half of
 # the steps at most.
 _WARM_UP_STEPS = 5
+
+
+def generator_of(*numbers: int) -> torch.Generator:
+    """Return a generator whose seed is drawn from all the numbers and their order.
+
+    Their sum would not do: epoch 1 of seed 1 would be epoch 0 of seed 2.
+    """
+    mixed = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
 
 
 class RowOrder(Sampler[int]):
@@ -60,9 +71,7 @@ class RowOrder(Sampler[int]):
         return len(self.lengths)
 
     def __iter__(self) -> Iterator[int]:
-        # The sum of both would not do: epoch 1 of seed 1 would be epoch 0 of seed 2.
-        mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0]
-        generator = torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
+        generator = generator_of(self.seed, self.epoch)
         if not self.group_by_length:
             return iter(torch.randperm(len(self.lengths), generator=generator).tolist())
         grouped = get_length_grouped_indices(self.lengths, self.batch_size, generator=generator)
@@ -171,7 +180,7 @@ class StepTimes(TrainerCallback, ExportableState):
         self.seconds.append(_now() - self._started)
 
 
-def make_trainer(
+def train(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[Mapping[str, Any]],
@@ -180,8 +189,10 @@ def make_trainer(
     folder: Path,
     callbacks: Sequence[TrainerCallback],
     kind: type[ResumableTrainer] = ResumableTrainer,
-) -> Trainer:
-    """Return a Trainer for `recipe`, which saves `SAVES_PER_RUN` checkpoints into `folder`.
+) -> None:
+    """Train `model` by `recipe`, from the last checkpoint in `folder` if there is one.
+
+    The Trainer saves `SAVES_PER_RUN` checkpoints into `folder`.
 
     Parameters
     ----------
@@ -224,7 +235,8 @@ def make_trainer(
         group_by_length=recipe.group_by_length,
     )
     trainer.remove_callback(PrinterCallback)
-    return trainer
+    checkpoint = last_checkpoint(folder)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -242,24 +254,33 @@ def remove_incomplete_checkpoints(folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def keep_complete(folder: Path, trainer_folder: str) -> None:
-    """Keep only the complete Trainer checkpoints of an interrupted run, and delete other files.
+@contextmanager
+def trainer_folder(folder: Path) -> Iterator[Path]:
+    """Yield the folder of the Trainer within the partial folder of a job; delete it at the end.
 
-    Parameters
-    ----------
-    folder
-        The partial folder of the job, with its record.
-    trainer_folder
-        Name of the folder of the Trainer in it.
+    If the work is interrupted, the Trainer's complete checkpoints and the record of the job stay,
+    and all other files are deleted.
     """
     import shutil
 
-    scratch = folder / trainer_folder
-    remove_incomplete_checkpoints(scratch)
-    for path in folder.iterdir():
-        if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
-            continue
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    scratch = folder / TRAINER_FOLDER
+    try:
+        yield scratch
+        shutil.rmtree(scratch)
+    except BaseException:
+        remove_incomplete_checkpoints(scratch)
+        for path in folder.iterdir():
+            if path.name == RECORD or (path == scratch and last_checkpoint(scratch)):
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
+
+
+def finished_checkpoint(folder: Path, steps: int) -> Path | None:
+    """Return the newest checkpoint in `folder` if no step of training is left after it."""
+    checkpoint = last_checkpoint(folder)
+    done = checkpoint is not None and checkpoint_step(checkpoint) >= steps
+    return checkpoint if done else None
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -267,20 +288,15 @@ def checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """Read the state that the Trainer stored with `checkpoint`."""
-    return json.loads((checkpoint / _STATE).read_text("utf-8"))
-
-
 def last_state(folder: Path) -> dict[str, Any]:
     """Read the state that the Trainer stored with the newest checkpoint in `folder`."""
     checkpoint = last_checkpoint(folder)
     assert checkpoint is not None, f"{folder}: wanted a checkpoint, found none"
-    return read_state(checkpoint)
+    return json.loads((checkpoint / _STATE).read_text("utf-8"))
 
 
 def median_step_seconds(state: dict[str, Any]) -> float:
-    """Return the median time of a step after warm-up; `state` comes from `read_state`."""
+    """Return the median time of a step after warm-up; `state` comes from `last_state`."""
     seconds = state["stateful_callbacks"][StepTimes.__name__]["attributes"]["seconds"]
     return median(seconds[min(_WARM_UP_STEPS, len(seconds) // 2) :])
 
