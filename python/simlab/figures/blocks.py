@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from simlab.figures.style import short
+from simlab.figures.style import DASHES, short
 from simlab.store.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-_DASHES = ("-", "--", ":", "-.")
 
 
 def outline_blocks(
@@ -39,7 +37,7 @@ def outline_blocks(
     mine = _of_grid(grid, blocks)
     # Two files may have other numbers of clusters for the same grid.
     clusters = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
-    for dashes, (_, of_file) in zip(cycle(_DASHES), clusters.groupby("source"), strict=False):
+    for dashes, (_, of_file) in zip(cycle(DASHES), clusters.groupby("source"), strict=False):
         for _, cluster in of_file.groupby("value"):
             _draw_frame(axis, [layers.index(int(layer)) for layer in cluster["layer_x"]], dashes)
     scores = mine[mine["experiment"] == BLOCK_SCORE]

@@ -41,7 +41,7 @@ _LEGEND_LINE = 15.0  # points
 _XLABEL_POINTS = 32.0  # from a panel to its legend: the numbers and the label of its layers
 POINTS = 72  # of an inch
 _EXPONENT_FROM = 1e4  # a cell has no room for a larger number in full
-_DASHES = ("-", "--", ":", "-.")
+DASHES = ("-", "--", ":", "-.")
 
 
 def heat_colours() -> Colormap:
@@ -64,7 +64,7 @@ def look(index: int) -> Look:
     """Return the look of a line; the first 36 lines differ in colour or marker."""
     row, column = divmod(index, len(_COLOURS))
     marker = _MARKERS[(column + row) % len(_MARKERS)]
-    return Look(_COLOURS[column], marker, _DASHES[row // len(_MARKERS) % len(_DASHES)])
+    return Look(_COLOURS[column], marker, DASHES[row // len(_MARKERS) % len(DASHES)])
 
 
 def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:

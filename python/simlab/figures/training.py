@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.figures.names import describe, tell_apart
+from simlab.figures.panels import flow
 from simlab.figures.style import STYLE, layer_names, measure_name
 from simlab.figures.table import complete
 from simlab.similarity.catalogue import MEASURES
@@ -34,21 +35,20 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         Rows of one task, measure, kind and reference whose experiment is `results.TRAINING`.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     runs = _runs(rows)
     name = str(rows.iloc[0]["measure"])
     label = MEASURES[name].label if name in MEASURES else name
-    columns = min(_MOST_COLUMNS, len(runs))
-    lines = -(-len(runs) // columns)
-    size = (columns * _PANEL_INCHES[0] + 0.7, lines * _PANEL_INCHES[1] + 0.4)
+    width, height = _PANEL_INCHES
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False, sharey=True).ravel()
-        for axis, (name, run) in zip(axes, runs.items(), strict=False):
+        figure, axes = flow(
+            len(runs),
+            lambda columns, lines: (columns * width + 0.7, lines * height + 0.4),
+            _MOST_COLUMNS,
+            sharey=True,
+        )
+        for axis, (name, run) in zip(axes, runs.items(), strict=True):
             _draw_run(axis, name, run, label)
-        for axis in axes[len(runs) :]:
-            axis.set_axis_off()
         _add_legend(figure, rows)
         first = rows.iloc[0]
         measure = measure_name(rows)
