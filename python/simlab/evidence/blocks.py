@@ -53,11 +53,11 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
 
 def _alike(grids: dict[str, pd.DataFrame]) -> list[list[pd.DataFrame]]:
     """Return the grids in lists of equal layers, of which the first has the most grids."""
-    found: dict[tuple[int, ...], list[pd.DataFrame]] = {}
+    by_layers: dict[tuple[int, ...], list[pd.DataFrame]] = {}
     for table in grids.values():
         defined = table.loc[table.notna().any(axis=1), table.notna().any(axis=0)]
-        found.setdefault(tuple(defined.index), []).append(defined)
-    return sorted(found.values(), key=len, reverse=True)
+        by_layers.setdefault(tuple(defined.index), []).append(defined)
+    return sorted(by_layers.values(), key=len, reverse=True)
 
 
 def _least_pvalue(layers: int) -> float:
@@ -116,8 +116,10 @@ def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
     grids = rows.grids()
     own = (grids["measure"] == MEASURE) & (grids["role_x"] == TUNED) & (grids["x"] == grids["y"])
     tables = first_variant(grids[own]).groupby("x", sort=False)
-    found = {str(model): layer_table(some, embeddings=True) for model, some in tables}
-    return {model: table for model, table in found.items() if table.notna().any(axis=1).sum() > 1}
+    by_model = {str(model): layer_table(some, embeddings=True) for model, some in tables}
+    return {
+        model: table for model, table in by_model.items() if table.notna().any(axis=1).sum() > 1
+    }
 
 
 def _labels(table: pd.DataFrame) -> dict[int, int]:

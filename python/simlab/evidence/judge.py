@@ -65,12 +65,12 @@ def judge(
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
     whole = [("", rows) for rows in tasks]
     apart = [part for rows in tasks for part in rows.by_base()]
-    found = []
+    judged = []
     for claim in claims:
         parts = [_part(claim, *one) for one in (whole if claim.about == MODELS else apart)]
         single = [finding for part in parts for finding in _in_task(claim, part)]
-        found.append((claim, single + list(_over_tasks(parts) if claim.over_tasks else ())))
-    return _corrected(found)
+        judged.append((claim, single + list(_over_tasks(parts) if claim.over_tasks else ())))
+    return _corrected(judged)
 
 
 def _part(claim: Claim, base: str, rows: TaskRows) -> _Part:
@@ -115,16 +115,16 @@ def finding_of(
     task: str, base: str, piece: Evidence, kind: str, units: Sequence[Value], spread: float
 ) -> Finding:
     """Return a finding whose verdict is that of no other finding beside it."""
-    found = interval(units, piece.statistic, spread, piece.least)
-    beyond = piece.side * (found.estimate - piece.least) > 0
+    result = interval(units, piece.statistic, spread, piece.least)
+    beyond = piece.side * (result.estimate - piece.least) > 0
     if beyond and piece.chance:
-        found = replace(found, pvalue=max(found.pvalue, piece.chance))
-    able = can_decide(found) and not (beyond and piece.unable)
-    reason = "" if able else _missing(found.count, kind, piece.unable if beyond else "")
-    words = (piece.note, _EXAMPLES if spread and not math.isnan(found.low) else "", reason)
+        result = replace(result, pvalue=max(result.pvalue, piece.chance))
+    able = can_decide(result) and not (beyond and piece.unable)
+    reason = "" if able else _missing(result.count, kind, piece.unable if beyond else "")
+    words = (piece.note, _EXAMPLES if spread and not math.isnan(result.low) else "", reason)
     note = "; ".join(word for word in words if word)
     verdict = (HOLDS if beyond else FAILS) if able else CANNOT
-    return Finding(task, base, piece.quantity, kind, found, piece.least, piece.side, verdict, note)
+    return Finding(task, base, piece.quantity, kind, result, piece.least, piece.side, verdict, note)
 
 
 def _missing(count: int, kind: str, unable: str) -> str:
@@ -195,7 +195,7 @@ def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> d
             estimates.setdefault(quantity, []).append(value)
     # Of equal numbers numpy's deviation need not be 0, because their mean is rounded.
     return {
-        n: float(np.std(found, ddof=1)) if np.ptp(found) else 0.0 for n, found in estimates.items()
+        n: float(np.std(draws, ddof=1)) if np.ptp(draws) else 0.0 for n, draws in estimates.items()
     }
 
 

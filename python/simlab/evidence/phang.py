@@ -60,8 +60,8 @@ def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
         return
     layers = []
     for layer, values in gain.iterrows():
-        found = interval([value_of(str(model), value) for model, value in values.items()])
-        layers.append(f"{layer}: {span(found)}")
+        gains = interval([value_of(str(model), value) for model, value in values.items()])
+        layers.append(f"{layer}: {span(gains)}")
     yield Evidence(
         "tuned minus tuned-orig, mean over layers",
         [value_of(str(model), values.mean()) for model, values in gain.items()],
@@ -106,7 +106,7 @@ def later_spans(rows: TaskRows) -> Iterator[Evidence]:
             "Spearman's correlation of the start of a span and the metric without it",
             values,
             TREND,
-            note=_cheapest({cut: float(np.mean(found)) for cut, found in means.items()}),
+            note=_cheapest({cut: float(np.mean(of_cut)) for cut, of_cut in means.items()}),
         )
 
 
@@ -121,12 +121,12 @@ def _losses(rows: TaskRows) -> Iterator[tuple[str, dict[tuple[int, int], float]]
 
 def _by_length(losses: dict[tuple[int, int], float]) -> dict[int, tuple[list[int], list[float]]]:
     """Return, for each length of a span, the starts of the spans and the losses without them."""
-    found: dict[int, tuple[list[int], list[float]]] = {}
+    by_length: dict[int, tuple[list[int], list[float]]] = {}
     for (i, j), loss in sorted(losses.items()):
-        starts, values = found.setdefault(j - i, ([], []))
+        starts, values = by_length.setdefault(j - i, ([], []))
         starts.append(i)
         values.append(loss)
-    return found
+    return by_length
 
 
 def _cheapest(losses: dict[tuple[int, int], float]) -> str:

@@ -85,8 +85,8 @@ def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
             sides = [s[(s["measure"] == measure) & (s["method"] == method)] for s in both]
             attention, states = (_pair_means(side, "measure") for side in sides)
             ratios = {
-                pair: found[measure] / states[pair][measure] - 1
-                for pair, found in attention.items()
+                pair: errors_of[measure] / states[pair][measure] - 1
+                for pair, errors_of in attention.items()
                 if pair in states
             }
             values = _between_seeds(rows, ratios)
@@ -137,6 +137,6 @@ def _pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, f
         if x != y:
             means.setdefault(frozenset([x, y]), {}).setdefault(name, []).append(values.mean())
     return {
-        pair: {name: sum(found) / len(found) for name, found in by_name.items()}
+        pair: {name: sum(parts) / len(parts) for name, parts in by_name.items()}
         for pair, by_name in means.items()
     }

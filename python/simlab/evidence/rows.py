@@ -188,11 +188,11 @@ def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> 
     """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
     from scipy.stats import spearmanr
 
-    found = np.asarray(values, float)
-    kept = np.isfinite(found)
-    if kept.sum() < 3 or np.ptp(found[kept]) == 0:
+    heights = np.asarray(values, float)
+    defined = np.isfinite(heights)
+    if defined.sum() < 3 or np.ptp(heights[defined]) == 0:
         return float("nan")
-    return float(spearmanr(np.asarray(layers, float)[kept], found[kept]).statistic)
+    return float(spearmanr(np.asarray(layers, float)[defined], heights[defined]).statistic)
 
 
 def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:

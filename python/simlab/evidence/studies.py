@@ -63,11 +63,11 @@ def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
-    found = _columns_of_options(rows)
+    columns = _columns_of_options(rows)
     key = pd.MultiIndex.from_arrays(
         [
             [",".join(sorted(pair)) for pair in sides],
-            *(found[name] for name in ("protocol", "method", "training")),
+            *(columns[name] for name in ("protocol", "method", "training")),
         ]
     )
     is_attention = (rows["kind"] == ATTENTION).to_numpy()
@@ -124,14 +124,14 @@ def _largest_study(rows: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame
         pairs = len(some[["x", "y"]].drop_duplicates())
         return missing, choices, -some["method"].nunique(), -pairs
 
-    found = studies[min(studies, key=rank)]
+    study_rows = studies[min(studies, key=rank)]
     for column, value in (("method", _TRAINING), ("rows", "n")):
-        best = found.groupby(column, sort=False)[value].agg(_first if value != "n" else _usual)
-        found = found[found[value] == found[column].map(best)]
-    dropped = _in_few_words(rows.drop(index=found.index), found)
-    study = found["comparison"].iloc[0]
+        best = study_rows.groupby(column, sort=False)[value].agg(_first if value != "n" else _usual)
+        study_rows = study_rows[study_rows[value] == study_rows[column].map(best)]
+    dropped = _in_few_words(rows.drop(index=study_rows.index), study_rows)
+    study = study_rows["comparison"].iloc[0]
     words = f"read {ALIGNMENT}: {study}, left out {', '.join(dropped)}" if dropped else ""
-    return found.assign(left_out=words)
+    return study_rows.assign(left_out=words)
 
 
 def _first(trainings: pd.Series) -> str:

@@ -163,15 +163,15 @@ def claims_frame(found: Iterable[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
 
 
 def _numbers(finding: Finding) -> dict[str, Any]:
-    found = finding.interval
+    interval = finding.interval
     return {
         "unit": finding.unit,
-        "units": found.count,
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
+        "units": interval.count,
+        "estimate": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
         "claimed": f"{'>' if finding.side == ABOVE else '<'} {number(finding.least)}",
-        "pvalue": found.pvalue,
+        "pvalue": interval.pvalue,
         "adjusted": finding.adjusted,
     }
 

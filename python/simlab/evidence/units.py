@@ -46,8 +46,8 @@ def units_over_tasks(
         if len(bases) == len(tasks) == 1:
             units = parts.setdefault((bases.pop(), tasks.pop()), [])
             units.append(value)
-    found: dict[str, dict[str, Value]] = {}
+    units_of: dict[str, dict[str, Value]] = {}
     for (base, task), units in parts.items():
         defined = [one for one in units if one.value == one.value]
-        found.setdefault(base, {})[task] = value_of(task, statistic(defined))
-    return found
+        units_of.setdefault(base, {})[task] = value_of(task, statistic(defined))
+    return units_of

@@ -79,7 +79,7 @@ def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
             for model, some in of_role.groupby("x", sort=False)
         ]
         if values:
-            falls = sum(found.value < 0 for found in values)
+            falls = sum(trend.value < 0 for trend in values)
             yield Evidence(
                 f"Spearman's correlation of depth and localization, {name} models",
                 values,
@@ -164,7 +164,7 @@ def families_alike(rows: TaskRows) -> Iterator[Evidence]:
             means = [float(np.nanmean(layer_table(one).to_numpy(float))) for one in directions]
             group = _WITHIN if first == second else _ACROSS
             values.append(Value(pair, sum(means) / len(means), group))
-        if len({found.group for found in values}) == 2:
+        if len({pair_value.group for pair_value in values}) == 2:
             yield Evidence(
                 f"{measure} within families minus across families",
                 values,
@@ -178,9 +178,9 @@ def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:
     table = rows.metrics(FREEZING).pivot(index="seed_x", columns="label_x", values="value")
     ways: dict[int, set[str]] = defaultdict(set)
     for name in table:
-        found = re.fullmatch(r"(bottom|top):(\d+)", str(name))
-        if found:
-            ways[int(found[2])].add(found[1])
+        frozen = re.fullmatch(r"(bottom|top):(\d+)", str(name))
+        if frozen:
+            ways[int(frozen[2])].add(frozen[1])
     for count in sorted(ways):
         if ways[count] == {"bottom", "top"}:
             gain = (table[f"bottom:{count}"] - table[f"top:{count}"]).dropna()

@@ -64,15 +64,15 @@ def _figures_of_errors(errors: pd.DataFrame) -> dict[str, Figure]:
     if pairs["method"].nunique() > 1:
         figures["methods"] = plot_methods(pairs)
     heldout = errors[errors["rows"] == HELDOUT]
-    for (work, method), some in heldout.groupby(["experiment", "method"]):
+    for (work, method), of_method in heldout.groupby(["experiment", "method"]):
         if work == ALIGNMENT:
-            figures[f"layers-{method}"] = plot_boxes(some)
+            figures[f"layers-{method}"] = plot_boxes(of_method)
         elif work == WITHIN:
-            figures[f"within-{method}"] = plot_within(some)
-        elif some["head_x"].notna().any():
-            figures[f"heads-{method}"] = plot_heads(some)
+            figures[f"within-{method}"] = plot_within(of_method)
+        elif of_method["head_x"].notna().any():
+            figures[f"heads-{method}"] = plot_heads(of_method)
         else:
-            figures[f"across-{method}"] = plot_across(some)
+            figures[f"across-{method}"] = plot_across(of_method)
     return figures
 
 
@@ -83,15 +83,15 @@ def _with_columns(frame: pd.DataFrame) -> pd.DataFrame:
     ``rows``, ``head_x``, ``head_y``, and ``protocol``, the choices in words.
     """
     texts = frame["options"].fillna("{}")
-    found = {text: json.loads(text) for text in texts.unique()}
-    options = [found[text] for text in texts]
+    of_text = {text: json.loads(text) for text in texts.unique()}
+    options = [of_text[text] for text in texts]
     return frame.assign(
-        method=[_method(chosen) for chosen in options],
-        place=[_place(chosen) for chosen in options],
-        rows=[chosen.get("rows") for chosen in options],
-        head_x=[chosen.get("head_x") for chosen in options],
-        head_y=[chosen.get("head_y") for chosen in options],
-        protocol=[_in_words(chosen) for chosen in options],
+        method=[_method(choices) for choices in options],
+        place=[_place(choices) for choices in options],
+        rows=[choices.get("rows") for choices in options],
+        head_x=[choices.get("head_x") for choices in options],
+        head_y=[choices.get("head_y") for choices in options],
+        protocol=[_in_words(choices) for choices in options],
     )
 
 

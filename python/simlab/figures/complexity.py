@@ -33,8 +33,8 @@ def plot_complexity(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
         # A model may be in two studies.
-        some = complete(rows[rows["measure"] == measure]).drop_duplicates(_MODEL)
-        draw_curves(axis, some, len(some[_MODEL[:2]].drop_duplicates()) > MOST_APART)
+        of_measure = complete(rows[rows["measure"] == measure]).drop_duplicates(_MODEL)
+        draw_curves(axis, of_measure, len(of_measure[_MODEL[:2]].drop_duplicates()) > MOST_APART)
         finish(axis, "", "layer", _LABELS[measure])
     axes[0].legend(frameon=False, fontsize=7)
     return titled(figure, rows, "Complexity of layers")

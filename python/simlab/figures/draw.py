@@ -192,12 +192,12 @@ def _task(rows: pd.DataFrame) -> str:
 
 
 def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:
-    found = list(dict.fromkeys(grids["comparison"]))
-    missing = [name for name in comparisons if name not in found]
+    names = list(dict.fromkeys(grids["comparison"]))
+    missing = [name for name in comparisons if name not in names]
     if missing:
-        names = ", ".join(found) or "none"
         raise UserError(
-            f"{argument('comparisons', missing[0])}: wanted a comparison in the results ({names})"
+            f"{argument('comparisons', missing[0])}: wanted a comparison in the results "
+            f"({', '.join(names) or 'none'})"
         )
 
 
@@ -221,12 +221,12 @@ def _measure_words(first: pd.Series) -> list[str]:
 def _unused(name: str, used: set[str]) -> str:
     """Return `name` as part of a file name, with a number if another file has this name."""
     stem = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
-    found, number = stem, 1
-    while found.lower() in used:  # some systems do not tell upper case from lower case
+    unique, number = stem, 1
+    while unique.lower() in used:  # some systems do not tell upper case from lower case
         number += 1
-        found = f"{stem}-{number}"
-    used.add(found.lower())
-    return found
+        unique = f"{stem}-{number}"
+    used.add(unique.lower())
+    return unique
 
 
 def drawn(figure: Figure, format: str) -> bytes:

@@ -50,9 +50,9 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
 
 def _models(rows: pd.DataFrame) -> pd.Series:
     """Return the model of each row in words, where a task has several models."""
-    found = rows["base_x"].astype(object).fillna("")
-    several = found.groupby(rows["task"]).transform("nunique") > 1
-    return _words(found.where(several, ""))
+    bases = rows["base_x"].astype(object).fillna("")
+    several = bases.groupby(rows["task"]).transform("nunique") > 1
+    return _words(bases.where(several, ""))
 
 
 def _words(names: pd.Series) -> pd.Series:

@@ -26,18 +26,18 @@ def in_order(names: Iterable[str]) -> list[str]:
     A shell expands ``M*`` to M1, M10, M2. Names in that order are sorted by their numbers; the
     expanded names may be a part of all names. Any other order is the user's, and is kept.
     """
-    found = list(dict.fromkeys(names))
-    if found == sorted(found):
-        return sorted(found, key=_natural_key)
+    ordered = list(dict.fromkeys(names))
+    if ordered == sorted(ordered):
+        return sorted(ordered, key=_natural_key)
     series = defaultdict(list)
-    for place, name in enumerate(found):
+    for place, name in enumerate(ordered):
         series[re.sub("[0-9]+", "0", name)].append(place)
     for places in series.values():
-        members = [found[place] for place in places]
+        members = [ordered[place] for place in places]
         if members == sorted(members, key=lambda name: re.findall("[0-9]+", name)):
             for place, name in zip(places, sorted(members, key=_natural_key), strict=True):
-                found[place] = name
-    return found
+                ordered[place] = name
+    return ordered
 
 
 def _natural_key(name: str) -> list[Any]:
@@ -116,7 +116,7 @@ def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list
     """
     import pandas as pd
 
-    found: dict[tuple[Any, ...], list[tuple[str, int | None, pd.DataFrame]]] = defaultdict(list)
+    seeds_of: dict[tuple[Any, ...], list[tuple[str, int | None, pd.DataFrame]]] = defaultdict(list)
     groups = rows.groupby([*MODEL, *DETAILS], dropna=False, sort=False)
     for (label, *known), part in groups:
         seed, base, stage = (None if pd.isna(fact) else fact for fact in known[:3])
@@ -126,9 +126,9 @@ def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list
         alone = None if together and seed is not None else (label, seed)
         details = describe(dict(zip(DETAILS, rest, strict=True)))
         key = (stem, base, stage, alone, tuple(details.items()), tuple(sorted(spans)))
-        found[key].append((label, seed, part))
+        seeds_of[key].append((label, seed, part))
     models = []
-    for (stem, _, _, _, details, _), parts in found.items():
+    for (stem, _, _, _, details, _), parts in seeds_of.items():
         seeds = tuple(seed for _, seed, _ in parts if seed is not None)
         word = "seed" if len(seeds) == 1 else "seeds"
         numbers = f"{word} {_ranges(sorted(seeds))}" if seeds else "no seed"
@@ -163,9 +163,9 @@ def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]
         of_cell[cells[place] if cells else None].append(place)
     for places in of_cell.values():
         counts = Counter(names[place] for place in places)
-        own = [models[p].label if counts[names[p]] > 1 else names[p] for p in places]
-        told = tell_apart(own, [models[place].details for place in places])
-        for place, name in zip(places, told, strict=True):
+        labels = [models[p].label if counts[names[p]] > 1 else names[p] for p in places]
+        distinct = tell_apart(labels, [models[place].details for place in places])
+        for place, name in zip(places, distinct, strict=True):
             names[place] = name
     return names
 

@@ -105,9 +105,9 @@ def _triangles(rows: pd.DataFrame) -> list[Triangle]:
     measures = rows.groupby("task")["measure"].nunique()
     cells, models = [], []
     for key, part in rows.groupby(["task", "measure"], sort=False):
-        found = models_of(part, task=key[0] if len(measures) > 1 else "", together=False)
-        models += found
-        cells += [f"{key[0]}\n{key[1]}"] * len(found)
+        of_part = models_of(part, task=key[0] if len(measures) > 1 else "", together=False)
+        models += of_part
+        cells += [f"{key[0]}\n{key[1]}"] * len(of_part)
     names = name_models(models, cells)
     return [
         Triangle(cell, name, model.rows, *_square(model.rows))

@@ -110,7 +110,7 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """
     import pandas as pd
 
-    found, count = np.zeros(len(frame), dtype=np.int64), 1
+    number, count = np.zeros(len(frame), dtype=np.int64), 1
     for name in columns:
         codes, values = pd.factorize(frame[name], use_na_sentinel=False)
         if len(values) < 2:
@@ -118,11 +118,11 @@ def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         # A row's number has one digit for each column, in base len(values). Numbers that would
         # overflow are first replaced by their ranks of appearance.
         if count * len(values) > _MOST_NUMBERS:
-            found, known = pd.factorize(found)
+            number, known = pd.factorize(number)
             count = len(known)
-        found = found * len(values) + codes
+        number = number * len(values) + codes
         count *= len(values)
-    return pd.factorize(found)[0]
+    return pd.factorize(number)[0]
 
 
 def firsts(numbers: np.ndarray) -> np.ndarray:
@@ -199,8 +199,8 @@ def _again(numbers: np.ndarray) -> np.ndarray:
 
 def _sources(files: pd.Series) -> list[str]:
     """Return the identity of every input: its file, and its number within the file."""
-    found = list(dict.fromkeys(files))
-    names = dict(zip(found, short_names(found), strict=True))
+    different = list(dict.fromkeys(files))
+    names = dict(zip(different, short_names(different), strict=True))
     counts = files.map(files.value_counts())
     places = files.groupby(files).cumcount() + 1
     return [

@@ -68,9 +68,9 @@ def _curves(rows: pd.DataFrame) -> list[Curve]:
     measures = rows.groupby("task")["measure"].nunique()
     cells, models = [], []
     for key, part in rows.groupby(["task", "measure", "experiment"], sort=False):
-        found = models_of(part, task=key[0] if len(measures) > 1 else "")
-        models += found
-        cells += [key] * len(found)
+        of_part = models_of(part, task=key[0] if len(measures) > 1 else "")
+        models += of_part
+        cells += [key] * len(of_part)
     names = name_models(models, cells)
     return [
         Curve(

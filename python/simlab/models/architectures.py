@@ -110,8 +110,8 @@ class Architecture:
         """
         several = type(model).__name__.endswith("ForMultipleChoice")
         stated = self.choice_modules if several and self.choice_modules else self.head_modules
-        found = {path: lookup(model, path) for path in stated}
-        present = {path: module for path, module in found.items() if module is not None}
+        modules = {path: lookup(model, path) for path in stated}
+        present = {path: module for path, module in modules.items() if module is not None}
         if all(path.startswith("base_model.") for path in present):
             raise UserError(
                 f"model of type {model.config.model_type!r}: wanted a head "

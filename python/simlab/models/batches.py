@@ -202,8 +202,8 @@ def classifier_positions(
     last = [len(ids) - 1 for ids in inputs]
     positions = [0] * len(inputs) if token == FIRST else last
     cls = tokenizer.cls_token_id
-    found = (ids[position] for ids, position in zip(inputs, positions, strict=True))
-    if token != LAST and (cls is None or any(number != cls for number in found)):
+    tokens = (ids[position] for ids, position in zip(inputs, positions, strict=True))
+    if token != LAST and (cls is None or any(number != cls for number in tokens)):
         place = "at position 0" if token == FIRST else "at the last position"
         raise UserError(
             f"model {model_name}: wanted a CLS token {place}, found none there; "

@@ -179,8 +179,8 @@ def _from_function(name: str) -> BuiltModel:
 
     function = _function(name)
     _require_no_arguments(name, function)
-    found = function()
-    model, prepare = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    built = function()
+    model, prepare = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if not isinstance(model, nn.Module):
         raise UserError(
             f"model {name}: wanted a function that returns a torch module, or a module and what "

@@ -90,9 +90,9 @@ class LayerChain:
 
         def answer(number: int, states: torch.Tensor, call: _Call) -> Any:
             self._append(states, number)
-            found = call(own[self.layers[number]], states)
-            self.states.append(self.architecture.states_of(found))
-            return found
+            output = call(own[self.layers[number]], states)
+            self.states.append(self.architecture.states_of(output))
+            return output
 
         self.logits = self._forward(1, answer)
 

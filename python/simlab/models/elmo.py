@@ -54,14 +54,14 @@ def load_elmo(source: ModelSource, random_init_seed: int | None = None) -> Elmo:
     UserError
         The options or the weights are damaged, or do not fit each other.
     """
-    found = find_elmo(source.path)
-    assert found is not None
-    config = read_options(found[0])
+    files = find_elmo(source.path)
+    assert files is not None
+    config = read_options(files[0])
     with torch.random.fork_rng():
         torch.manual_seed(random_init_seed or 0)
         model = Elmo(config)
     if random_init_seed is None:
-        model.load_state_dict(read_weights(found[1], config))
+        model.load_state_dict(read_weights(files[1], config))
     return model.eval()
 
 
@@ -187,11 +187,11 @@ class ElmoLayer(nn.Module):
         """Return states [b, t, 2 p] from states [b, t, 2 p] and a mask [b, t]."""
         ahead, back = hidden_states.chunk(2, -1)
         places = range(hidden_states.shape[1])
-        found = [
+        directions = [
             self.ahead(ahead, attention_mask, places),
             self.back(back, attention_mask, places[::-1]),
         ]
-        states = torch.cat(found, -1)
+        states = torch.cat(directions, -1)
         return hidden_states + states if self.residual else states
 
 

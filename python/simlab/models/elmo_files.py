@@ -196,9 +196,9 @@ class _Weights:
         import torch
 
         item = self.file.get(name)
-        found = list(getattr(item, "shape", None) or [])
-        if found != list(shape):
-            found_text = f"shape {found}" if item is not None else "none"
+        actual = list(getattr(item, "shape", None) or [])
+        if actual != list(shape):
+            found_text = f"shape {actual}" if item is not None else "none"
             raise UserError(f"{self.path}, {name}: wanted shape {list(shape)}, found {found_text}")
         values = torch.from_numpy(item[()]).float()
         if not values.isfinite().all():
@@ -213,26 +213,26 @@ def _word_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Tens
     width, count = config.character_width, config.filter_count
     characters = weights("char_embed", CHARACTERS, width)
     # Number 0 is that of characters in the padding of a batch.
-    found = {"words.characters.weight": torch.cat([torch.zeros(1, width), characters])}
+    tensors = {"words.characters.weight": torch.cat([torch.zeros(1, width), characters])}
     for number, (size, filters) in enumerate(config.filters):
         name = f"words.convolutions.{number}"
         kernel = weights(f"CNN/W_cnn_{number}", 1, size, width, filters)
-        found[f"{name}.weight"] = kernel[0].permute(2, 1, 0)
-        found[f"{name}.bias"] = weights(f"CNN/b_cnn_{number}", filters)
+        tensors[f"{name}.weight"] = kernel[0].permute(2, 1, 0)
+        tensors[f"{name}.bias"] = weights(f"CNN/b_cnn_{number}", filters)
     for number in range(config.highways):
         for gate in ("carry", "transform"):
             name, place = f"words.highways.{number}.{gate}", f"CNN_high_{number}"
-            found[f"{name}.weight"] = weights(f"{place}/W_{gate}", count, count).T
-            found[f"{name}.bias"] = weights(f"{place}/b_{gate}", count)
+            tensors[f"{name}.weight"] = weights(f"{place}/W_{gate}", count, count).T
+            tensors[f"{name}.bias"] = weights(f"{place}/b_{gate}", count)
     if config.projects_words:
-        found["words.projection.weight"] = weights("CNN_proj/W_proj", count, config.projection).T
-        found["words.projection.bias"] = weights("CNN_proj/b_proj", config.projection)
-    return found
+        tensors["words.projection.weight"] = weights("CNN_proj/W_proj", count, config.projection).T
+        tensors["words.projection.bias"] = weights("CNN_proj/b_proj", config.projection)
+    return tensors
 
 
 def _layer_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Tensor]:
     """Return the weights of the LSTMs of both directions."""
-    found = {}
+    tensors = {}
     width, gates = config.projection, 4 * config.cell
     for layer in range(config.num_hidden_layers):
         for number, direction in enumerate(("ahead", "back")):
@@ -240,10 +240,10 @@ def _layer_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Ten
             name = f"layers.{layer}.{direction}"
             # Without a projection, cell and output have the width of the input.
             both = weights(f"{place}/W_0", 2 * width, gates)
-            found[f"{name}.from_input.weight"] = both[:width].T
-            found[f"{name}.from_input.bias"] = weights(f"{place}/B", gates)
-            found[f"{name}.from_state.weight"] = both[width:].T
+            tensors[f"{name}.from_input.weight"] = both[:width].T
+            tensors[f"{name}.from_input.bias"] = weights(f"{place}/B", gates)
+            tensors[f"{name}.from_state.weight"] = both[width:].T
             if config.projects_outputs:
                 projection = weights(f"{place}/W_P_0", config.cell, width)
-                found[f"{name}.projection.weight"] = projection.T
-    return found
+                tensors[f"{name}.projection.weight"] = projection.T
+    return tensors

@@ -114,13 +114,13 @@ class ElmoTokenizer:
                 "task: wanted single texts for an ELMo, found pairs of texts or choices"
             )
         most = max_length if truncation else None
-        found = [_tokens(text, is_split_into_words, add_special_tokens, most) for text in texts]
+        encodings = [_tokens(text, is_split_into_words, add_special_tokens, most) for text in texts]
         numbers = [
             [self._number(*one) for one in zip(text.tokens, text.words, strict=True)]
-            for text in found
+            for text in encodings
         ]
         mask = [[1] * len(row) for row in numbers]
-        return ElmoEncoding({"input_ids": numbers, "attention_mask": mask}, found)
+        return ElmoEncoding({"input_ids": numbers, "attention_mask": mask}, encodings)
 
     def convert_ids_to_tokens(self, numbers: Sequence[int]) -> list[str]:
         """Return the texts of tokens."""
@@ -160,24 +160,24 @@ class ElmoTokenizer:
         inner = list(token.encode("utf-8", "ignore"))[: self.word_characters - 2]
         if is_mark:
             inner = [SENTENCE_BEGINS if token == BEGINS else SENTENCE_ENDS]
-        found = np.full(self.word_characters, FILLING, np.int64)
-        found[: len(inner) + 2] = [WORD_BEGINS, *inner, WORD_ENDS]
-        return found + 1
+        numbers = np.full(self.word_characters, FILLING, np.int64)
+        numbers[: len(inner) + 2] = [WORD_BEGINS, *inner, WORD_ENDS]
+        return numbers + 1
 
 
 def _tokens(text: str | list[str], split: bool, marks: bool, most: int | None) -> _Text:
     """Return the tokens of a text, of which `most` are kept."""
     if split:
-        found = [(number, word.strip(), Span(0, 0)) for number, word in enumerate(text)]
-        found = [(number, word, span) for number, word, span in found if word]
+        marked = [(number, word.strip(), Span(0, 0)) for number, word in enumerate(text)]
+        marked = [(number, word, span) for number, word, span in marked if word]
     else:
         places = re.finditer(r"\S+", str(text))
-        found = [(i, place[0], Span(*place.span())) for i, place in enumerate(places)]
+        marked = [(i, place[0], Span(*place.span())) for i, place in enumerate(places)]
     if most is not None:
-        found = found[: max(0, most - _MARKS * marks)]
-    tokens = [word for _, word, _ in found]
-    words: list[int | None] = [number for number, _, _ in found]
-    spans = {number: span for number, _, span in found}
+        marked = marked[: max(0, most - _MARKS * marks)]
+    tokens = [word for _, word, _ in marked]
+    words: list[int | None] = [number for number, _, _ in marked]
+    spans = {number: span for number, _, span in marked}
     if marks:
         tokens, words = [BEGINS, *tokens, ENDS], [None, *words, None]
     return _Text(tokens, words, spans)

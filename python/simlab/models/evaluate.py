@@ -98,12 +98,12 @@ def gather_layers(
     gathered: torch.Tensor | None = None
     with torch.no_grad(), progress(description, len(encoded)) as advance:
         for rows, batch in fed:
-            found = function(batch).float().cpu()
+            values = function(batch).float().cpu()
             if gathered is None:
-                shape = (found.shape[0], len(encoded), *found.shape[2:])
+                shape = (values.shape[0], len(encoded), *values.shape[2:])
                 _require_memory(4 * math.prod(shape))
                 gathered = torch.empty(shape)
-            gathered[:, torch.as_tensor(rows)] = found
+            gathered[:, torch.as_tensor(rows)] = values
             advance(len(rows))
     assert gathered is not None, "wanted examples, found none"
     return gathered
@@ -149,10 +149,10 @@ def heldout_metrics(
 def heldout_columns(logits: np.ndarray, task: Task) -> list[dict[str, Any]]:
     """Return `metric_columns` of every metric of held-out logits ``[n, labels]``."""
     predictions, heldout = predictions_of(logits, task), task.heldout
-    found = heldout_metrics(logits, task)
+    scores = heldout_metrics(logits, task)
     return [
         metric_columns(name, value, predictions, heldout.labels, heldout.questions)
-        for name, value in found.items()
+        for name, value in scores.items()
     ]
 
 
@@ -170,14 +170,14 @@ def metric_columns(
     whole questions are drawn, because the answers of one question are alike.
     """
     rng = np.random.default_rng(0)
-    found = []
+    scores = []
     if math.isfinite(value):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of draws in which a metric is undefined
             for _ in range(EXAMPLE_DRAWS):
                 rows, asked = _draw(rng, len(labels), questions)
-                found.append(score(metric, labels[rows], predictions[rows], asked))
-    known = [one for one in found if math.isfinite(one)]
+                scores.append(score(metric, labels[rows], predictions[rows], asked))
+    known = [one for one in scores if math.isfinite(one)]
     drawn = "examples" if questions is None else "questions"
     half = (
         NormalDist().inv_cdf(0.975) * float(np.std(known, ddof=1)) if len(known) > 1 else math.nan

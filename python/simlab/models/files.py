@@ -67,8 +67,8 @@ def read_shards(index: Path) -> list[str]:
     UserError
         The index is damaged.
     """
-    found = read_json(index)
-    shards = found.get("weight_map") if isinstance(found, dict) else None
+    content = read_json(index)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
         raise UserError(f"{index}: wanted an index with a weight_map, found a damaged file")
     return sorted({*shards.values()})
@@ -99,8 +99,8 @@ def model_files(folder: Path) -> list[Path]:
     """Return the files of a model in a folder: configuration, tokenizer, weights, their index."""
     names = [file.name for file in folder.iterdir() if file.is_file()]
     lead = weights_in(names)
-    found = {*small_files(names), *([] if lead is None else [lead])}
-    return sorted({folder / name for name in found} | {*weight_files(folder)})
+    loaded = {*small_files(names), *([] if lead is None else [lead])}
+    return sorted({folder / name for name in loaded} | {*weight_files(folder)})
 
 
 def has_whole_weights(folder: Path) -> bool:

@@ -152,8 +152,8 @@ def train_heads(
 
     def losses(parameters: Parameters, rows: torch.Tensor) -> torch.Tensor:
         read = vectors[:, rows] if scaling is None else scaling.scale(vectors[:, rows])
-        found = stacked_logits(model, parameters, read.to(model.device))
-        return _losses(found, labels[rows].to(model.device))
+        logits = stacked_logits(model, parameters, read.to(model.device))
+        return _losses(logits, labels[rows].to(model.device))
 
     scaling = _Scaling(vectors[:, training]) if recipe.scale else None
     own = head_parameters(model)

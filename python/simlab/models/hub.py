@@ -95,10 +95,10 @@ def _cached_folder(name: str) -> Path | None:
 
     named, revision = split_revision(name)
     try:
-        found = try_to_load_from_cache(named, CONFIG, revision=revision)
+        file = try_to_load_from_cache(named, CONFIG, revision=revision)
     except HFValidationError:  # no name of the hub: `resolve` says so
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(file).parent if isinstance(file, str) else None
 
 
 def _is_whole(name: str, folder: Path) -> bool:
@@ -263,8 +263,8 @@ def refuse_adapter(name: str, file: Path, *, whole: bool) -> NoReturn:
     whole
         Whether whole weights stand beside the adapter: they may have the adapter in them or not.
     """
-    found = read_json(file) if file.is_file() else {}
-    base = found.get("base_model_name_or_path") or "its base model"
+    settings = read_json(file) if file.is_file() else {}
+    base = settings.get("base_model_name_or_path") or "its base model"
     beside = " beside whole weights" if whole else ""
     alone = f"; a folder without {ADAPTER} is read as the weights alone" if whole else ""
     raise UserError(

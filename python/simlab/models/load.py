@@ -34,10 +34,10 @@ def read_config(file: Path) -> dict[str, Any]:
     UserError
         The file is damaged.
     """
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise UserError(f"{file}: wanted a JSON object, found {found!r:.40}")
-    return found
+    config = read_json(file)
+    if not isinstance(config, dict):
+        raise UserError(f"{file}: wanted a JSON object, found {config!r:.40}")
+    return config
 
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
@@ -280,13 +280,13 @@ def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -
     A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number.
     """
     names = cast("dict[int, str]", config.id2label)
-    found = [str(names.get(index)) for index in range(len(names))]
-    for index, pair in enumerate(zip(task.label_names, found, strict=True)):
+    labels = [str(names.get(index)) for index in range(len(names))]
+    for index, pair in enumerate(zip(task.label_names, labels, strict=True)):
         said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
         if len(said) > 1:
             raise UserError(
                 f"model {source.name}: task {task.name} wanted a head with labels "
-                f"{', '.join(task.label_names)}, found {', '.join(found)}"
+                f"{', '.join(task.label_names)}, found {', '.join(labels)}"
             )
 
 
@@ -355,9 +355,11 @@ def _load_weights(
 
 def _refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
     """Raise UserError for weights that are stored as codes of few bits."""
-    found = getattr(config, "quantization_config", None)
-    if found is not None:
-        method = found.get("quant_method") if isinstance(found, dict) else found.quant_method
+    settings = getattr(config, "quantization_config", None)
+    if settings is not None:
+        method = (
+            settings.get("quant_method") if isinstance(settings, dict) else settings.quant_method
+        )
         raise UserError(
             f"model {source.name}: wanted weights in floating point, found weights quantised by "
             f"{method}; take the model that they were made from, or load them in a function of "

@@ -116,7 +116,7 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     >>> restarts("google/multiberts-seed_{0..2}")[-1]
     Restart(name='google/multiberts-seed_2', family='multiberts', number=2)
     """
-    found = []
+    models = []
     ranges = [match for match in _BRACES.finditer(pattern) if match["words"] is None]
     if len(ranges) + pattern.count(SEED) > 1:
         raise UserError(f"model {pattern}: wanted one range of restarts at most, found several")
@@ -128,10 +128,10 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
         named, _ = split_revision(template)
         family = _SEED_WORD.sub("", Path(named).name) or named.replace(SEED, "")
         if SEED in template:
-            found += [Restart(template.replace(SEED, str(s)), family, s) for s in seeds]
+            models += [Restart(template.replace(SEED, str(s)), family, s) for s in seeds]
         else:
-            found.append(Restart(template, family, None))
-    return found
+            models.append(Restart(template, family, None))
+    return models
 
 
 def _expand(name: str) -> list[str]:
@@ -168,8 +168,8 @@ def similar_name(name: str) -> str:
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     known = [OFFLINE_MODEL, *beside, *cached_names()]
     taken = {name, name.partition("@")[0]}  # the model is there, and only the revision is not
-    found = get_close_matches(name, [one for one in known if one not in taken], n=1, cutoff=0.75)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    matches = get_close_matches(name, [one for one in known if one not in taken], n=1, cutoff=0.75)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def resolve(model: str | Path | ModelSource) -> ModelSource:

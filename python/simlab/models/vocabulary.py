@@ -79,15 +79,15 @@ def require_known(
         [number for number in row["input_ids"] if number == unknown or number not in special]
         for row in encoded[:_FIRST_EXAMPLES]
     ]
-    found = Counter(number for numbers in tokens for number in numbers)
+    counts = Counter(number for numbers in tokens for number in numbers)
     wanted = f"tokenizer {getattr(tokenizer, 'name_or_path', '')}: wanted"
-    if unknown is not None and found[unknown]:
-        written = zip(found, tokenizer.convert_ids_to_tokens([*found]), strict=True)
-        words = found.total() - sum(found[number] for number, one in written if one in _BLANKS)
-        if 2 * found[unknown] > words:
+    if unknown is not None and counts[unknown]:
+        written = zip(counts, tokenizer.convert_ids_to_tokens([*counts]), strict=True)
+        words = counts.total() - sum(counts[number] for number, one in written if one in _BLANKS)
+        if 2 * counts[unknown] > words:
             raise UserError(
                 f"{wanted} the vocabulary of these texts, found the unknown token "
-                f"{tokenizer.unk_token} for {found[unknown]:,} of their first {words:,} tokens"
+                f"{tokenizer.unk_token} for {counts[unknown]:,} of their first {words:,} tokens"
             )
     texts = texts_of(examples)[:_FIRST_EXAMPLES]
     with_letters = [bool(letters(_without_special(tokenizer, text))) for text in texts]
@@ -97,8 +97,8 @@ def require_known(
             f"{wanted} tokens of these texts, found none but special ones for {lost:,} of the "
             f"first {sum(with_letters):,} texts that have letters"
         )
-    if len(found) == 1 and hasattr(tokenizer, "decode"):
-        only = str(tokenizer.decode([*found]))
+    if len(counts) == 1 and hasattr(tokenizer, "decode"):
+        only = str(tokenizer.decode([*counts]))
         if missing := {*letters(" ".join(texts))} - {*letters(only)}:
             raise UserError(
                 f"{wanted} tokens of these texts, found {only!r} alone, without "

@@ -200,10 +200,10 @@ def _open_hdf5(path: Path) -> Iterator[ArrayFile]:
             f"{path}: wanted h5py, which reads HDF5, found none; `pip install h5py`"
         ) from error
     with h5py.File(path, "r") as file:
-        found: dict[str, Any] = {}
-        file.visititems(lambda name, item: found.update({name: item}))
-        names = sorted(found, key=_place_in(file))
-        items = {name: found[name] for name in names if isinstance(found[name], h5py.Dataset)}
+        items_of: dict[str, Any] = {}
+        file.visititems(lambda name, item: items_of.update({name: item}))
+        names = sorted(items_of, key=_place_in(file))
+        items = {name: items_of[name] for name in names if isinstance(items_of[name], h5py.Dataset)}
         ids = _texts(_plain(items.pop(IDS)), path) if IDS in items else None
         sentences = _sentences(items.pop(SENTENCES), path) if SENTENCES in items else None
         arrays = [
@@ -255,7 +255,7 @@ def _open_torch(path: Path) -> Iterator[ArrayFile]:
 
     try:
         mapped = zipfile.is_zipfile(path)  # files of torch before 1.6 cannot be mapped
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         other = re.search(r"GLOBAL (\S+)", str(error))
         raise UserError(
@@ -263,13 +263,13 @@ def _open_torch(path: Path) -> Iterator[ArrayFile]:
             "nothing is unpickled"
         ) from error
     ids = None
-    if isinstance(found, Mapping):
-        named = {str(name): value for name, value in found.items()}
+    if isinstance(content, Mapping):
+        named = {str(name): value for name, value in content.items()}
         ids = _texts(named.pop(IDS), path) if IDS in named else None
-    elif isinstance(found, list | tuple):
-        named = {str(number): value for number, value in enumerate(found)}
+    elif isinstance(content, list | tuple):
+        named = {str(number): value for number, value in enumerate(content)}
     else:
-        named = {"": found}
+        named = {"": content}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise UserError(

@@ -317,17 +317,17 @@ def _attentions(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> Sequence[torch.Tensor]:
     """Return the attention weights of every block, [b, H, t, t] each."""
-    found = getattr(model(**batch, output_attentions=True), "attentions", None) or ()
+    weights = getattr(model(**batch, output_attentions=True), "attentions", None) or ()
     size, tokens = batch["attention_mask"].shape
     config = text_config(model.config)
     blocks = len(blocks_of(model)) or getattr(config, "num_hidden_layers", 0)
-    shapes = [None if one is None else tuple(one.shape) for one in found]
+    shapes = [None if one is None else tuple(one.shape) for one in weights]
     if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
         told = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
     elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
         told = f"those of {len(shapes)} of {blocks} blocks"
     else:
-        return found
+        return weights
     raise UserError(
         f"{argument('kind', ATTENTION)}: wanted weights [batch, heads, tokens, tokens] of every "
         f"block, found {told} in a model of type {model.config.model_type!r}"

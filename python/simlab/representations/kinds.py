@@ -178,12 +178,12 @@ def find_rows(
         ]
         return Rows(encoded, groups, [[example] for example in examples.ids])
     encoded, tokens = encode_words(tokenizer, examples, max_length, words, special_tokens)
-    found = [find(example, t) for example, t in zip(examples.ids, tokens, strict=True)]
-    given = [row for row, (groups, _) in enumerate(found) if len(groups)]
+    rows_of = [find(example, t) for example, t in zip(examples.ids, tokens, strict=True)]
+    kept_rows = [row for row, (groups, _) in enumerate(rows_of) if len(groups)]
     rows = Rows(
-        [encoded[row] for row in given],
-        [found[row][0] for row in given],
-        [found[row][1] for row in given],
+        [encoded[row] for row in kept_rows],
+        [rows_of[row][0] for row in kept_rows],
+        [rows_of[row][1] for row in kept_rows],
     )
     if not rows.counts.any():
         raise UserError(

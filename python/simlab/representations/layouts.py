@@ -216,8 +216,8 @@ def _as_float32(values: np.ndarray, where: str, start: int = 0) -> np.ndarray:
         A value is NaN, infinite, or too large for float32.
     """
     with np.errstate(over="ignore"):
-        found = np.asarray(values).astype(np.float32, copy=False)
-    bad = ~np.isfinite(found)
+        array = np.asarray(values).astype(np.float32, copy=False)
+    bad = ~np.isfinite(array)
     if bad.any():
         place = tuple(int(axis[0]) for axis in np.nonzero(bad))
         row = start + place[-2]
@@ -225,4 +225,4 @@ def _as_float32(values: np.ndarray, where: str, start: int = 0) -> np.ndarray:
             f"{where}: wanted finite values of float32, found {values[place]} in row {row}, column "
             f"{place[-1]}"
         )
-    return found
+    return array

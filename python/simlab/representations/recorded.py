@@ -191,12 +191,12 @@ class _RowWriter:
         """Return an id for each row: of the example, and the number of the row in it."""
         if self.recording.pool not in (TOKENS, POSITIONS):
             return list(self.feed.ids)
-        found = []
+        row_ids = []
         for number, (example, count) in enumerate(zip(self.feed.ids, self.counts, strict=True)):
             tokens = self.feed.tokens[number] if self.feed.tokens is not None else [""] * count
             ends = [f":{token}" if token else "" for token in tokens]
-            found += [f"{example}:{row}{end}" for row, end in enumerate(ends)]
-        return found
+            row_ids += [f"{example}:{row}{end}" for row, end in enumerate(ends)]
+        return row_ids
 
 
 def _texts(

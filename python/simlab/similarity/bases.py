@@ -42,15 +42,15 @@ def store_bases(side: Representations, folder: Path, standardize: bool) -> None:
     import simcore
 
     try:
-        made: Sequence[Basis] = simcore.bases(side.layers, standardize=standardize)
+        bases: Sequence[Basis] = simcore.bases(side.layers, standardize=standardize)
     except ValueError as error:
         raise UserError(f"bases of {side.folder}: {error}") from None
     tensors = {
         f"{part}.{number}": getattr(basis, part).contiguous()
-        for number, basis in enumerate(made)
+        for number, basis in enumerate(bases)
         for part in _PARTS
     }
-    exponents = json.dumps([basis.exponent for basis in made])
+    exponents = json.dumps([basis.exponent for basis in bases])
     folder.mkdir(parents=True)
     save_file(tensors, folder / FILE, {_EXPONENTS: exponents})
 
@@ -63,10 +63,10 @@ def load_bases(folder: Path) -> list[Basis]:
 
     with safe_open(folder / FILE, framework="pt") as file:
         exponents = json.loads(file.metadata()[_EXPONENTS])
-        found: list[Any] = [
+        tensors: list[Any] = [
             [file.get_tensor(f"{part}.{number}") for part in _PARTS]
             for number in range(len(exponents))
         ]
     return [
-        Basis(u, vt, s, exponent) for (u, vt, s), exponent in zip(found, exponents, strict=True)
+        Basis(u, vt, s, exponent) for (u, vt, s), exponent in zip(tensors, exponents, strict=True)
     ]

@@ -114,7 +114,7 @@ def blocks(
     resampling.check()
     files, stored = read_inputs(results, path, resampling)
     frame = read_results(files)
-    found = list(block_rows(frame, clusters, resampling, stored))
+    splits = list(block_rows(frame, clusters, resampling, stored))
     if path is not None:
         inputs = {
             "step": BLOCKS,
@@ -123,9 +123,9 @@ def blocks(
             "representations": [part.manifest["data_sha256"] for part in stored],
             **resampling.inputs,
         }
-        rows = [row for _, of_grid in found for row in of_grid]
+        rows = [row for _, of_grid in splits for row in of_grid]
         ensure_results(path, inputs, lambda: rows, replace=overwrite)
-    return found
+    return splits
 
 
 def block_rows(
@@ -170,8 +170,8 @@ def block_rows(
         if of_grid:
             both = _with_intervals(both, scores, first, values, of_grid[0], resampling)
         layers = [int(layer) for layer in table.index]
-        for fixed, found in zip((True, False), both, strict=True):
-            yield _renumbered(found, layers, first, fixed, resampling)
+        for fixed, split in zip((True, False), both, strict=True):
+            yield _renumbered(split, layers, first, fixed, resampling)
     for part in stored:
         if part.folder not in used:
             raise UserError(
@@ -191,19 +191,19 @@ def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
     own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
     grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
-    found = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
+    parts = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
     errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]
     errors = errors[errors["options"].map(_is_judged).astype(bool)]
     names = ["experiment", "comparison", *GRID_COLUMNS, "label_y", "seed_y"]
     pairs = [rows for _, rows in errors.groupby(names, dropna=False, sort=False)]
-    found += [rows for rows in pairs if _is_square(rows)]
-    if not found:
+    parts += [rows for rows in pairs if _is_square(rows)]
+    if not parts:
         names = frame["comparison"].fillna(frame["experiment"])
         found_names = ", ".join(dict.fromkeys(names)) or "an empty table"
         raise UserError(
             f"results: wanted a grid of a model with itself (FT-FT), found {found_names}"
         )
-    yield from found
+    yield from parts
 
 
 def _is_judged(options: str) -> bool:
@@ -228,10 +228,10 @@ def _with_intervals(
     resampling: Resampling,
 ) -> list[Blocks]:
     """Return the blocks of a grid with the intervals of their scores."""
-    found = draws_of(first, values, [part], resampling)
-    if found is None:
+    grids_of_halves = draws_of(first, values, [part], resampling)
+    if grids_of_halves is None:
         return both
-    return [_with_interval(one, scores, *found) for one in both]
+    return [_with_interval(one, scores, *grids_of_halves) for one in both]
 
 
 def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, examples: int) -> Blocks:

@@ -276,7 +276,7 @@ def _rows(
     resampling: Resampling,
 ) -> Iterator[ResultRow]:
     values, variant = compute(call), call.chosen
-    found: Grids = statistics(call, values, resampling)
+    columns: Grids = statistics(call, values, resampling)
     unused = () if xs[0].is_attention else ("causal",)
     own = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
@@ -295,7 +295,7 @@ def _rows(
                 layer_x=layer_x,
                 layer_y=layer_y,
                 value=float(values[i, j]),
-                **_statistics(found, i, j),
+                **_statistics(columns, i, j),
                 resampling=resampling.record,
                 n=x.manifest["n"],
                 task=x.manifest["task"],

@@ -153,7 +153,7 @@ def localization_rows(
         ordered = _in_order(sides, frame)
         pairs = zip(stored, (neuronsim, svcca), strict=True)
         all_draws = [draws_of(rows.iloc[0], values, ordered, resampling) for rows, values in pairs]
-        draws = [found for found in all_draws if found is not None]
+        draws = [grids for grids in all_draws if grids is not None]
         if len(draws) == len(all_draws):
             (of_neurons, examples), (of_spaces, _) = draws
             drawn = [_scores(*both) for both in zip(of_neurons, of_spaces, strict=True)]
@@ -194,13 +194,13 @@ def _in_order(sides: Sequence[Representations], frame: pd.DataFrame) -> list[Rep
     """Return the representations of the models of a joint grid, in the order of the grid."""
     ordered = []
     for label, rows in frame.groupby("label_x", sort=False):
-        found = [side for side in sides if belongs(side, rows.iloc[0])]
-        if len(found) != 1:
+        matching = [side for side in sides if belongs(side, rows.iloc[0])]
+        if len(matching) != 1:
             raise UserError(
                 f"{argument('bootstrap')}: wanted one folder with the representations of {label} "
-                f"of task {rows.iloc[0]['task']}, found {len(found)}"
+                f"of task {rows.iloc[0]['task']}, found {len(matching)}"
             )
-        ordered += found
+        ordered += matching
     return ordered
 
 
@@ -217,12 +217,12 @@ def _refuse_strangers(sides: Sequence[Representations], joint: Sequence[pd.DataF
 def _one_grid(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return the rows of the joint grid of a measure; a copy of a grid counts as the same grid."""
     rows = frame[frame["measure"] == measure].drop_duplicates([*_CELL, *_GRID, "value"])
-    found = len(rows[_GRID].drop_duplicates())
-    if found == 1:
-        found = int(rows.groupby(_CELL).size().max())
-    if found != 1:
+    count = len(rows[_GRID].drop_duplicates())
+    if count == 1:
+        count = int(rows.groupby(_CELL).size().max())
+    if count != 1:
         raise UserError(
             f"results, comparison {frame.iloc[0]['comparison']}: wanted one grid of {measure}, "
-            f"found {found}"
+            f"found {count}"
         )
     return rows

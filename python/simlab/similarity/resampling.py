@@ -143,13 +143,13 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     UserError
         There are too few examples, or no two examples could change places.
     """
-    found: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     if resampling.bootstrap:
         interval = halves(call, resampling)
         least = 0.0 if call.measure.distance else -np.inf
-        found["low"] = np.maximum(values + (interval.low - interval.observed), least)
+        columns["low"] = np.maximum(values + (interval.low - interval.observed), least)
         highest = np.fmax(call.measure.highest, values)  # unbiased CKNNA may lie above 1
-        found["high"] = np.minimum(values + (interval.high - interval.observed), highest)
+        columns["high"] = np.minimum(values + (interval.high - interval.observed), highest)
     if resampling.permutations:
         test = _run(
             call,
@@ -159,12 +159,12 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
             seed=resampling.seed,
         )
         _note_places(call)
-        found["pvalue"] = test.pvalue
+        columns["pvalue"] = test.pvalue
         best = 0.0 if call.measure.distance else 1.0
         none = np.isnan(test.calibrated)  # no value for equal layers to calibrate to
         room = np.where(none, np.nan, best - test.null_mean)
-        found["calibrated"] = (values - test.null_mean) / room
-    return found
+        columns["calibrated"] = (values - test.null_mean) / room
+    return columns
 
 
 def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) -> Any:
@@ -200,16 +200,16 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
         warnings.simplefilter("always", FewRowsWarning)
         try:
             try:
-                found = run(*layers, measure=measure, **how, **options)
+                result = run(*layers, measure=measure, **how, **options)
             except GramsTooLargeError:
                 import simcore
 
-                found = run(*layers, measure=simcore.cka_grid, **how, **options)
+                result = run(*layers, measure=simcore.cka_grid, **how, **options)
         except (ValueError, ImportError) as error:
             raise UserError(f"{call.where}: {argument(option)}: {error}; {MORE_ROWS}") from None
     for warning in caught:
         note(f"{call.where}: {argument(option)}: {warning.message}; {MORE_ROWS}")
-    return found
+    return result
 
 
 def row_groups(call: Call) -> np.ndarray:
@@ -226,8 +226,8 @@ def _note_places(call: Call) -> None:
     """Say how many rows no permutation moves, if they are many."""
     groups = row_groups(call)
     sizes = np.bincount(groups)
-    found, counts = np.unique(sizes[sizes > 0], return_counts=True)
-    share = found[counts == 1].sum() / len(groups)
+    lengths, counts = np.unique(sizes[sizes > 0], return_counts=True)
+    share = lengths[counts == 1].sum() / len(groups)
     if share >= _NOTED:
         note(
             f"{call.where}: {argument('permutations')} leaves {share:.0%} of the rows in place, "
@@ -253,8 +253,8 @@ def _of_sentences(call: Call) -> Callable[..., Any]:
 
     def taken(words: torch.Tensor) -> np.ndarray:
         """Return the sentences of these words, which stand together, in order."""
-        found = sentences[words[:, 0].long().numpy()]
-        return found[np.flatnonzero(np.diff(found, prepend=-1))]
+        numbers = sentences[words[:, 0].long().numpy()]
+        return numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
 
     def measure(x: Sequence[torch.Tensor], y: Sequence[torch.Tensor]) -> Any:
         of_x, of_y = taken(x[0]), taken(y[0])

@@ -42,8 +42,8 @@ def read_inputs(
     """
     given = as_paths(results)
     folders = [folder for folder in given if (folder / MANIFEST).is_file()]
-    found = results_files([place for place in given if place not in folders])
-    files = [file for file in found if out is None or file.resolve() != out.resolve()]
+    every = results_files([place for place in given if place not in folders])
+    files = [file for file in every if out is None or file.resolve() != out.resolve()]
     if bool(folders) != bool(resampling.bootstrap):
         wanted = "representation folders (`simcore extract`) beside the results"
         if folders:
@@ -93,15 +93,15 @@ def draws_of(
     where = ", ".join(str(side.folder) for side in sides)
     call = Call(measure, chosen, layers_of(measure, chosen, sides), None, sides[0], where)
     interval = halves(call, resampling, return_draws=True)
-    found = interval.observed
-    if found.shape != values.shape or not np.allclose(
-        found, values, rtol=0, atol=_ROUNDING, equal_nan=True
+    computed = interval.observed
+    if computed.shape != values.shape or not np.allclose(
+        computed, values, rtol=0, atol=_ROUNDING, equal_nan=True
     ):
         raise UserError(
             f"{where}: wanted the representations of the {first['measure']} grid of "
             f"{first['label_x']} in the results, found others with the same label"
         )
-    if (np.isnan(interval.low) & ~np.isnan(found)).any():
+    if (np.isnan(interval.low) & ~np.isnan(computed)).any():
         return None
     return interval.draws, len(np.unique(row_groups(call)))
 

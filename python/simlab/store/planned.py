@@ -74,5 +74,5 @@ def _ranks(file: Path) -> np.ndarray | None:
     numbers = _job_numbers(plan, state.st_mtime_ns, state.st_size)
     jobs = pq.read_table(file, columns=[JOB])[JOB].combine_chunks().dictionary_encode()
     places = np.array([numbers.get(key, len(numbers)) for key in jobs.dictionary.to_pylist()])
-    found: np.ndarray = places[jobs.indices.to_numpy()]
-    return found
+    ranks: np.ndarray = places[jobs.indices.to_numpy()]
+    return ranks

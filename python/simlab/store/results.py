@@ -325,8 +325,8 @@ def side_in(row: pd.Series, side: str = "x") -> Side:
     """Return how a row of a results table names its model of side ``x`` or ``y``."""
     import pandas as pd
 
-    found: dict[str, Any] = {name: row[f"{name}_{side}"] for name in SIDE}
-    known: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in found.items()}
+    facts: dict[str, Any] = {name: row[f"{name}_{side}"] for name in SIDE}
+    known: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in facts.items()}
     return Side(**known)
 
 
@@ -337,10 +337,10 @@ def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         raise UserError(f"results {path}: wanted a results file or a folder, found neither")
     # Hidden files are being written, or were left by a killed process.
-    found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
-    for file in found:
+    every = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
+    for file in every:
         _require_utf8(file)
-    files = [file for file in found if contents_of(file) == RESULTS]
+    files = [file for file in every if contents_of(file) == RESULTS]
     if not files:
         raise UserError(f"results {path}: wanted a folder with results files, found none in it")
     return files

@@ -45,10 +45,10 @@ def quiet_datasets(terminal: bool) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    found = {"python": platform.python_version()}
+    versions_of = {"python": platform.python_version()}
     for package in REPORTED_PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions_of[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # running from a source tree
-            found[package] = "not installed"
-    return found
+            versions_of[package] = "not installed"
+    return versions_of

@@ -44,18 +44,18 @@ def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskO
     UserError
         `options` do not name the text, and a column of further texts would not be read.
     """
-    found = list(rows.columns)
+    names = list(rows.columns)
     usual = (*TEXT_NAMES, *IMAGE_NAMES)
-    text = options.text_column or next((name for name in usual if name in found), None)
+    text = options.text_column or next((name for name in usual if name in names), None)
     pair = options.pair_column
     usual_pair = PAIR_NAMES.get(text) if text is not None and options.text_column is None else None
-    if pair is None and usual_pair is not None and usual_pair in found:
+    if pair is None and usual_pair is not None and usual_pair in names:
         pair = usual_pair
-    label = options.label_column or next((name for name in LABEL_NAMES if name in found), None)
-    chosen = replace(options, text_column=text, pair_column=pair, label_column=label)
+    label = options.label_column or next((name for name in LABEL_NAMES if name in names), None)
+    guessed = replace(options, text_column=text, pair_column=pair, label_column=label)
     if options.text_column is None and text in TEXT_NAMES:
-        _require_read(rows, chosen, where)
-    return chosen
+        _require_read(rows, guessed, where)
+    return guessed
 
 
 def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:

@@ -109,12 +109,12 @@ def split_names(folder: Path, config: str = "") -> list[str]:
     """Return the names of the splits in `folder`, read from the names of its files."""
     if (folder / _SAVED).is_file():
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
-    found = set()
+    names = set()
     for place in _places(folder, config):
         files = [path for path in place.glob("*") if path.suffix.lower() in FILE_SUFFIXES]
-        found |= {_stem(path) for path in files}
-        found |= {path.name for path in place.glob("*") if _numbered(path)}
-    return sorted(found)
+        names |= {_stem(path) for path in files}
+        names |= {path.name for path in place.glob("*") if _numbered(path)}
+    return sorted(names)
 
 
 def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:

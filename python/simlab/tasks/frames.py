@@ -123,8 +123,8 @@ def split_frame(
     groups, row_groups = np.unique(frame[GROUP].to_numpy(), return_inverse=True)
     ranks = rng.permutation(len(groups))[row_groups]
     rows_before = np.concatenate([[0], np.cumsum(np.bincount(ranks))])[ranks]
-    chosen = np.flatnonzero(rows_before < size)
-    heldout = chosen[np.argsort(ranks[chosen], kind="stable")][:size]
+    heldout_rows = np.flatnonzero(rows_before < size)
+    heldout = heldout_rows[np.argsort(ranks[heldout_rows], kind="stable")][:size]
     train = rng.permutation(np.flatnonzero(rows_before >= size))
     return frame.iloc[train], frame.iloc[heldout]
 
@@ -161,17 +161,17 @@ def standard_frame(
     if options.pair_column:
         texts["pair"] = (options.pair_column, "pair_column", True)
     columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
-    found = {role: _column(frame, where, *asked) for role, asked in texts.items()}
-    pictures = picture_columns(found["text"])
+    values_of = {role: _column(frame, where, *asked) for role, asked in texts.items()}
+    pictures = picture_columns(values_of["text"])
     columns |= pictures or {}
-    for role, values in found.items():
+    for role, values in values_of.items():
         if pictures is not None and role == "text":
             continue
         columns[role] = [_as_text(value, where, texts[role][0]) for value in values]
     label = options.label_column or "label"
     asked = label, "label_column", bool(options.label_column)
     columns["label"] = _column(frame, where, *asked) if labelled else 0
-    columns[IN_WORDS] = all(_is_list(value) for values in found.values() for value in values)
+    columns[IN_WORDS] = all(_is_list(value) for values in values_of.values() for value in values)
     return pd.DataFrame(columns)
 
 
@@ -184,16 +184,16 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
 
     if spec.encoding:
         frame = ENCODINGS[spec.encoding](frame, where)
-    found = {column: _column(frame, where, column) for column in spec.columns}
+    values_of = {column: _column(frame, where, column) for column in spec.columns}
     columns: dict[str, Any] = {
         "id": frame[ROW_ID] if ROW_ID in frame.columns else _numbered(prefix, len(frame)),
-        "text": [_as_text(value, where, spec.text) for value in found[spec.text]],
+        "text": [_as_text(value, where, spec.text) for value in values_of[spec.text]],
     }
     if spec.pair:
-        columns["pair"] = [_as_text(value, where, spec.pair) for value in found[spec.pair]]
+        columns["pair"] = [_as_text(value, where, spec.pair) for value in values_of[spec.pair]]
     if spec.choices:
-        columns["choices"] = _choices(found, spec, where)
-    columns["label"] = _spec_labels(found[spec.label], spec, where)
+        columns["choices"] = _choices(values_of, spec, where)
+    columns["label"] = _spec_labels(values_of[spec.label], spec, where)
     columns |= {name: frame[name] for name in (GROUP, QUESTION) if name in frame.columns}
     return pd.DataFrame(columns)
 

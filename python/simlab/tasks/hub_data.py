@@ -120,22 +120,22 @@ def _noted_commit(data: HubData) -> str | None:
     from huggingface_hub.errors import HFValidationError, RevisionResolutionError
 
     try:
-        found = HfApi().resolve_revision(
+        answer = HfApi().resolve_revision(
             data.path, repo_type=_DATASET, revision=data.revision, local_files_only=True
         )
     except (HFValidationError, RevisionResolutionError):
         return None
-    return found.resolved
+    return answer.resolved
 
 
 def _download(data: HubData) -> dict[str, Any]:
     import datasets
     from huggingface_hub import HfApi
 
-    found = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
-    loaded = datasets.load_dataset(data.path, data.config, revision=found.resolved)
+    answer = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
+    loaded = datasets.load_dataset(data.path, data.config, revision=answer.resolved)
     files = [Path(file["filename"]) for split in loaded.values() for file in split.cache_files]
-    if any(found.resolved not in file.parts for file in files):
+    if any(answer.resolved not in file.parts for file in files):
         raise TransferError("another revision in the cache, because of an error of the network")
     return dict(loaded)
 
@@ -188,14 +188,14 @@ def _only_config(data: HubData, commit: str) -> str:
     card = try_to_load_from_cache(data.path, _CARD, revision=commit, repo_type=_DATASET)
     if not isinstance(card, str):
         return _DEFAULT
-    found = DatasetCard(Path(card).read_text("utf-8"), ignore_metadata_errors=True).data
+    metadata = DatasetCard(Path(card).read_text("utf-8"), ignore_metadata_errors=True).data
     try:
-        configs = MetadataConfigs.from_dataset_card_data(found)
+        configs = MetadataConfigs.from_dataset_card_data(metadata)
         if configs:
             return configs.get_default_config_name() or _DEFAULT
     except ValueError:  # a damaged card, of which the library says more when it loads the data
         return _DEFAULT
-    listed = _as_list(found.get("dataset_info"))
+    listed = _as_list(metadata.get("dataset_info"))
     names = {one.get("config_name", _DEFAULT) for one in listed if isinstance(one, dict)}
     return names.pop() if len(names) == 1 else _DEFAULT
 

@@ -106,10 +106,10 @@ def as_picture(value: Any) -> Picture | None:
 def picture_columns(values: Iterable[Any]) -> dict[str, list[Any]] | None:
     """Return columns of pictures and of their hashes; None if the cells hold no pictures."""
     pictures = [as_picture(value) for value in values]
-    found = [picture for picture in pictures if picture is not None]
-    if not found or len(found) < len(pictures):
+    known = [picture for picture in pictures if picture is not None]
+    if not known or len(known) < len(pictures):
         return None
-    return {"text": [picture.digest for picture in found], IMAGE: found}
+    return {"text": [picture.digest for picture in known], IMAGE: known}
 
 
 def is_images(name: str) -> bool:
@@ -165,12 +165,12 @@ def _folder(folder: Path, root: Path) -> pd.DataFrame:
 
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     labelled = [(path, one.name) for one in classes for path in sorted(one.rglob("*"))]
-    found = labelled or [(path, "") for path in sorted(folder.iterdir())]
-    found = [(path, label) for path, label in found if path.suffix.lower() in SUFFIXES]
-    if not found:
+    files = labelled or [(path, "") for path in sorted(folder.iterdir())]
+    files = [(path, label) for path, label in files if path.suffix.lower() in SUFFIXES]
+    if not files:
         raise UserError(f"{folder}: wanted images ({' '.join(SUFFIXES)}), found none")
-    pictures = [Picture(path) for path, _ in found]
+    pictures = [Picture(path) for path, _ in files]
     # A colon would end the name of the example in the id of a row.
-    ids = [path.relative_to(root).as_posix().replace(":", "_") for path, _ in found]
+    ids = [path.relative_to(root).as_posix().replace(":", "_") for path, _ in files]
     columns = {"text": [picture.digest for picture in pictures], IMAGE: pictures}
-    return pd.DataFrame({"id": ids, **columns, "label": [label for _, label in found]})
+    return pd.DataFrame({"id": ids, **columns, "label": [label for _, label in files]})

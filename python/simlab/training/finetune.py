@@ -325,11 +325,11 @@ def _intervals(
     scores: Mapping[str, float], predictions: np.ndarray, task: Task
 ) -> dict[str, list[float]]:
     """Return the bounds of every metric over the held-out examples; none where undefined."""
-    found = {}
+    bounds = {}
     for metric, value in scores.items():
         columns = metric_columns(
             metric, value, predictions, task.heldout.labels, task.heldout.questions
         )
         if math.isfinite(columns["low"]):
-            found[metric] = [columns["low"], columns["high"]]
-    return found
+            bounds[metric] = [columns["low"], columns["high"]]
+    return bounds

@@ -41,7 +41,7 @@ class Windows(Dataset[Any]):
         self.special = frozenset(tokenizer.all_special_ids)
         rows: list[np.ndarray] = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            found = tokenizer(
+            encoded = tokenizer(
                 list(texts[start : start + _TEXTS_AT_ONCE]),
                 truncation=True,
                 max_length=max_length,
@@ -49,7 +49,7 @@ class Windows(Dataset[Any]):
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-            rows += [np.array(row, np.int32) for row in found["input_ids"]]
+            rows += [np.array(row, np.int32) for row in encoded["input_ids"]]
         self.ids = np.concatenate(rows)
         self.ends = np.cumsum([len(row) for row in rows])
 

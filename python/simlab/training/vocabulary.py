@@ -75,13 +75,13 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> np
     """Return how often each word of a tokenizer comes in the texts, int64 [words]."""
     counts = np.zeros(len(tokenizer), np.int64)
     for part in _parts(texts):
-        found = tokenizer(
+        encoded = tokenizer(
             part,
             add_special_tokens=False,
             return_attention_mask=False,
             return_token_type_ids=False,
         )["input_ids"]
-        ids = np.fromiter(chain.from_iterable(found), np.int64)
+        ids = np.fromiter(chain.from_iterable(encoded), np.int64)
         counts += np.bincount(ids, minlength=len(counts))
     return counts
 
