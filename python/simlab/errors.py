@@ -15,6 +15,11 @@ _FEW_NAMES, _MANY_NAMES = 6, 10  # of a message
 _ARGUMENT = re.compile("\x02(.*?)\x03")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error, or its type if it has no message."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def did_you_mean(found: str, known: Iterable[str]) -> str:
     """Return a question that names the known name nearest to a misspelt one; "" if none is near.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simlab.store.labels import without_task
+from simlab.store.labels import natural_key, without_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,21 +28,16 @@ def in_order(names: Iterable[str]) -> list[str]:
     """
     ordered = list(dict.fromkeys(names))
     if ordered == sorted(ordered):
-        return sorted(ordered, key=_natural_key)
+        return sorted(ordered, key=natural_key)
     series = defaultdict(list)
     for place, name in enumerate(ordered):
         series[re.sub("[0-9]+", "0", name)].append(place)
     for places in series.values():
         members = [ordered[place] for place in places]
         if members == sorted(members, key=lambda name: re.findall("[0-9]+", name)):
-            for place, name in zip(places, sorted(members, key=_natural_key), strict=True):
+            for place, name in zip(places, sorted(members, key=natural_key), strict=True):
                 ordered[place] = name
     return ordered
-
-
-def _natural_key(name: str) -> list[Any]:
-    parts = re.split("([0-9]+)", name)  # text and numbers alternate
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def without_seed(label: str, seed: int | None, base: str | None) -> str:

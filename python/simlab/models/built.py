@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.store.files import hash_file, hash_json
 from simlab.store.results import ORIG, RANDOM, Side
 
@@ -167,7 +167,7 @@ def _no_weights(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # clients raise errors of any type without a connection
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise UserError(
             f"model {name}: wanted its pretrained weights, found: {reason}; "
             f"{argument('random_init_seed')} draws random ones"

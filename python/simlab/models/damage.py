@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
 from simlab.models.files import weight_files
 from simlab.models.hub import in_hub_cache
 from simlab.models.sources import ModelSource
@@ -23,7 +23,7 @@ def weight_errors(source: ModelSource) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:  # its message names the file
-        found = reason(error)
+        found = first_line(error)
         raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
     except Exception as error:
         # Readers raise errors of any type for damaged files, so check whether a file is damaged.
@@ -39,18 +39,13 @@ def weight_errors(source: ModelSource) -> Iterator[None]:
         ) from error
 
 
-def reason(error: Exception) -> str:
-    """Return the first line of an error."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
 def _damaged_file(folder: Path) -> tuple[Path, str] | None:
     """Return the first file of weights that cannot be opened, and the reason."""
     for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
         try:
             _open_weights(file)
         except Exception as error:
-            return file, _content(file) or _forbidden_call(error) or reason(error)
+            return file, _content(file) or _forbidden_call(error) or first_line(error)
     return None
 
 

@@ -169,15 +169,11 @@ def read_weights(path: Path, config: ElmoConfig) -> dict[str, torch.Tensor]:
     Raises
     ------
     UserError
-        h5py is missing, the file is damaged, or a weight is missing, not finite or of another
-        shape than the options say.
+        The file is damaged, or a weight is missing, not finite or of another shape than the
+        options say.
     """
-    try:
-        import h5py
-    except ImportError as error:
-        raise UserError(
-            f"{path}: wanted h5py, which reads HDF5, found none; `pip install h5py`"
-        ) from error
+    import h5py
+
     try:
         with h5py.File(path, "r") as file:
             weights = _Weights(file, path)

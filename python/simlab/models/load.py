@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
 from simlab.models.architectures import ELMO, text_config
-from simlab.models.damage import reason, weight_errors
+from simlab.models.damage import weight_errors
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.recognise import padding_side, position_limit
@@ -393,4 +393,6 @@ def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise UserError(f"model {source.name}: wanted {wanted}, found: {reason(error)}") from error
+        raise UserError(
+            f"model {source.name}: wanted {wanted}, found: {first_line(error)}"
+        ) from error

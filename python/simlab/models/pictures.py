@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ def processor_of(source: ModelSource) -> Callable[[Any], torch.Tensor] | None:
             source.path, backend="pil", local_files_only=True
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise UserError(
             f"model {source.name}: wanted an image processor in {_PROCESSOR}, found: {reason}"
         ) from error

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
+from simlab.store.labels import natural_key
 
 IDS = "ids"  # the name under which a file may hold the ids of its rows
 SENTENCES = "sentence_to_index"  # JSON, the number of each sentence: AllenNLP and Wu et al.
@@ -68,7 +69,7 @@ class StoredArray:
         try:
             return self.get(key)
         except Exception as error:  # readers raise errors of any type for damaged files
-            raise UserError(f"{self.where}: wanted values, found: {_reason(error)}") from error
+            raise UserError(f"{self.where}: wanted values, found: {first_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def open_arrays(path: Path) -> Iterator[ArrayFile]:
         except UserError:
             raise
         except Exception as error:  # readers raise errors of any type for damaged files
-            found = f"found: {_reason(error)}"
+            found = f"found: {first_line(error)}"
             raise UserError(f"{path}: wanted {path.suffix} arrays, {found}") from error
         if not file.arrays:
             raise UserError(f"{path}: wanted an array, found none")
@@ -126,14 +127,9 @@ def in_order(names: list[str]) -> list[str]:
     for name in names:
         pattern, numbers = _NUMBER.sub("#", name), [int(n) for n in _NUMBER.findall(name)]
         if last.get(pattern, []) > numbers:
-            return sorted(names, key=_natural)
+            return sorted(names, key=natural_key)
         last[pattern] = numbers
     return names
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    parts = [part for part in _NUMBER.split(name) if part]
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 @contextmanager
@@ -193,12 +189,8 @@ def _open_safetensors(path: Path) -> Iterator[ArrayFile]:
 
 @contextmanager
 def _open_hdf5(path: Path) -> Iterator[ArrayFile]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise UserError(
-            f"{path}: wanted h5py, which reads HDF5, found none; `pip install h5py`"
-        ) from error
+    import h5py
+
     with h5py.File(path, "r") as file:
         items_of: dict[str, Any] = {}
         file.visititems(lambda name, item: items_of.update({name: item}))
@@ -243,7 +235,7 @@ def _sentences(item: Any, path: Path) -> dict[int, str]:
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(
             f"{path}, {SENTENCES}: wanted JSON with the number of each sentence, found: "
-            f"{_reason(error)}"
+            f"{first_line(error)}"
         ) from error
 
 
@@ -302,10 +294,6 @@ def _texts(values: Any, path: Path) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(one, str | int) for one in values):
         raise UserError(f"{path}: wanted {IDS} that are texts or whole numbers, found others")
     return [str(value) for value in values]
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 READERS: dict[str, Callable[[Path], AbstractContextManager[ArrayFile]]] = {

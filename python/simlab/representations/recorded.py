@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
 from simlab.models.load import give_padding, load_encoder, load_tokenizer
@@ -255,7 +255,7 @@ def _user_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise UserError(_of_the_command(reason, name)) from error
 
 

@@ -1,8 +1,9 @@
-"""Labels of models in results, and the name of the task in them."""
+"""Labels of models in results: the name of the task in them, and their natural order."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _SEPARATORS = "-_ ./"
 
@@ -16,3 +17,9 @@ def without_task(label: str, task: str) -> str:
     if bare == label:
         return label
     return re.sub(rf"[{_SEPARATORS}]*([{_SEPARATORS}])", r"\1", bare).strip(_SEPARATORS) or label
+
+
+def natural_key(name: str) -> list[Any]:
+    """Return a key that sorts names with numbers as numbers: M2 before M10."""
+    parts = re.split("([0-9]+)", name)  # text and numbers alternate
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]

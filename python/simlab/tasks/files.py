@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +154,7 @@ def _read_saved(folder: Path, split: str) -> pd.DataFrame:
     try:
         saved = datasets.load_from_disk(str(folder))
     except (ValueError, OSError, KeyError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise UserError(f"{folder}: wanted a saved data set, found: {reason}") from error
     if split not in saved:
         raise UserError(f"{folder}: wanted a split {split!r}, found {_listed(sorted(saved))}")

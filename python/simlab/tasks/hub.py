@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, did_you_mean, one_of
+from simlab.errors import UserError, did_you_mean, first_line, one_of
 from simlab.tasks import frames
 from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
@@ -131,7 +131,7 @@ def download(name: str, task: str | None = None) -> dict[str, Any]:
         return load_data(HubData.parse(name), subject, wanted)
     except (OSError, ValueError, RuntimeError) as error:
         # RuntimeError: the data set is a script, and the library no longer runs scripts.
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         if _OF_A_SCRIPT in reason:
             copy = replace(HubData.parse(name), revision=COPIES)
             reason += f"; the hub keeps a copy in parquet, such as {copy}"
