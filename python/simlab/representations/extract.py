@@ -166,7 +166,7 @@ def extract(
     Returns
     -------
     Outcome
-        Path of the folder, and whether it was there before; `load_representations` reads it.
+        The representation folder: all layers, with a row for each example, word or token by `kind`.
 
     Raises
     ------

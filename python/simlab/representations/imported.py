@@ -85,7 +85,7 @@ def import_representations(
     Returns
     -------
     Outcome
-        Path of the folder, and whether it was there before; `load_representations` reads it.
+        The representation folder: the layers of `files`, with the ids of their rows.
 
     Raises
     ------

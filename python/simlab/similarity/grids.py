@@ -81,7 +81,8 @@ def grid(
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: a row for each layer of X with each of Y, and, for an asymmetric measure,
+        one for each layer of Y with each of X.
 
     Raises
     ------

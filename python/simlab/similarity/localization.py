@@ -69,7 +69,7 @@ def localize(
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: a row for each layer of each model of each joint grid.
 
     Raises
     ------

@@ -231,11 +231,8 @@ def ensure_results(
 
     Raises
     ------
-    UserError
-        `path` exists with other content and `replace` is False, or `require_table_file` refuses
-        `path`.
-    BusyError
-        Another process is making `path`.
+    UserError, BusyError
+        As `ensure_table`.
     """
     key = hash_json({"version": VERSION, **inputs})
     return ensure_table(path, key, TYPES, lambda: to_frame(make(), key), replace=replace)

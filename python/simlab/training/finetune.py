@@ -82,7 +82,7 @@ def finetune(
     Returns
     -------
     Outcome
-        Path of the folder, whether it was there before, and the time that training took.
+        The checkpoint folder, and the seconds that training took.
 
     Raises
     ------

@@ -71,7 +71,7 @@ def pretrain(
     Returns
     -------
     Outcome
-        Path of the folder, whether it was there before, and the time that training took.
+        The model folder, and the seconds that training took.
 
     Raises
     ------
