@@ -336,8 +336,5 @@ def _encoder_gives(model: PreTrainedModel, output: torch.Tensor) -> Iterator[Non
         answer.last_hidden_state = output
         return answer
 
-    handle = model.base_model.register_forward_hook(replace)
-    try:
+    with model.base_model.register_forward_hook(replace):
         yield
-    finally:
-        handle.remove()

@@ -10,7 +10,7 @@ of the blocks, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from simlab.errors import UserError, argument
@@ -119,15 +119,10 @@ def _inputs_of(modules: Sequence[nn.Module]) -> Iterator[list[torch.Tensor]]:
         if states is not None:
             inputs.append(states)
 
-    handles = [
-        module.register_forward_pre_hook(enter, with_kwargs=True)
-        for module in dict.fromkeys(modules)  # layers that share weights are one module
-    ]
-    try:
+    with ExitStack() as hooks:
+        for module in dict.fromkeys(modules):  # layers that share weights are one module
+            hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
         yield inputs
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _parts_of_lists(model: PreTrainedModel) -> list[nn.Module]:

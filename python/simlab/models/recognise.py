@@ -198,14 +198,12 @@ def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
     import torch
 
     answers: list[Any] = []
-    handle = layer.register_forward_hook(lambda *seen: answers.append(seen[-1]))
+    hook = layer.register_forward_hook(lambda *seen: answers.append(seen[-1]))
     try:
-        with torch.no_grad():
+        with hook, torch.no_grad():
             model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
     except (RuntimeError, TypeError, ValueError) as error:
         raise _odd(model, f"{type(error).__name__}: {error}") from error
-    finally:
-        handle.remove()
     if not answers:
         raise _odd(model, "layers whose parts alone are called")
     return isinstance(answers[0], list | tuple)

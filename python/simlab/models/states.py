@@ -9,7 +9,7 @@ layers (final norm, pooler, dropout, classifier) then computes the logits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +46,12 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
     def leave(_module: object, _arguments: object, answer: Any) -> None:
         latest[:] = [architecture.states_of(answer)]
 
-    with _removed_afterwards() as handles:
+    with ExitStack() as hooks:
         for layer in dict.fromkeys(architecture.layers(model)):
-            handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
-            handles.append(layer.register_forward_hook(leave))
+            hooks.enter_context(layer.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(layer.register_forward_hook(leave))
         if (between := _between(architecture, model)) is not None:
-            handles.append(between.register_forward_hook(leave))
+            hooks.enter_context(between.register_forward_hook(leave))
         model(**batch)
     return [*states, *latest]
 
@@ -120,12 +120,12 @@ def replaced_states(
         several = isinstance(answer, list | tuple)
         return (turned(states), *answer[1:]) if several else turned(states)
 
-    with _removed_afterwards() as handles:
+    with ExitStack() as hooks:
         for module in dict.fromkeys(modules):  # layers that share weights are one module
             if layer < len(modules):
-                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+                hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
             else:
-                handles.append(module.register_forward_hook(leave))
+                hooks.enter_context(module.register_forward_hook(leave))
         yield
 
 
@@ -161,13 +161,3 @@ def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str,
 
 def _between(architecture: Architecture, model: PreTrainedModel) -> nn.Module | None:
     return lookup(model.base_model, architecture.after_first) if architecture.after_first else None
-
-
-@contextmanager
-def _removed_afterwards() -> Iterator[list[Any]]:
-    handles: list[Any] = []
-    try:
-        yield handles
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -105,12 +105,12 @@ def split_frame(
     UserError
         No rows would be left to train on.
     """
+    import pandas as pd
+
     size = options.heldout_size
     if size is None:
         size = max(1, round(DEFAULT_HELDOUT_SHARE * len(frame)))
-    keys = _text_keys(frame)
-    first = {key: row for row, key in reversed(list(enumerate(keys)))}
-    frame = frame.iloc[sorted(first.values())]
+    frame = frame[~pd.Series(_text_keys(frame)).duplicated().to_numpy()]
     if not 1 <= size < len(frame):
         raise UserError(
             f"{where}: {argument('heldout_size')}: wanted 1 to {len(frame) - 1} of {len(frame)} "
@@ -121,6 +121,7 @@ def split_frame(
         order = rng.permutation(len(frame))
         return frame.iloc[order[size:]], frame.iloc[order[:size]]
     groups, row_groups = np.unique(frame[GROUP].to_numpy(), return_inverse=True)
+    # The place of a row's group in the shuffle, and the number of rows in the groups before it.
     ranks = rng.permutation(len(groups))[row_groups]
     rows_before = np.concatenate([[0], np.cumsum(np.bincount(ranks))])[ranks]
     heldout_rows = np.flatnonzero(rows_before < size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -126,16 +126,10 @@ class Examples:
         """
         if not 1 <= count <= len(self):
             raise UserError(f"{argument('limit')}: wanted 1 to {len(self)} examples, found {count}")
-        return replace(
-            self,
-            ids=self.ids[:count],
-            texts=self.texts[:count],
-            pairs=None if self.pairs is None else self.pairs[:count],
-            labels=self.labels[:count],
-            choices=None if self.choices is None else self.choices[:count],
-            images=None if self.images is None else self.images[:count],
-            questions=None if self.questions is None else self.questions[:count],
-        )
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {name: rows for name, rows in columns.items() if rows is not None}
+        del known["in_words"]  # says something of all examples
+        return replace(self, **{name: rows[:count] for name, rows in known.items()})
 
     def require_texts(self) -> None:
         """Check that the examples are texts.
