@@ -32,13 +32,14 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
     if not grids:
         return
     scores = {model: find_blocks(table, 2).calibrated for model, table in grids.items()}
-    pvalues = [find_blocks(sum(some[1:], some[0]) / len(some), 2).pvalue for some in _alike(grids)]
-    least = [_least_pvalue(len(some[0])) for some in _alike(grids)]
+    alike = _alike(grids)
+    pvalues = [find_blocks(sum(tables[1:], tables[0]) / len(tables), 2).pvalue for tables in alike]
+    least = [_least_pvalue(len(tables[0])) for tables in alike]
     words = f"by model {', '.join(map(number, scores.values()))}; "
     unable = ""
     if max(least) > ALPHA:
         unable = (
-            f"{min(len(some[0]) for some in _alike(grids))} layers are too few: perfect blocks "
+            f"{min(len(tables[0]) for tables in alike)} layers are too few: perfect blocks "
             f"have p = {number(max(least))}"
         )
     yield Evidence(
@@ -82,7 +83,7 @@ def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     cross = cross[(cross["measure"] == MEASURE) & (cross["role_x"] == TUNED)]
     cross = first_variant(cross[(cross["role_y"] == TUNED) & (cross["x"] != cross["y"])])
     scored = [
-        Value(pair, float(np.mean([_shared_score(some, splits) for some in directions])))
+        Value(pair, float(np.mean([_shared_score(grid, splits) for grid in directions])))
         for pair, directions in unordered(cross)
         if pair <= splits.keys() and len({origin[model] for model in pair}) == 1
     ]
@@ -114,9 +115,9 @@ def _mean_rand_index(layers: int) -> float:
 def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
     """Return the CKA grid of every fine-tuned model with itself."""
     grids = rows.grids()
-    own = (grids["measure"] == MEASURE) & (grids["role_x"] == TUNED) & (grids["x"] == grids["y"])
-    tables = first_variant(grids[own]).groupby("x", sort=False)
-    by_model = {str(model): layer_table(some, embeddings=True) for model, some in tables}
+    is_own = (grids["measure"] == MEASURE) & (grids["role_x"] == TUNED) & (grids["x"] == grids["y"])
+    tables = first_variant(grids[is_own]).groupby("x", sort=False)
+    by_model = {str(model): layer_table(cells, embeddings=True) for model, cells in tables}
     return {
         model: table for model, table in by_model.items() if table.notna().any(axis=1).sum() > 1
     }

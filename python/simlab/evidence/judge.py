@@ -173,7 +173,7 @@ def _spreads_over_examples(
     shared = _spread(claim, rows, lambda: deviation * draw.normal(size=curves.max() + 1)[curves])
     of_texts = _shift(claim, rows, deviation)
     kinds = (each, shared, of_texts)
-    larger = {name: max(some.get(name, 0.0) for some in kinds) for name in each}
+    larger = {name: max(spreads.get(name, 0.0) for spreads in kinds) for name in each}
     return {name: value for name, value in larger.items() if value > 0}
 
 

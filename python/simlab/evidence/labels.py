@@ -80,14 +80,14 @@ def who_is_who(frame: pd.DataFrame, task: str) -> dict[str, Who]:
         frame[[side, *(f"{name}_{side}" for name in columns)]].set_axis(["name", *columns], axis=1)
         for side in "xy"
     ]
-    known = pd.concat(sides).dropna(subset="name").drop_duplicates("name")
-    first = known[(known["stage"] == ORIG) & known["seed"].notna()]
+    models = pd.concat(sides).dropna(subset="name").drop_duplicates("name")
+    first = models[(models["stage"] == ORIG) & models["seed"].notna()]
     seeds = first.groupby("base", dropna=True)["seed"].nunique()
     restarted = set(seeds.index[seeds > 1])
-    nameless = known.loc[(known["role"] == PRETRAINED) & known["base"].isna(), "label"].unique()
+    nameless = models.loc[(models["role"] == PRETRAINED) & models["base"].isna(), "label"].unique()
     unsaid = str(nameless[0]) if len(nameless) == 1 else ""
     return {
-        str(one.name): _who(one, restarted, unsaid, task) for one in known.itertuples(index=False)
+        str(one.name): _who(one, restarted, unsaid, task) for one in models.itertuples(index=False)
     }
 
 

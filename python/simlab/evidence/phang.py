@@ -34,8 +34,8 @@ def can_go(rows: TaskRows) -> Iterator[Evidence]:
         values = []
         for model, curve in curves.items():
             last = int(curve.index[-1])
-            kept = last - math.ceil(TOP_SHARE * last)
-            values.append(value_of(model, curve.get(kept, math.nan) - whole[model]))
+            layer = last - math.ceil(TOP_SHARE * last)
+            values.append(value_of(model, curve.get(layer, math.nan) - whole[model]))
         counts = [str(math.ceil(TOP_SHARE * depth)) for depth in depths]
         yield Evidence(
             f"metric without the top quarter of the layers minus with all, {mode} head",

@@ -29,8 +29,8 @@ def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
     for who, errors in _by_role(rows, methods=(INN, LINEAR)):
         states = _first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
         for measure, name in ERRORS.items():
-            some = states[states["measure"] == measure]
-            means = _pair_means(some[some["method"].isin([INN, LINEAR])], "method")
+            of_measure = states[states["measure"] == measure]
+            means = _pair_means(of_measure[of_measure["method"].isin([INN, LINEAR])], "method")
             ratios = {p: m[INN] / m[LINEAR] - 1 for p, m in means.items() if len(m) == 2}
             values = _between_seeds(rows, ratios)
             if values:
@@ -42,7 +42,7 @@ def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
                     values,
                     -SHARE,
                     BELOW,
-                    note(words, left_out(some)),
+                    note(words, left_out(of_measure)),
                 )
 
 
@@ -58,9 +58,9 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
     for who, errors in _by_role(rows):
         states = _first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
         for method, measure in product(_methods(states), ERRORS):
-            some = states[(states["measure"] == measure) & (states["method"] == method)]
+            errors_of = states[(states["measure"] == measure) & (states["method"] == method)]
             curves = {}
-            for pair, directions in unordered(some):
+            for pair, directions in unordered(errors_of):
                 layers = [one.set_index("layer_x")["value"] for one in directions]
                 curves[pair] = sum(layers[1:], layers[0]) / len(layers)
             trends = {pair: depth_trend(c.index, c) for pair, c in curves.items()}
@@ -71,7 +71,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
                     f"Spearman's correlation of depth and {ERRORS[measure]} of {method} maps{who}",
                     values,
                     TREND,
-                    note=note(pairs, left_out(some)),
+                    note=note(pairs, left_out(errors_of)),
                 )
 
 
@@ -105,8 +105,8 @@ def _both(sides: list[pd.DataFrame]) -> str:
     """Say what the errors of attention and of hidden states are."""
     lasts = [side[side["layer_x"] == side["layer_x"].max()] for side in sides]
     words = [
-        "attention {}, hidden states {}".format(*(number(s["value"].mean()) for s in some))
-        for some in (sides, lasts)
+        "attention {}, hidden states {}".format(*(number(s["value"].mean()) for s in parts))
+        for parts in (sides, lasts)
     ]
     return "; last layer: ".join(words)
 
@@ -117,8 +117,8 @@ def _by_role(
     """Yield errors between models of one role, and words for the role."""
     errors = rows.alignment(attention_too=attention_too, methods=methods)
     same = errors[errors["role_x"] == errors["role_y"]]
-    for role, some in same.groupby("role_x", sort=False):
-        yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], some
+    for role, part in same.groupby("role_x", sort=False):
+        yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], part
 
 
 def _first_kind(rows: pd.DataFrame) -> pd.DataFrame:

@@ -85,8 +85,8 @@ class TaskRows:
     def of_measures(self, measures: Collection[str]) -> TaskRows:
         """Return the rows of grids by these measures, and all rows of metrics."""
         measure = self.frame["measure"]
-        kept = measure.isin(list(measures)) | measure.isin(list(METRICS))
-        return self._changed(self.frame[kept].reset_index(drop=True))
+        wanted = measure.isin(list(measures)) | measure.isin(list(METRICS))
+        return self._changed(self.frame[wanted].reset_index(drop=True))
 
     def _changed(self, frame: pd.DataFrame) -> TaskRows:
         changed = copy(self)
@@ -165,22 +165,22 @@ def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
 
 def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the name of each measure in rows of grids, and the rows of its first variant."""
-    for measure, some in rows.groupby("measure", sort=False):
-        yield str(measure), first_variant(some)
+    for measure, of_measure in rows.groupby("measure", sort=False):
+        yield str(measure), first_variant(of_measure)
 
 
 def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:
     """Return the rows of one grid of two models as a table, layers of x by layers of y."""
-    kept = rows if embeddings else rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
-    return kept.pivot(index="layer_x", columns="layer_y", values="value")
+    cells = rows if embeddings else rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
+    return cells.pivot(index="layer_x", columns="layer_y", values="value")
 
 
 def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.DataFrame]]]:
     """Yield each pair of different models, and its rows in each direction."""
     rows = rows[rows["x"] != rows["y"]]
     pairs: dict[frozenset[str], list[pd.DataFrame]] = {}
-    for (x, y), some in rows.groupby(["x", "y"], sort=False):
-        pairs.setdefault(frozenset([str(x), str(y)]), []).append(some)
+    for (x, y), of_pair in rows.groupby(["x", "y"], sort=False):
+        pairs.setdefault(frozenset([str(x), str(y)]), []).append(of_pair)
     yield from pairs.items()
 
 

@@ -47,7 +47,7 @@ def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFr
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
     roles = pd.Series([",".join(sorted(pair)) for pair in sides], rows.index, dtype=object)
     parts = [
-        _largest_study(some, methods) for _, some in rows.groupby(["kind", roles], dropna=False)
+        _largest_study(part, methods) for _, part in rows.groupby(["kind", roles], dropna=False)
     ]
     return pd.concat(parts).sort_index() if parts else rows
 
@@ -108,21 +108,21 @@ def _method(options: dict[str, Any]) -> str | None:
 
 
 def _in_words(options: dict[str, Any]) -> str:
-    chosen = [name for name in PROTOCOL if name in options and name not in _OF_METHOD]
-    return ", ".join(f"{name} {options[name]}" for name in chosen)
+    names = [name for name in PROTOCOL if name in options and name not in _OF_METHOD]
+    return ", ".join(f"{name} {options[name]}" for name in names)
 
 
 def _largest_study(rows: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame:
     """Return the rows of one study, protocol, training of each method, and number of rows."""
-    studies = {str(name): some for name, some in rows.groupby(_STUDY, sort=False)}
+    studies = {str(name): study_of for name, study_of in rows.groupby(_STUDY, sort=False)}
 
     def rank(name: str) -> tuple[int, int, int, int]:
-        some = studies[name]
-        missing = len(set(methods) - set(some["method"]))
-        words = some["protocol"].iloc[0]
+        study_of = studies[name]
+        missing = len(set(methods) - set(study_of["method"]))
+        words = study_of["protocol"].iloc[0]
         choices = len(words.split(", ")) if words else 0
-        pairs = len(some[["x", "y"]].drop_duplicates())
-        return missing, choices, -some["method"].nunique(), -pairs
+        pairs = len(study_of[["x", "y"]].drop_duplicates())
+        return missing, choices, -study_of["method"].nunique(), -pairs
 
     study_rows = studies[min(studies, key=rank)]
     for column, value in (("method", _TRAINING), ("rows", "n")):
@@ -150,6 +150,6 @@ def _in_few_words(rows: pd.DataFrame, read: pd.DataFrame) -> list[str]:
     words = []
     for study, protocol, training, n in ways.itertuples(index=False, name=None):
         rest = [protocol, training and f"training {training}", "" if n in numbers else f"n = {n}"]
-        some = ", ".join(word for word in rest if word)
-        words.append(f"{ALIGNMENT}: {study} ({some})" if some else f"{ALIGNMENT}: {study}")
+        choices = ", ".join(word for word in rest if word)
+        words.append(f"{ALIGNMENT}: {study} ({choices})" if choices else f"{ALIGNMENT}: {study}")
     return list(dict.fromkeys(words))

@@ -36,16 +36,16 @@ def change_grows(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the change of each layer by fine-tuning with depth."""
     grids = rows.grids()
     grids = grids[_between(rows, grids)]
-    for measure, some in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
+    for measure, part in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
         # Both directions of an asymmetric measure are averaged.
-        yield _change_trend(some.assign(value=1 - some["value"]), f"1 - {measure}")
+        yield _change_trend(part.assign(value=1 - part["value"]), f"1 - {measure}")
     errors = rows.alignment()
     errors = errors[_between(rows, errors) & (errors["rows"] == HELDOUT)]
-    for (method, kind), some in errors[errors["measure"] == RELATIVE].groupby(
+    for (method, kind), part in errors[errors["measure"] == RELATIVE].groupby(
         ["method", "kind"], sort=False
     ):
         what = f"held-out error of {method} maps of {kind}"
-        yield _change_trend(some, what, left_out(some))
+        yield _change_trend(part, what, left_out(part))
 
 
 def _between(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
@@ -75,8 +75,8 @@ def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
         ("fine-tuned", scores[scores["role_x"] == TUNED]),
     ):
         values = [
-            value_of(str(model), depth_trend(some["layer_x"], some["value"]))
-            for model, some in of_role.groupby("x", sort=False)
+            value_of(str(model), depth_trend(of_model["layer_x"], of_model["value"]))
+            for model, of_model in of_role.groupby("x", sort=False)
         ]
         if values:
             falls = sum(trend.value < 0 for trend in values)
@@ -93,8 +93,8 @@ def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
     scores = rows.localization()
     origin = scores["x"].map(rows.origins)
     values = []
-    for _, some in scores.groupby(origin, sort=False):
-        before, after = (some[some["role_x"] == role] for role in (PRETRAINED, TUNED))
+    for _, of_origin in scores.groupby(origin, sort=False):
+        before, after = (of_origin[of_origin["role_x"] == role] for role in (PRETRAINED, TUNED))
         if before["x"].nunique() == 1:
             values += [
                 value_of(str(model), _top(mine) - _top(before))
@@ -114,10 +114,10 @@ def _top(scores: pd.DataFrame) -> float:
 def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the similarity of layers at equal relative depth with that of other layers."""
     grids = rows.grids()
-    for measure, some in by_measure(grids[_strangers(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_strangers(rows, grids)]):
         values = [
             Value(pair, float(np.mean([_gain(layer_table(one)) for one in directions])))
-            for pair, directions in unordered(some)
+            for pair, directions in unordered(of_measure)
         ]
         yield Evidence(
             f"{measure} at equal relative depth minus elsewhere",
@@ -155,9 +155,9 @@ def _gain(table: pd.DataFrame) -> float:
 def families_alike(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the similarity of models within families and across families."""
     grids = rows.grids()
-    for measure, some in by_measure(grids[_strangers(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_strangers(rows, grids)]):
         values = []
-        for pair, directions in unordered(some):
+        for pair, directions in unordered(of_measure):
             first, second = (rows.options.family(model) for model in sorted(pair))
             if first is None or second is None:
                 continue

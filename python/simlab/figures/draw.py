@@ -154,10 +154,10 @@ def _pair_figures(
     """Yield the figures of grids of two models, at least one for every measure."""
     for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
         panels = panels_of(rows)
-        for word, some in figures_of(panels, ordered):
-            tasks = {panel.task for panel in some}
+        for word, part in figures_of(panels, ordered):
+            tasks = {panel.task for panel in part}
             parts = [tasks.pop() if len(tasks) == 1 else ALL_TASKS, *_measure_words(rows.iloc[0])]
-            yield "-".join([*parts, *([word] if word else [])]), draw_panels(some, blocks)
+            yield "-".join([*parts, *([word] if word else [])]), draw_panels(part, blocks)
 
 
 def _joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:

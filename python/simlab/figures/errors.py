@@ -44,15 +44,15 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
     groups = list(_by_protocol(rows))
     figure, axes = panels(len(groups))
     top = float(rows["value"].max()) * 1.05
-    for axis, (name, some) in zip(axes, groups, strict=True):
-        layers = sorted(some["layer_x"].unique())
-        values = [some.loc[some["layer_x"] == layer, "value"].dropna() for layer in layers]
+    for axis, (name, part) in zip(axes, groups, strict=True):
+        layers = sorted(part["layer_x"].unique())
+        values = [part.loc[part["layer_x"] == layer, "value"].dropna() for layer in layers]
         places = range(len(layers))
         axis.boxplot(
             values, positions=places, widths=0.6, whis=(5, 95), medianprops={"color": BLUE}
         )
         axis.set_xticks(places, layer_names(layers))
-        finish(axis, f"{name} ({_count(some)})", "layer", _label(rows))
+        finish(axis, f"{name} ({_count(part)})", "layer", _label(rows))
         if np.isfinite(top):
             axis.set_ylim(0, top)
     return titled(figure, rows, f"Alignment by {map_name(rows.iloc[0]['method'])}")
@@ -66,9 +66,9 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
     """
     groups = list(_by_protocol(rows))
     figure, axes = panels(len(groups))
-    for axis, (name, some) in zip(axes, groups, strict=True):
-        methods = list(some.sort_values("place")["method"].unique())
-        of_pairs = some.groupby(["rows", "method", "label_x", "label_y"])["value"].mean()
+    for axis, (name, group) in zip(axes, groups, strict=True):
+        methods = list(group.sort_values("place")["method"].unique())
+        of_pairs = group.groupby(["rows", "method", "label_x", "label_y"])["value"].mean()
         for offset, (part, colour) in enumerate(((TRAIN, GREY), (HELDOUT, BLUE))):
             if part not in of_pairs.index.get_level_values("rows"):
                 continue
@@ -78,10 +78,10 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
             axis.bar(places, mean, 0.36, yerr=spread, color=colour, capsize=2, label=part)
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(methods) > 6 else {}
         axis.set_xticks(range(len(methods)), methods, **slanted)
-        held = of_pairs[of_pairs > 0]
-        if len(held) and held.max() > _MAGNITUDES * held.min():
+        positive = of_pairs[of_pairs > 0]
+        if len(positive) and positive.max() > _MAGNITUDES * positive.min():
             axis.set_yscale("log")
-        finish(axis, f"{name} ({_count(some)})", "", _label(rows).partition(",")[0])
+        finish(axis, f"{name} ({_count(group)})", "", _label(rows).partition(",")[0])
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2, frameon=False
     )
@@ -96,8 +96,8 @@ def plot_within(rows: pd.DataFrame) -> Figure:
     """
     groups = list(_by_model(rows))
     figure, axes = panels(len(groups))
-    for axis, (name, some) in zip(axes, groups, strict=True):
-        _draw_layers(figure, axis, some, name, _label(rows))
+    for axis, (name, part) in zip(axes, groups, strict=True):
+        _draw_layers(figure, axis, part, name, _label(rows))
     return titled(figure, rows, f"Layers within a model, by {map_name(rows.iloc[0]['method'])}")
 
 
@@ -108,8 +108,8 @@ def plot_across(rows: pd.DataFrame) -> Figure:
     """
     groups = list(_by_protocol(rows))
     figure, axes = panels(len(groups))
-    for axis, (name, some) in zip(axes, groups, strict=True):
-        _draw_layers(figure, axis, some, f"{name} ({_count(some)})", _label(rows))
+    for axis, (name, part) in zip(axes, groups, strict=True):
+        _draw_layers(figure, axis, part, f"{name} ({_count(part)})", _label(rows))
     method = map_name(rows.iloc[0]["method"])
     return titled(figure, rows, f"Layers of two models, by {method}; mean over pairs")
 
@@ -124,9 +124,9 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
     """
     groups = list(_by_protocol(rows))
     figure, axes = panels(len(groups), _WIDE)
-    for axis, (name, some) in zip(axes, groups, strict=True):
+    for axis, (name, part) in zip(axes, groups, strict=True):
         sides = (["layer_x", "head_x"], ["layer_y", "head_y"])
-        table = some.groupby([*sides[0], *sides[1]])["value"].mean().unstack(sides[1])
+        table = part.groupby([*sides[0], *sides[1]])["value"].mean().unstack(sides[1])
         values = table.sort_index().sort_index(axis=1)
         errors = values.to_numpy(float)
         top = np.nanpercentile(errors, 90) if rows.iloc[0]["measure"] == MSE else 1.0
@@ -134,7 +134,7 @@ def plot_heads(rows: pd.DataFrame) -> Figure:
         image = axis.imshow(errors, origin="lower", cmap=colours, vmin=0.0, vmax=top)
         layers = [values.index.get_level_values(0), values.columns.get_level_values(0)]
         _mark_layers(axis, layers[0].to_numpy(int), layers[1].to_numpy(int))
-        axis.set_title(wrapped(f"{name} ({_count(some)})"), fontweight="bold")
+        axis.set_title(wrapped(f"{name} ({_count(part)})"), fontweight="bold")
         bar = figure.colorbar(image, ax=axis, shrink=0.75, label=_label(rows), extend="max")
         bar.outline.set_visible(False)
     method = map_name(rows.iloc[0]["method"])
@@ -187,15 +187,15 @@ def _number(value: float) -> str:
 
 def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every study and protocol, with a name for the panel."""
-    for (study, _), some in rows.groupby(["comparison", "protocol"], sort=False):
-        yield f"{study}{_suffix(some)}", some
+    for (study, _), part in rows.groupby(["comparison", "protocol"], sort=False):
+        yield f"{study}{_suffix(part)}", part
 
 
 def _by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every model, or of all its seeds where there are many, with a name."""
-    for _, some in rows.groupby(["comparison", "protocol"], sort=False):
-        apart = some["label_x"].nunique() <= MOST_APART
-        for model in models_of(complete(some), together=not apart):
+    for _, part in rows.groupby(["comparison", "protocol"], sort=False):
+        apart = part["label_x"].nunique() <= MOST_APART
+        for model in models_of(complete(part), together=not apart):
             several = f", mean over {len(model.seeds)} models" if len(model.seeds) > 1 else ""
             yield f"{model.label}{several}{_suffix(model.rows)}", model.rows
 

@@ -68,10 +68,10 @@ def mark_cells(
 
 def p_note(pvalues: Iterable[np.ndarray]) -> str:
     """Return the meaning of dots, or that there are none; empty if no p-value is known."""
-    known = [values[np.isfinite(values)] for values in pvalues]
-    if any((values > LARGEST_P).any() for values in known):
+    defined = [values[np.isfinite(values)] for values in pvalues]
+    if any((values > LARGEST_P).any() for values in defined):
         return f"Dots: p > {short(LARGEST_P)}, permutation test."
-    tested = any(len(values) for values in known)
+    tested = any(len(values) for values in defined)
     return f"All p ≤ {short(LARGEST_P)}, permutation test." if tested else ""
 
 

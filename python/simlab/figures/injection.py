@@ -30,9 +30,9 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
     groups = list(rows.groupby(panel, sort=True))
     figure, axes = panels(len(groups))
     several = rows["pair"].nunique() > 1
-    for axis, ((layer, kind, protocol, pair), some) in zip(axes, groups, strict=True):
-        methods = list(some.sort_values("place", kind="stable")["method"].unique())
-        values = some.groupby("method")["value"]
+    for axis, ((layer, kind, protocol, pair), part) in zip(axes, groups, strict=True):
+        methods = list(part.sort_values("place", kind="stable")["method"].unique())
+        values = part.groupby("method")["value"]
         mean, spread = values.mean()[methods], values.std()[methods]
         errors = {} if spread.isna().all() else {"xerr": spread, "capsize": 2}
         axis.barh(range(len(methods)), mean, color=BLUE, height=0.7, **errors)
@@ -45,8 +45,8 @@ def plot_injection(rows: pd.DataFrame) -> Figure:
         what = "classifier token" if kind == "cls" else "all tokens"
         how = f"\n{protocol}" if protocol else ""
         title = f"layer {layer}, {what}{how}"
-        title = f"{_named(some, pair)}\n{title}" if several else title
-        finish(axis, title, f"held-out {some.iloc[0]['measure']}", "")
+        title = f"{_named(part, pair)}\n{title}" if several else title
+        finish(axis, title, f"held-out {part.iloc[0]['measure']}", "")
     pairs = rows[["pair", *_MODELS]].drop_duplicates().groupby("pair").size()
     fewest, most = pairs.min(), pairs.max()
     count = f"{most}" if fewest == most else f"{fewest} to {most}"
@@ -72,7 +72,7 @@ def _with_pairs(rows: pd.DataFrame) -> pd.DataFrame:
     stems = {}
     for side in ("x", "y"):
         models = rows[[f"{name}_{side}" for name in ("label", "seed", "base")]].astype(object)
-        known = models.where(models.notna(), None).itertuples(index=False, name=None)
-        stems[side] = [without_seed(*model) for model in known]
+        facts = models.where(models.notna(), None).itertuples(index=False, name=None)
+        stems[side] = [without_seed(*model) for model in facts]
     pairs = zip(stems["x"], stems["y"], strict=True)
     return rows.assign(pair=[f"{x}{_ARROW}{y}" for x, y in pairs])

@@ -118,8 +118,8 @@ def _details(key: dict[str, Any]) -> dict[str, str]:
     import pandas as pd
 
     seeds = [key[f"seed_{side}"] for side in "xy"]
-    known = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
-    return describe({"seeds": " and ".join(known), "n": key["n"], "source": key["source"]})
+    words = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
+    return describe({"seeds": " and ".join(words), "n": key["n"], "source": key["source"]})
 
 
 def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:
@@ -195,8 +195,8 @@ def _figures_of_task(word: str, panels: Sequence[Panel]) -> Iterator[tuple[str, 
     else:
         parts = _by_kind(panels) if _has_several_pairs(panels) else {word: panels}
     for name, part in parts.items():
-        for some in in_parts(part, MOST_PANELS):
-            yield name, some
+        for page in in_parts(part, MOST_PANELS):
+            yield name, page
 
 
 def _figures_of_tasks(panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[Panel]]]:
@@ -204,7 +204,7 @@ def _figures_of_tasks(panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[P
     for word, part in (_by_kind(panels) if several else {"": panels}).items():
         lines = line_names(part)
         if not is_dense(part):
-            yield from ((word, some) for some in in_parts(part, MOST_PANELS))
+            yield from ((word, page) for page in in_parts(part, MOST_PANELS))
             continue
         for names in in_parts(in_order(lines), MOST_LINES):
             yield word, [p for p, line in zip(part, lines, strict=True) if line in names]

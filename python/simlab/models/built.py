@@ -79,8 +79,8 @@ def is_built(name: object) -> bool:
     (True, True, False)
     """
     text = str(name)
-    named = text.startswith((TIMM, TORCHVISION)) or _FUNCTION.fullmatch(text) is not None
-    return named and not Path(text).is_dir()
+    has_form = text.startswith((TIMM, TORCHVISION)) or _FUNCTION.fullmatch(text) is not None
+    return has_form and not Path(text).is_dir()
 
 
 def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:
@@ -118,25 +118,25 @@ def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:
 def _from_timm(name: str, pretrained: bool) -> BuiltModel:
     timm = _library(name, "timm")
     _library(name, "torchvision")  # timm's transforms are made of those of torchvision
-    known = name.removeprefix(TIMM)
-    if not (timm.is_model(known) or known.startswith("hf")):
-        near = ", ".join(timm.list_models(f"*{known}*")[:5]) or "none like it"
+    model_name = name.removeprefix(TIMM)
+    if not (timm.is_model(model_name) or model_name.startswith("hf")):
+        near = ", ".join(timm.list_models(f"*{model_name}*")[:5]) or "none like it"
         raise UserError(f"model {name}: wanted a name of timm.list_models(), found {near}")
     with _no_weights(name):
-        model = timm.create_model(known, pretrained=pretrained)
+        model = timm.create_model(model_name, pretrained=pretrained)
     config = timm.data.resolve_model_data_config(model)
     return BuiltModel(name, model, timm.data.create_transform(**config, is_training=False))
 
 
 def _from_torchvision(name: str, pretrained: bool) -> BuiltModel:
     models = _library(name, "torchvision").models
-    known = name.removeprefix(TORCHVISION)
-    if known not in models.list_models():
-        near = ", ".join(models.list_models(include=f"*{known}*")[:5]) or "none like it"
+    model_name = name.removeprefix(TORCHVISION)
+    if model_name not in models.list_models():
+        near = ", ".join(models.list_models(include=f"*{model_name}*")[:5]) or "none like it"
         raise UserError(f"model {name}: wanted a name of torchvision.models, found {near}")
-    weights = models.get_model_weights(known).DEFAULT
+    weights = models.get_model_weights(model_name).DEFAULT
     with _no_weights(name):
-        model = models.get_model(known, weights=weights if pretrained else None)
+        model = models.get_model(model_name, weights=weights if pretrained else None)
     return BuiltModel(name, model, weights.transforms())
 
 

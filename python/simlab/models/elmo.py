@@ -225,8 +225,8 @@ class Lstm(nn.Module):
         outputs: dict[int, Tensor] = {}
         for place in places:
             i, j, f, o = (gates[:, place] + self.from_state(output)).chunk(4, -1)
-            kept = torch.sigmoid(f + FORGET_BIAS) * cell
-            new = _clipped(kept + torch.sigmoid(i) * torch.tanh(j), config.cell_clip)
+            remembered = torch.sigmoid(f + FORGET_BIAS) * cell
+            new = _clipped(remembered + torch.sigmoid(i) * torch.tanh(j), config.cell_clip)
             out = self.projection(torch.sigmoid(o) * torch.tanh(new))
             if config.projects_outputs:
                 out = _clipped(out, config.projection_clip)

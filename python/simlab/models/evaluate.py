@@ -177,10 +177,12 @@ def metric_columns(
             for _ in range(EXAMPLE_DRAWS):
                 rows, asked = _draw(rng, len(labels), questions)
                 scores.append(score(metric, labels[rows], predictions[rows], asked))
-    known = [one for one in scores if math.isfinite(one)]
+    defined = [one for one in scores if math.isfinite(one)]
     drawn = "examples" if questions is None else "questions"
     half = (
-        NormalDist().inv_cdf(0.975) * float(np.std(known, ddof=1)) if len(known) > 1 else math.nan
+        NormalDist().inv_cdf(0.975) * float(np.std(defined, ddof=1))
+        if len(defined) > 1
+        else math.nan
     )
     return {
         "measure": metric,

@@ -147,8 +147,8 @@ def train_heads(
         )
     generator = torch.Generator().manual_seed(recipe.seed)
     order = torch.randperm(len(labels), generator=generator)
-    kept = max(1, round(recipe.validation_share * len(labels))) if recipe.validation_share else 0
-    validation, training = order[:kept], order[kept:]
+    held = max(1, round(recipe.validation_share * len(labels))) if recipe.validation_share else 0
+    validation, training = order[:held], order[held:]
 
     def losses(parameters: Parameters, rows: torch.Tensor) -> torch.Tensor:
         read = vectors[:, rows] if scaling is None else scaling.scale(vectors[:, rows])
@@ -156,9 +156,9 @@ def train_heads(
         return _losses(logits, labels[rows].to(model.device))
 
     scaling = _Scaling(vectors[:, training]) if recipe.scale else None
-    own = head_parameters(model)
-    start = {name: p.expand(len(vectors), *p.shape) for name, p in own.items()}
-    first = _reading_weight(own, vectors.shape[-1])
+    head = head_parameters(model)
+    start = {name: p.expand(len(vectors), *p.shape) for name, p in head.items()}
+    first = _reading_weight(head, vectors.shape[-1])
     if scaling is not None:
         start[first] = scaling.weight_in(start[first])
     current = {name: p.clone().requires_grad_() for name, p in start.items()}
@@ -171,12 +171,12 @@ def train_heads(
 
     def validate() -> bool:
         with torch.no_grad():
-            if not kept:
+            if not held:
                 return stopping.take(current)
             return stopping.update(losses(current, validation), current)
 
     for step, rows in enumerate(_batches(training, recipe, generator)):
-        if kept and step % recipe.steps_between == 0 and validate():
+        if held and step % recipe.steps_between == 0 and validate():
             break
         optimiser.zero_grad()
         # The gradient of the sum is, for every layer, the gradient of its own mean loss.

@@ -114,8 +114,8 @@ def _inputs_of(modules: Sequence[nn.Module]) -> Iterator[list[torch.Tensor]]:
     inputs: list[torch.Tensor] = []
 
     def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        given = [*arguments, *(options[n] for n in ("hidden_states", *options) if n in options)]
-        states = next((one for one in given if isinstance(one, torch.Tensor)), None)
+        values = [*arguments, *(options[n] for n in ("hidden_states", *options) if n in options)]
+        states = next((one for one in values if isinstance(one, torch.Tensor)), None)
         if states is not None:
             inputs.append(states)
 

@@ -120,9 +120,9 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     ranges = [match for match in _BRACES.finditer(pattern) if match["words"] is None]
     if len(ranges) + pattern.count(SEED) > 1:
         raise UserError(f"model {pattern}: wanted one range of restarts at most, found several")
-    for own in ranges:
-        numbers = [int(one) for one in _expand(own[0])]
-        pattern = pattern.replace(own[0], SEED)
+    for span in ranges:
+        numbers = [int(one) for one in _expand(span[0])]
+        pattern = pattern.replace(span[0], SEED)
         seeds = numbers
     for template in _expand(pattern):
         named, _ = split_revision(template)

@@ -133,14 +133,14 @@ def chosen_length(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
 
 def length_of(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
     """Return `chosen_length`, and print a note for each model fine-tuned with another length."""
-    chosen = chosen_length(checkpoints, given)
+    length = chosen_length(checkpoints, given)
     for checkpoint in dict.fromkeys(checkpoints):
-        if checkpoint.length not in (None, chosen):
+        if checkpoint.length not in (None, length):
             note(
                 f"{checkpoint.path} was fine-tuned on texts of at most {checkpoint.length} tokens, "
-                f"and reads at most {chosen} now ({argument('max_length', chosen)})"
+                f"and reads at most {length} now ({argument('max_length', length)})"
             )
-    return chosen
+    return length
 
 
 def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task | None:

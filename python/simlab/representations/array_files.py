@@ -256,19 +256,19 @@ def _open_torch(path: Path) -> Iterator[ArrayFile]:
         ) from error
     ids = None
     if isinstance(content, Mapping):
-        named = {str(name): value for name, value in content.items()}
-        ids = _texts(named.pop(IDS), path) if IDS in named else None
+        tensors = {str(name): value for name, value in content.items()}
+        ids = _texts(tensors.pop(IDS), path) if IDS in tensors else None
     elif isinstance(content, list | tuple):
-        named = {str(number): value for number, value in enumerate(content)}
+        tensors = {str(number): value for number, value in enumerate(content)}
     else:
-        named = {"": content}
-    for name, value in named.items():
+        tensors = {"": content}
+    for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
             raise UserError(
                 f"{path}: wanted a tensor, a list or a dict of tensors, found a "
                 f"{type(value).__name__}{f' in {name!r}' if name else ''}"
             )
-    yield ArrayFile(path, [_of_torch(path, name, value) for name, value in named.items()], ids)
+    yield ArrayFile(path, [_of_torch(path, name, value) for name, value in tensors.items()], ids)
 
 
 def _of_torch(path: Path, name: str, tensor: Any) -> StoredArray:

@@ -323,14 +323,14 @@ def _attentions(
     blocks = len(blocks_of(model)) or getattr(config, "num_hidden_layers", 0)
     shapes = [None if one is None else tuple(one.shape) for one in weights]
     if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
-        told = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
+        described = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
     elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
-        told = f"those of {len(shapes)} of {blocks} blocks"
+        described = f"those of {len(shapes)} of {blocks} blocks"
     else:
         return weights
     raise UserError(
         f"{argument('kind', ATTENTION)}: wanted weights [batch, heads, tokens, tokens] of every "
-        f"block, found {told} in a model of type {model.config.model_type!r}"
+        f"block, found {described} in a model of type {model.config.model_type!r}"
     )
 
 

@@ -148,8 +148,8 @@ class LayerWriter:
         starts = np.cumsum(sizes) - sizes
         for example, values in zip(examples, layer, strict=True):
             start, t = starts[example], self.counts[example]
-            kept = values[:, :t, :t].ravel() if attention else values[:t]
-            array[start : start + sizes[example]] = kept
+            own_rows = values[:, :t, :t].ravel() if attention else values[:t]
+            array[start : start + sizes[example]] = own_rows
 
     def finish(self, ids: list[str], identity: dict[str, Any]) -> None:
         """Flush the data to the disk, and write the manifest, which begins with `identity`."""

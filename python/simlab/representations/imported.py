@@ -136,9 +136,9 @@ def import_representations(
 
 
 def _check(kind: str, dtype: str) -> None:
-    known = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
-    if kind not in known:
-        raise UserError(f"{argument('kind', kind)}: wanted one of {', '.join(known)}")
+    kinds = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
+    if kind not in kinds:
+        raise UserError(f"{argument('kind', kind)}: wanted one of {', '.join(kinds)}")
     if dtype not in DTYPES:
         raise UserError(f"{argument('dtype', dtype)}: wanted {' or '.join(DTYPES)}")
 
@@ -154,25 +154,25 @@ class _Rows:
 def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Path | None) -> _Rows:
     """Find the ids of the rows, and check that they are as many as the rows."""
     count = int(content.counts.sum())
-    own = content.ids
+    ids = content.ids
     if file is not None:
         try:
-            own = file.read_text("utf-8").splitlines()
+            ids = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{argument('ids', file)}: wanted a text file of ids, found: {error}"
             ) from error
     where = f"{argument('ids', file)}" if file is not None else f"{content.where}, ids"
-    if own is not None and (len(own) != count or len(set(own)) < count):
-        found = f"{len(own)} ids, {len(set(own))} of them different"
+    if ids is not None and (len(ids) != count or len(set(ids)) < count):
+        found = f"{len(ids)} ids, {len(set(ids))} of them different"
         raise UserError(f"{where}: wanted a different id for each of {count} rows, found {found}")
     if examples is not None:
         rows = _Rows(_ids_of(content, examples), examples.text_fingerprint)
-        if own is not None and own != rows.ids:
+        if ids is not None and ids != rows.ids:
             raise UserError(f"{where}: wanted the ids of the task's rows, found other ids")
         return rows
-    if own is not None:
-        return _Rows(own)
+    if ids is not None:
+        return _Rows(ids)
     if isinstance(content, Sentences):
         return _sentence_rows(content)
     return _Rows([f"row-{row}" for row in range(count)])

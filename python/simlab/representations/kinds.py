@@ -114,8 +114,8 @@ def _mean_all(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
 
 def _token(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
     groups = np.where(tokens.in_text, np.cumsum(tokens.in_text) - 1, NO_ROW)
-    kept = [token for token, wanted in zip(tokens.tokens, tokens.in_text, strict=True) if wanted]
-    return groups, [f"{example}:{index}:{token}" for index, token in enumerate(kept)]
+    texts = [token for token, wanted in zip(tokens.tokens, tokens.in_text, strict=True) if wanted]
+    return groups, [f"{example}:{index}:{token}" for index, token in enumerate(texts)]
 
 
 def _words(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
@@ -233,10 +233,10 @@ def pool_attention(weights: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
     word the mean over its sub-words (Wu et al. 2020, appendix A.4), so rows still sum to 1. A row
     with weight 0 on every word becomes uniform.
     """
-    kept = member.sum(1)[:, None, None, :]
-    words_only = weights.float() * kept
+    of_words = member.sum(1)[:, None, None, :]
+    words_only = weights.float() * of_words
     total = words_only.sum(-1, keepdim=True)
-    uniform = kept / kept.sum(-1, keepdim=True).clamp(min=1)
+    uniform = of_words / of_words.sum(-1, keepdim=True).clamp(min=1)
     rows = (words_only / total).where(total > 0, uniform)
     return _averages(member)[:, None] @ rows @ member.transpose(1, 2)[:, None]
 

@@ -182,11 +182,11 @@ def _layers_of(files: list[ArrayFile], chosen: Sequence[str]) -> Layers:
                 f"{layer.array.where}: wanted {wanted} rows as in {first.array.where}, found "
                 f"{found}"
             )
-    known = [(file, file.ids) for file in files if file.ids is not None]
-    for file, ids in known[1:]:
-        if ids != known[0][1]:
-            raise UserError(f"{file.path}: wanted the ids of {known[0][0].path}, found other ids")
-    return Layers(layers, known[0][1] if known else None)
+    listed = [(file, file.ids) for file in files if file.ids is not None]
+    for file, ids in listed[1:]:
+        if ids != listed[0][1]:
+            raise UserError(f"{file.path}: wanted the ids of {listed[0][0].path}, found other ids")
+    return Layers(layers, listed[0][1] if listed else None)
 
 
 def _parts(array: StoredArray, name: str) -> list[_Layer]:

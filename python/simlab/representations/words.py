@@ -88,14 +88,14 @@ def encode_words(
     arguments = [list(side) for side in sides]
     limit = token_limit(tokenizer, max_length)
     how = {"is_split_into_words": split, "add_special_tokens": special_tokens}
-    kept = tokenizer(*arguments, truncation=True, max_length=limit, **how)
-    encoded = per_example(kept)
+    truncated = tokenizer(*arguments, truncation=True, max_length=limit, **how)
+    encoded = per_example(truncated)
     require_short(tokenizer, encoded, examples.ids, max_length)
     require_known(tokenizer, encoded, examples)
     require_embedded(tokenizer, encoded, examples.ids)
     whole = tokenizer(*arguments, truncation=False, **how)
     tokens = [
-        _text_tokens(kept, whole, row, [side[row] for side in sides])
+        _text_tokens(truncated, whole, row, [side[row] for side in sides])
         for row in range(len(examples))
     ]
     return encoded, tokens

@@ -151,8 +151,8 @@ class GridScores:
 
     def of_grids(self, grids: np.ndarray, clusters: int) -> np.ndarray:
         """Return the scores [draws] of other grids [draws, L, L] of the same layers."""
-        kept = grids[:, self.kept][:, :, self.kept]
-        return largest_scores((kept + kept.swapaxes(1, 2)) / 2, clusters)[0]
+        defined = grids[:, self.kept][:, :, self.kept]
+        return largest_scores((defined + defined.swapaxes(1, 2)) / 2, clusters)[0]
 
     def _at(self, clusters: int) -> tuple[np.ndarray, np.ndarray]:
         layers = len(self.values)
@@ -184,13 +184,13 @@ def _defined(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the defined layers, and their similarities, symmetric."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"similarity: wanted a square matrix [L, L], found shape {matrix.shape}")
-    kept = np.flatnonzero(~np.isnan(matrix).all(axis=1))
-    if len(kept) < 2:
-        raise ValueError(f"similarity: wanted 2 rows with values or more, found {len(kept)}")
-    values = matrix[np.ix_(kept, kept)]
+    defined = np.flatnonzero(~np.isnan(matrix).all(axis=1))
+    if len(defined) < 2:
+        raise ValueError(f"similarity: wanted 2 rows with values or more, found {len(defined)}")
+    values = matrix[np.ix_(defined, defined)]
     if not np.isfinite(values).all():
         raise ValueError("similarity: wanted finite values, or nan in whole rows and columns")
-    return kept, (values + values.T) / 2
+    return defined, (values + values.T) / 2
 
 
 def permute_bands(values: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -187,10 +187,10 @@ def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """
     aligned = frame["experiment"].isin(ALIGNMENTS)
     # Two models without a seed are the same model if they have the same name.
-    own = frame["label_x"] == frame["label_y"]
-    own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
-    own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
-    grids = frame[own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
+    is_own = frame["label_x"] == frame["label_y"]
+    is_own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
+    is_own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
+    grids = frame[is_own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
     parts = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
     errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]
     errors = errors[errors["options"].map(_is_judged).astype(bool)]
@@ -261,21 +261,21 @@ def _renumbered(
     if added:
         options = json.loads(common["options"]) if common["options"] else {}
         common["options"] = json.dumps({**options, **added})
-    named = dataclasses.replace(
+    numbered = dataclasses.replace(
         blocks,
         clusters=tuple(tuple(layers[row] for row in cluster) for cluster in blocks.clusters),
         undefined=tuple(layers[row] for row in blocks.undefined),
     )
-    numbers = {layer: float("nan") for layer in named.undefined}
-    for number, cluster in enumerate(named.clusters, 1):
+    numbers = {layer: float("nan") for layer in numbered.undefined}
+    for number, cluster in enumerate(numbered.clusters, 1):
         numbers |= dict.fromkeys(cluster, float(number))
     score = ResultRow(
         experiment=BLOCK_SCORE,
-        value=named.score,
-        low=named.low,
-        high=named.high,
-        pvalue=named.pvalue,
-        calibrated=named.calibrated,
+        value=numbered.score,
+        low=numbered.low,
+        high=numbered.high,
+        pvalue=numbered.pvalue,
+        calibrated=numbered.calibrated,
         resampling=resampling.record,
         **common,
     )
@@ -283,4 +283,4 @@ def _renumbered(
         ResultRow(experiment=BLOCKS, layer_x=layer, value=numbers[layer], **common)
         for layer in layers
     ]
-    return named, [score, *of_layers]
+    return numbered, [score, *of_layers]

@@ -117,8 +117,8 @@ def grid(
         raise UserError(
             f"{argument('joint')}: wanted folders with different labels, found {labels}"
         )
-    named = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
-    naming = Naming(comparison or named, JOINT if joint else GRID)
+    labelled = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
+    naming = Naming(comparison or labelled, JOINT if joint else GRID)
     keys = ("data_sha256", "task")
     inputs = {
         "step": "grid",
@@ -279,7 +279,7 @@ def _rows(
     values, variant = compute(call), call.chosen
     columns: Grids = statistics(call, values, resampling)
     unused = () if xs[0].is_attention else ("causal",)
-    own = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
+    options = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):
@@ -290,7 +290,7 @@ def _rows(
                 estimator=variant.get("estimator"),
                 kernel=variant.get("kernel"),
                 bandwidth=variant["bandwidth"] if variant.get("kernel") == "rbf" else None,
-                options=json.dumps(own, sort_keys=True) if own else None,
+                options=json.dumps(options, sort_keys=True) if options else None,
                 **x.side.columns("x"),
                 **y.side.columns("y"),
                 layer_x=layer_x,

@@ -40,9 +40,9 @@ def read_inputs(
     UserError
         There are representations and no halves to draw, or halves and no representations.
     """
-    given = as_paths(results)
-    folders = [folder for folder in given if (folder / MANIFEST).is_file()]
-    every = results_files([place for place in given if place not in folders])
+    paths = as_paths(results)
+    folders = [folder for folder in paths if (folder / MANIFEST).is_file()]
+    every = results_files([place for place in paths if place not in folders])
     files = [file for file in every if out is None or file.resolve() != out.resolve()]
     if bool(folders) != bool(resampling.bootstrap):
         wanted = "representation folders (`simcore extract`) beside the results"
@@ -89,9 +89,9 @@ def draws_of(
     UserError
         The grid of the representations is not the stored one.
     """
-    measure, chosen = MEASURES[first["measure"]], _chosen(first)
+    measure, options = MEASURES[first["measure"]], _chosen(first)
     where = ", ".join(str(side.folder) for side in sides)
-    call = Call(measure, chosen, layers_of(measure, chosen, sides), None, sides[0], where)
+    call = Call(measure, options, layers_of(measure, options, sides), None, sides[0], where)
     interval = halves(call, resampling, return_draws=True)
     computed = interval.observed
     if computed.shape != values.shape or not np.allclose(

@@ -65,11 +65,11 @@ def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:
     left: list[str] = []
     categories: list[str] = []
     for name in rows.columns:
-        given = rows[name].notna()
-        values = rows[name][given]
+        filled = rows[name].notna()
+        values = rows[name][filled]
         if name in read or not _has_texts(values):
             continue
-        if _is_harmless(name, values, None if label is None else label[given]):
+        if _is_harmless(name, values, None if label is None else label[filled]):
             continue
         (categories if _is_category(values, len(rows)) else left).append(name)
     if categories and not left:

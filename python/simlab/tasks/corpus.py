@@ -66,9 +66,9 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
-    known, _, folder = name.partition(":")
-    if known in TASKS:
-        frame, title = _named_frame(TASKS[known], folder, options), known
+    task_name, _, folder = name.partition(":")
+    if task_name in TASKS:
+        frame, title = _named_frame(TASKS[task_name], folder, options), task_name
     elif images.is_images(name):
         frame, title = _image_frame(name, options), Path(name.removeprefix(images.FOLDER)).name
     elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):

@@ -64,8 +64,8 @@ def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd
     for split, frame in (("training", train), ("held-out", heldout)):
         if frame.empty:
             raise UserError(f"task {name}: wanted rows in the {split} split, found none")
-    seen = set(_text_keys(heldout))
-    train = train[[key not in seen for key in _text_keys(train)]]
+    heldout_keys = set(_text_keys(heldout))
+    train = train[[key not in heldout_keys for key in _text_keys(train)]]
     if train.empty:
         raise UserError(f"task {name}: wanted texts to train on, found only held-out ones")
     return train
@@ -84,8 +84,8 @@ def sized_examples(
     UserError
         The data have fewer rows than a size wants.
     """
-    kept = _take(heldout, options.heldout_size, "heldout_size", name)
-    heldout = _whole_questions(kept, heldout, name) if QUESTION in heldout.columns else kept
+    sized = _take(heldout, options.heldout_size, "heldout_size", name)
+    heldout = _whole_questions(sized, heldout, name) if QUESTION in heldout.columns else sized
     train = _take(train, options.train_size, "train_size", name)
     return examples_of(train), examples_of(heldout)
 

@@ -82,8 +82,8 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
     for split in splits.names:
         rows = splits.table(split)
         where = f"task {name}, {split}"
-        chosen = guess_columns(rows, options, where)
-        parts.append(frames.standard_frame(rows, where, chosen, split, labelled=False))
+        guessed = guess_columns(rows, options, where)
+        parts.append(frames.standard_frame(rows, where, guessed, split, labelled=False))
     if not parts:
         raise UserError(f"task {name}: wanted a split, found none")
     return pd.concat(parts, ignore_index=True)

@@ -103,14 +103,14 @@ def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
         The library does not read the data set, or wants a configuration to be named.
     """
     quiet_datasets(sys.stderr.isatty())
-    named, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
+    asked, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
     commit = _noted_commit(data)
     if commit is not None and (folder := _prepared(data, commit)) is not None:
         return _read(data, folder)
-    if data.revision not in (None, named.revision):
+    if data.revision not in (None, asked.revision):
         subject += f" at commit {data.revision}"
     # A commit of the copy in parquet does not tell that it is one.
-    download = _download_copy if named.revision == COPIES else _download
+    download = _download_copy if asked.revision == COPIES else _download
     return ask_hub(lambda: download(data), subject, wanted)
 
 
@@ -154,9 +154,9 @@ def _download_copy(data: HubData) -> dict[str, Any]:
         configs = sorted({place[0] for place in places if len(place) == _DEPTH})
         raise ValueError(f"no configuration {config!r} among {', '.join(configs) or 'none'}")
     top = f"hf://datasets/{data.path}@{commit}/{config}"
-    named = {"repo_id": data.path, "dataset_name": data.path.rpartition("/")[2], "hash": commit}
+    identity = {"repo_id": data.path, "dataset_name": data.path.rpartition("/")[2], "hash": commit}
     builder = Parquet(
-        **named,
+        **identity,
         config_name=config,
         config_id=config,
         data_files={split: f"{top}/{split}/*.parquet" for split in splits},
@@ -210,7 +210,7 @@ def _read(data: HubData, folder: Path) -> dict[str, Any]:
 
     config, version, commit = folder.parts[-3:]
     name = data.path.rpartition("/")[2]
-    named = {"repo_id": data.path, "dataset_name": name, "config_name": config}
-    builder = Cache(**named, version=version, hash=commit)
+    identity = {"repo_id": data.path, "dataset_name": name, "config_name": config}
+    builder = Cache(**identity, version=version, hash=commit)
     builder.download_and_prepare()
     return dict(builder.as_dataset())

@@ -53,9 +53,9 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     (64, 32, ('negative', 'positive'))
     """
     name, options = str(name), options or TaskOptions()
-    known, _, folder = name.partition(":")
-    if known in TASKS:
-        return _load_named(TASKS[known], folder, options)
+    task_name, _, folder = name.partition(":")
+    if task_name in TASKS:
+        return _load_named(TASKS[task_name], folder, options)
     if images.is_images(name):
         return _load_images(name, options)
     if name.lower().endswith(CORPUS_SUFFIXES):

@@ -109,6 +109,6 @@ def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
         raise UserError(
             f"{argument('metric', metric)}: wanted a metric in the results, found {found}"
         )
-    shown = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
-    shown |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)
-    return frame[~scored | (frame["measure"] == frame["task"].map(shown))]
+    metrics = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
+    metrics |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)
+    return frame[~scored | (frame["measure"] == frame["task"].map(metrics))]

@@ -146,8 +146,8 @@ def require_trainable(
         No recipe has this name, a value is out of range, or the model does not have the layers
         that are to be frozen.
     """
-    made = make_recipe(recipe, "", changes)
-    require_freezable(source, [made.freeze, *freezes])
+    checked = make_recipe(recipe, "", changes)
+    require_freezable(source, [checked.freeze, *freezes])
 
 
 def require_varied_labels(task: Task) -> None:

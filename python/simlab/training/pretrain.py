@@ -132,11 +132,11 @@ def _read(
     tokenizer = common_words(load_tokenizer(source), train, words)
     tokenizer.model_max_length = max_length
     heldout = [text for one in texts for text in one.heldout]
-    chosen = np.random.default_rng(0).permutation(len(heldout))[:_MOST_HELD_OUT]
+    sample = np.random.default_rng(0).permutation(len(heldout))[:_MOST_HELD_OUT]
     return _Data(
         tokenizer,
         Windows(tokenizer, train, max_length),
-        Windows(tokenizer, [heldout[i] for i in sorted(chosen)], max_length),
+        Windows(tokenizer, [heldout[i] for i in sorted(sample)], max_length),
         token_counts(tokenizer, train),
     )
 

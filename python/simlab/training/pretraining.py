@@ -99,6 +99,6 @@ def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pr
     UserError
         A value is out of range.
     """
-    made = changed(recipe or Pretraining(), given)
-    made.check()
-    return made
+    pretraining = changed(recipe or Pretraining(), given)
+    pretraining.check()
+    return pretraining

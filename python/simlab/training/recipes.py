@@ -118,10 +118,10 @@ def changed(schedule: S, given: Mapping[str, Any]) -> S:
 
     A new `epochs` or `max_steps` takes the place of both.
     """
-    chosen = {field: value for field, value in given.items() if value is not None}
-    if chosen.keys() & {"epochs", "max_steps"}:
-        chosen = {"epochs": None, "max_steps": None} | chosen
-    return replace(schedule, **chosen)
+    changes = {field: value for field, value in given.items() if value is not None}
+    if changes.keys() & {"epochs", "max_steps"}:
+        changes = {"epochs": None, "max_steps": None} | changes
+    return replace(schedule, **changes)
 
 
 QUICK = "quick"
@@ -145,8 +145,8 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise UserError(f"{argument('recipe', recipe)}: wanted one of {', '.join(RECIPES)}")
     if isinstance(recipe, str):
-        own = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
-        recipe = Recipe(**own)
+        choices = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
+        recipe = Recipe(**choices)
     recipe = changed(recipe, given)
     recipe.check()
     return recipe

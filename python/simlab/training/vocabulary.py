@@ -52,8 +52,8 @@ def common_words(
     words = tokenizer.get_vocab()
     counts = token_counts(tokenizer, texts)
     special = set(tokenizer.all_special_ids)
-    seen = {_bare(word) for word, i in words.items() if counts[i] and i not in special}
-    letters = set().union(*seen)
+    letters_of_words = {_bare(word) for word, i in words.items() if counts[i] and i not in special}
+    letters = set().union(*letters_of_words)
     kept = special | {i for word, i in words.items() if _bare(word) in letters}
     if size < len(kept):
         raise UserError(
