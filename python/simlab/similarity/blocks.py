@@ -37,6 +37,7 @@ from simlab.store.results import (
     GRIDS,
     HELDOUT,
     RELATIVE,
+    STATISTICS,
     ResultRow,
     ensure_results,
     hash_rows,
@@ -272,10 +273,7 @@ def _renumbered(
     score = ResultRow(
         experiment=BLOCK_SCORE,
         value=numbered.score,
-        low=numbered.low,
-        high=numbered.high,
-        pvalue=numbered.pvalue,
-        calibrated=numbered.calibrated,
+        **{name: getattr(numbered, name) for name in STATISTICS},
         resampling=resampling.record,
         **common,
     )
