@@ -167,6 +167,7 @@ def _spreads_over_examples(
     # No quantity is estimated from several measures, so the other measures need not be drawn.
     rows = rows.of_measures(set(rows.frame.loc[drawn, "measure"]))
     deviation, count = _deviation(rows.frame), len(rows.frame)
+    # The number of its curve for each row: a draw for every curve is spread over the rows by it.
     curves = rows.frame.groupby(list(_CURVE), dropna=False, sort=False).ngroup().to_numpy()
     draw = np.random.default_rng(DRAW_SEED)
     each = _spread(claim, rows, lambda: deviation * draw.normal(size=count))

@@ -118,6 +118,7 @@ def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list
         rest = known[3:]
         spans = zip(*(part[side].fillna(-1) for side in ("layer_x", "layer_y")), strict=True)
         stem = without_seed(label, seed, base) if together else label
+        # A row without a seed, or any row of seeds that are drawn apart, is a model of its own.
         alone = None if together and seed is not None else (label, seed)
         details = describe(dict(zip(DETAILS, rest, strict=True)))
         key = (stem, base, stage, alone, tuple(details.items()), tuple(sorted(spans)))

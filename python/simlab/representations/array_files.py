@@ -137,7 +137,8 @@ def _open_npy(path: Path) -> Iterator[ArrayFile]:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path}: wanted one array, found an archive; rename it to .npz")
-    yield ArrayFile(path, [_in_memory(path, "", array)])
+    stored = StoredArray(str(path), "", array.shape, array.dtype.name, array.__getitem__)
+    yield ArrayFile(path, [stored])
 
 
 @contextmanager
@@ -282,10 +283,6 @@ def _as_numpy(tensor: Any) -> np.ndarray:
     import torch
 
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _in_memory(path: Path, name: str, array: np.ndarray) -> StoredArray:
-    return StoredArray(str(path), name, array.shape, array.dtype.name, array.__getitem__)
 
 
 def _texts(values: Any, path: Path) -> list[str]:

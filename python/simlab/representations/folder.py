@@ -144,6 +144,8 @@ class LayerWriter:
         attention = self.kind == ATTENTION
         if self.dtype != DTYPES[0]:
             _require_range(layer, self.dtype)
+        # The place of an example follows from the sizes before it: values of a flat array for
+        # attention, [H, t, t] of one sentence after another, or else rows [n, p].
         sizes = layer.shape[1] * self.counts**2 if attention else self.counts
         starts = np.cumsum(sizes) - sizes
         for example, values in zip(examples, layer, strict=True):

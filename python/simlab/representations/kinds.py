@@ -120,12 +120,14 @@ def _token(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
 
 def _words(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
     present = np.unique(tokens.words[tokens.words != NO_WORD])
+    # Words that were cut have no row, so that a row is the place of its word among those present.
     groups = np.where(tokens.words != NO_WORD, np.searchsorted(present, tokens.words), NO_ROW)
     return groups, [f"{example}:{index}:{tokens.word_texts[index]}" for index in present]
 
 
 def _last_sub_words(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
     groups, ids = _words(example, tokens)
+    # Later tokens of a word overwrite earlier ones: each row keeps the place of its last token.
     last = {group: position for position, group in enumerate(groups.tolist()) if group != NO_ROW}
     only_last = np.full_like(groups, NO_ROW)
     only_last[list(last.values())] = list(last)

@@ -261,6 +261,7 @@ def _best_splits(gain: np.ndarray, clusters: int) -> np.ndarray:
     for k in range(1, clusters):
         longer = np.full_like(value, -np.inf)
         for b in range(k + 1, count + 1):
+            # The last of k + 1 clusters begins at a layer from k to b - 1 and ends before layer b.
             totals = value[:, k:b] + gain[:, k:b, b]
             place = totals.argmax(axis=1)
             last[k, :, b], longer[:, b] = k + place, totals[draws, place]

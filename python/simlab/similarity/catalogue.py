@@ -14,7 +14,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument, did_you_mean, one_of
+from simlab.errors import UserError, argument, did_you_mean, one_of, option_name
 from simlab.similarity.options import BOTH, OPTIONS
 
 if TYPE_CHECKING:
@@ -98,12 +98,8 @@ def help_lines() -> list[str]:
     """Return a line of help for each measure: name, summary, options."""
     lines = []
     for name, measure in MEASURES.items():
-        notes = [_flag(option) for option in measure.options]
+        notes = [option_name(option) for option in measure.options]
         notes += [] if measure.symmetric else ["asymmetric: both directions are stored"]
         notes += ["a distance"] if measure.distance else []
         lines.append(f"`{name}`: {measure.summary}" + (f" ({', '.join(notes)})" if notes else ""))
     return lines
-
-
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"

@@ -283,6 +283,7 @@ def _rows(
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):
+            drawn: dict[str, Any] = {name: float(grid[i, j]) for name, grid in columns.items()}
             yield ResultRow(
                 **vars(naming),
                 measure=name,
@@ -296,15 +297,11 @@ def _rows(
                 layer_x=layer_x,
                 layer_y=layer_y,
                 value=float(values[i, j]),
-                **_statistics(columns, i, j),
+                **drawn,
                 resampling=resampling.record,
                 n=x.manifest["n"],
                 task=x.manifest["task"],
             )
-
-
-def _statistics(found: Grids, i: int, j: int) -> dict[str, Any]:
-    return {column: float(grid[i, j]) for column, grid in found.items()}
 
 
 def _numbered(sides: Sequence[Representations]) -> list[tuple[Representations, int]]:
