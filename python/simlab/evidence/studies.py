@@ -12,7 +12,7 @@ values have is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from simlab.representations.kinds import ATTENTION
@@ -85,20 +85,20 @@ def note(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _columns_of_options(rows: pd.DataFrame) -> dict[str, list[Any]]:
+def _columns_of_options(rows: pd.DataFrame) -> pd.DataFrame:
     """Return method, rows, protocol and training of each row; few rows differ in their options."""
-    read = {text: json.loads(text) for text in rows["options"].unique()}
-    parts: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "method": _method,
-        "rows": lambda options: options.get("rows"),
-        "protocol": _in_words,
-        "training": lambda options: options.get(_TRAINING, ""),
+    import pandas as pd
+
+    texts = rows["options"].unique()
+    options = [json.loads(text) for text in texts]
+    columns = {
+        "method": [_method(one) for one in options],
+        "rows": [one.get("rows") for one in options],
+        "protocol": [_in_words(one) for one in options],
+        _TRAINING: [one.get(_TRAINING, "") for one in options],
     }
-    columns = {}
-    for name, part in parts.items():
-        of_text = {text: part(options) for text, options in read.items()}
-        columns[name] = [of_text[text] for text in rows["options"]]
-    return columns
+    of_text = pd.DataFrame(columns, texts, dtype=object)
+    return of_text.loc[rows["options"]].set_axis(rows.index)
 
 
 def _method(options: dict[str, Any]) -> str | None:
