@@ -139,25 +139,13 @@ class CKACallback(TrainerCallback):
         return len(self.probe)
 
     def on_init_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: Any = None,
-        processing_class: Any = None,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any
     ) -> None:
         """Store the initial states, before the Trainer loads a checkpoint."""
-        self._track = self._start(model, processing_class)
+        self._track = self._start(**parts)
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: Any = None,
-        processing_class: Any = None,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any
     ) -> None:
         """Load the record of a resumed run."""
         self.take_up(state.log_history)
@@ -167,7 +155,7 @@ class CKACallback(TrainerCallback):
                     "CKACallback: wanted to see the model before the checkpoint was loaded; pass "
                     "it to Trainer(callbacks=[...])"
                 )
-            self._track = self._start(model, processing_class)
+            self._track = self._start(**parts)
 
     def on_step_end(
         self,
@@ -246,9 +234,11 @@ class CKACallback(TrainerCallback):
         """Write `result_rows`, which takes `about`, to results file `path` (.parquet)."""
         write_results(to_frame(self.result_rows(**about)), Path(path))
 
-    def _start(self, model: PreTrainedModel, tokenizer: Any) -> _HiddenTrack:
+    def _start(
+        self, model: PreTrainedModel, processing_class: Any = None, **others: Any
+    ) -> _HiddenTrack:
         with undisturbed(model):  # `collate` may be random
-            batches = [dict(batch) for batch in self._make_batches(tokenizer)]
+            batches = [dict(batch) for batch in self._make_batches(processing_class)]
         recorded = self.steps if self.every is None else self.every
         assert recorded is not None
         return _HiddenTrack(model, batches, self.pooling, recorded, self.estimator, self.max_memory)
