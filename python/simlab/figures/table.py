@@ -154,12 +154,14 @@ def _without_copies(frame: pd.DataFrame, pair: np.ndarray) -> pd.DataFrame:
 
     `pair` numbers the pairs of models of all inputs.
     """
+    import pandas as pd
+
     cells = pair
     for name in _CELL:
         # One more digit of the cell's number; 0 stands for a cell that has no such place.
         place = frame[name].fillna(-1).to_numpy(dtype=np.int64) + 1
         cells = cells * (place.max(initial=0) + 1) + place
-    again = _again(cells)
+    again = pd.Series(cells).duplicated().to_numpy()
     if not again.any():
         return frame
     marked = frame.assign(_cell=cells)
@@ -188,13 +190,6 @@ def _without_equals(frame: pd.DataFrame) -> pd.DataFrame:
     of_label = rows.drop_duplicates("_input").set_index("_input")["_label"]
     repeated = pd.DataFrame({"hash": copies, "label": of_label}).duplicated()
     return frame[~frame["_input"].isin(repeated.index[repeated])].reset_index(drop=True)
-
-
-def _again(numbers: np.ndarray) -> np.ndarray:
-    """Return a mask: whether an equal number stands earlier in the array."""
-    import pandas as pd
-
-    return pd.Series(numbers).duplicated().to_numpy()
 
 
 def _sources(files: pd.Series) -> list[str]:

@@ -171,10 +171,10 @@ class CKACallback(TrainerCallback):
         with warnings.catch_warnings():
             # Expected: at the embedding output CLS is the same vector for every example.
             warnings.filterwarnings("ignore", message=".*self-HSIC is not positive")
-            found = self._track.step(state.global_step)
-        if found is None:
+            similarities = self._track.step(state.global_step)
+        if similarities is None:
             return
-        values = found[START].tolist()
+        values = similarities[START].tolist()
         entry: dict[str, Any] = {"epoch": state.epoch, "step": state.global_step, _LOG_KEY: values}
         state.log_history.append(entry)
         self.records.append(entry)
