@@ -212,7 +212,17 @@ def mixedsim_grid(
     return explained.finish(grid, "mixedsim_grid")
 
 
-def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> Array:
+def _standardized(means: Tensor) -> Tensor:
+    """Return means of mean 0 and standard deviation 1; layers without a mean are left out."""
+    centred = means - means.nanmean()
+    spread = ((centred**2).nansum() / (centred.isfinite().sum() - 1)).sqrt()
+    rounding = 16 * torch.finfo(means.dtype).eps * torch.linalg.vector_norm(means.nan_to_num())
+    return torch.where(spread > rounding, centred / spread, float("nan"))
+
+
+def localization_score(
+    neuronsim: Array, svsim: Array, *, same: bool = True, standardize: bool = False
+) -> Array:
     """Compute the localization score of every layer: mean neuronsim minus mean svsim.
 
     A high score means that the layer's similarity to other layers lies in single neurons.
@@ -224,12 +234,16 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
     same : bool
         Whether rows and columns are the same layers; the comparison of a layer with itself is then
         left out.
+    standardize : bool
+        False: the difference of the means, as in the text of Wu et al. 2020. True: both series of
+        means are standardised over the layers before the difference is taken, as in the notebooks
+        that drew figures 3 and 7 of the paper; the standard deviation divides by ``layers - 1``.
 
     Returns
     -------
     array ``[layers]``, float64
         Means over the rows, without undefined (``nan``) entries; ``nan`` for a layer that has no
-        entries left. Differentiable.
+        entries left. With `standardize`, ``nan`` if all means of a grid are equal. Differentiable.
 
     Raises
     ------
@@ -258,9 +272,11 @@ def localization_score(neuronsim: Array, svsim: Array, *, same: bool = True) -> 
         raise ValueError(
             f"neuronsim: wanted a square grid for same=True, got shape {tuple(grids[0].shape)}"
         )
-    difference = grids[0] - grids[1]
+    undefined = (grids[0] - grids[1]).isnan()
     if same:
-        itself = torch.eye(len(difference), dtype=torch.bool, device=difference.device)
-        difference = difference.masked_fill(itself, float("nan"))
-    score = difference.nanmean(0)
+        undefined = undefined | torch.eye(len(undefined), dtype=torch.bool, device=undefined.device)
+    series = [grid.masked_fill(undefined, float("nan")).nanmean(0) for grid in grids]
+    if check_flag(standardize, "standardize"):
+        series = [_standardized(means) for means in series]
+    score = series[0] - series[1]
     return score if isinstance(neuronsim, Tensor) else score.detach().numpy()

@@ -84,19 +84,24 @@ def _mixed(centred: Array, q: Array, top_k: TopK) -> float:
     return _mean_known(np.minimum(multiple, 1.0), top_k)
 
 
-def localization_score(neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = True) -> Array:
+def localization_score(
+    neuronsim: ArrayLike, svsim: ArrayLike, *, same: bool = True, standardize: bool = False
+) -> Array:
     """Compute the column means of neuronsim minus the column means of svsim, ``[layers]``.
 
     If ``same``, rows and columns are the same layers, and the comparison of a layer with itself is
-    left out of both means.
+    left out of both means. With `standardize`, each series of means over the layers has mean 0 and
+    standard deviation 1 (divided by ``layers - 1``) before the difference.
 
     References
     ----------
-    Wu et al. 2020, section 5.1.
+    Wu et al. 2020, section 5.1; with `standardize`, the notebooks behind its figures 3 and 7.
     """
-    difference = np.asarray(neuronsim, np.float64) - np.asarray(svsim, np.float64)
-    weights = np.ones_like(difference)
-    if same:
-        np.fill_diagonal(weights, 0.0)
-        difference = np.where(weights > 0, difference, 0.0)
-    return np.sum(difference * weights, axis=0) / weights.sum(axis=0)
+    series = []
+    for grid in (np.asarray(neuronsim, np.float64), np.asarray(svsim, np.float64)):
+        means = np.zeros(grid.shape[1])
+        for layer in range(grid.shape[1]):
+            others = [row for row in range(len(grid)) if not (same and row == layer)]
+            means[layer] = np.mean(grid[others, layer])
+        series.append((means - np.mean(means)) / np.std(means, ddof=1) if standardize else means)
+    return series[0] - series[1]

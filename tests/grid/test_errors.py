@@ -181,6 +181,7 @@ SCORES = {
     "not square": ((GRID[:2], GRID[:2]), {}, ValueError, "neuronsim square 2 3"),
     "list": (([[1.0]], [[1.0]]), {}, TypeError, "neuronsim list"),
     "integers": ((GRID, GRID.astype(int)), {}, TypeError, "svsim int64"),
+    "flag": ((GRID, GRID), {"standardize": "zscore"}, TypeError, "standardize True False zscore"),
 }
 
 

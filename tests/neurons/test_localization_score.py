@@ -25,6 +25,22 @@ def test_against_the_twin():
     tolerance.assert_close(got + svsim.mean(), want + float(svsim.mean()), torch.float64)
 
 
+def test_standardised_means_against_the_twin():
+    neuronsim, svsim = grids()
+    got = localization_score(neuronsim, svsim, standardize=True)
+    want = reference.localization_score(*exact([neuronsim, svsim]), standardize=True)
+    tolerance.assert_close(got + 10, want + 10, torch.float64)
+    shifted = localization_score(3 * neuronsim + 1, svsim, standardize=True)
+    tolerance.assert_close(shifted + 10, want + 10, torch.float64)
+    assert not np.allclose(got, localization_score(neuronsim, svsim))
+
+
+def test_equal_means_cannot_be_standardised():
+    neuronsim, _ = grids()
+    equal = torch.full_like(neuronsim, 0.1)
+    assert localization_score(neuronsim, equal, standardize=True).isnan().all()
+
+
 def test_against_other_layers():
     neuronsim, svsim = grids()
     got = localization_score(neuronsim[:2], svsim[:2], same=False)
@@ -43,16 +59,22 @@ def test_a_layer_itself_is_left_out():
 def test_undefined_layers_are_left_out_and_stay_undefined():
     neuronsim, svsim = grids()
     keep = [0, 1, 3]
-    want = localization_score(neuronsim[keep][:, keep], svsim[keep][:, keep])
+    known = [grid[keep][:, keep] for grid in (neuronsim, svsim)]
     for grid in (neuronsim, svsim):
         grid[2], grid[:, 2] = torch.nan, torch.nan
-    got = localization_score(neuronsim, svsim)
-    assert got[2].isnan()
-    tolerance.assert_close(got[keep], want, torch.float64)
+    for standardize in (False, True):
+        got = localization_score(neuronsim, svsim, standardize=standardize)
+        assert got[2].isnan()
+        want = localization_score(*known, standardize=standardize)
+        tolerance.assert_close(got[keep] + 10, want + 10, torch.float64)
 
 
-def test_a_single_layer_has_nothing_to_be_compared_with():
-    assert localization_score(torch.ones(1, 1), torch.ones(1, 1)).isnan().tolist() == [True]
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_single_layer_has_nothing_to_be_compared_with(standardize):
+    for count in (0, 1):
+        grid = torch.ones(count, count)
+        got = localization_score(grid, grid, standardize=standardize)
+        assert got.isnan().tolist() == [True] * count
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -73,7 +95,12 @@ def test_arrays_in_arrays_out_and_nothing_is_modified(dtype):
     assert torch.equal(svsim, before[1])
 
 
+@pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("same", [False, True])
-def test_gradcheck(same):
+def test_gradcheck(same, standardize):
     inputs = [torch.as_tensor(grid).double().requires_grad_() for grid in grids()]
-    assert torch.autograd.gradcheck(lambda a, b: localization_score(a, b, same=same), inputs)
+
+    def score(neuronsim, svsim):
+        return localization_score(neuronsim, svsim, same=same, standardize=standardize)
+
+    assert torch.autograd.gradcheck(score, inputs)

@@ -89,6 +89,14 @@ def test_localization_leaves_a_layer_itself_out():
     assert_equal(reference.localization_score(svsim[:2], svsim[:2] / 2, same=False), [0.1] * 3)
 
 
+def test_localization_of_standardised_means():
+    """Means .4 .3 .8 have standard deviation sqrt(.07), means 1 2 3 have 1."""
+    neuronsim = np.array([[np.nan, 0.5, 0.7], [0.3, np.nan, 0.9], [0.5, 0.1, np.nan]])
+    svsim = np.array([[np.nan, 2.0, 3.0], [1.0, np.nan, 3.0], [1.0, 2.0, np.nan]])
+    want = np.array([-0.1, -0.2, 0.3]) / math.sqrt(0.07) - [-1, 0, 1]
+    assert_equal(reference.localization_score(neuronsim, svsim, standardize=True), want)
+
+
 def test_ranks_share_ties():
     assert reference.rsa.ranks(np.array([3.0, 1.0, 3.0, 9.0])).tolist() == [2.5, 1, 2.5, 4]
 

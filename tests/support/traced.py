@@ -227,6 +227,7 @@ def _table() -> dict[str, list[Row]]:
         "localization_score": [
             Row(simcore.localization_score, grids),
             Row(lambda a, b: simcore.localization_score(a[1:], b[1:], same=False), grids),
+            Row(lambda a, b: simcore.localization_score(a, b, standardize=True), grids),
         ],
         "attention_grid": [
             Row(lambda a, b: attention([a, b]), heads),
