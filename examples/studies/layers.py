@@ -5,8 +5,8 @@
 
 Joint grids of the pretrained model and of the fine-tuned models (their figures 1, 5 and 6): CKA of
 classifier tokens, with intervals over sentences; neuronsim and SVCCA of words; attention; and
-localization scores of words (their figure 7). Results land in
-``examples/studies/results/layers-rt.csv``.
+localization scores of words by both definitions (their figure 7 has the standardized one). Results
+land in ``examples/studies/results/layers-rt.csv``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def run(models: Path, folder: Path) -> None:
             out = results / f"{measure}.parquet"
             joint = ("--joint", "--comparison", "ORIG + FT", "--measure", measure, *more)
             simcore("grid", *folders, *joint, "--out", out)
-    simcore("localize", results, "--out", folder / "localization.parquet", "--overwrite")
-    publish(
-        [results, folder / "localization.parquet"], folder / "figures", f"layers-{TASK}.csv", {}
-    )
+    scores = [folder / "localization.parquet", folder / "localization-standardized.parquet"]
+    for out, more in zip(scores, ([], ["--standardize"]), strict=True):
+        simcore("localize", results, "--out", out, "--overwrite", *more)
+    publish([results, *scores], folder / "figures", f"layers-{TASK}.csv", {})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from simlab.evidence import blocks, phang, ren, wu
 from simlab.evidence.claim import MODELS, Claim
 from simlab.evidence.intervals import ALPHA, CANNOT, LEAST_UNITS
 from simlab.evidence.wording import ALIKE, SHARE, SLIGHT, TREND, number
-from simlab.evidence.wu import LOCALITY
+from simlab.evidence.wu import LOCALITY, STANDARD_LOCALITY
 
 PHANG, WU, REN = "Phang et al. 2021", "Wu et al. 2020", "Ren et al. 2023"
 
@@ -86,7 +86,8 @@ CLAIMS = (
         "Higher layers are more localized than lower layers.",
         f"{WU}, section 5.1",
         "Estimates Spearman's correlation of depth with the localization score, apart for "
-        f"pretrained and fine-tuned models. Least effect: {number(TREND)}.",
+        "pretrained and fine-tuned models, and for plain scores (the text) and standardized "
+        f"ones (its figures). Least effect: {number(TREND)}.",
         "`simcore localize`",
         wu.localization_grows,
         about=MODELS,
@@ -97,7 +98,8 @@ CLAIMS = (
         "Fine-tuning makes the top layers less localized.",
         f"{WU}, section 6.1",
         "Estimates the mean localization score of the top quarter of the layers, fine-tuned model "
-        f"minus its pretrained model. Least effect: {number(-LOCALITY)}.",
+        "minus its pretrained model, in one joint grid. Least effect: "
+        f"{number(-LOCALITY)}, or {number(-STANDARD_LOCALITY)} for standardized scores.",
         "`simcore localize` of fine-tuned models and ORIG",
         wu.tuning_delocalizes,
         about=MODELS,

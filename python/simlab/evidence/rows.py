@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.evidence.labels import role_columns, who_is_who
+from simlab.evidence.labels import TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.studies import alike_in_protocol, of_one_study
 from simlab.store.results import (
@@ -129,11 +129,22 @@ class TaskRows:
         rows = rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
         return self._mark(rows)
 
-    def localization(self) -> pd.DataFrame:
-        """Return the localization scores of layers, the embedding output left out."""
+    def localization(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield each definition of the score and its rows, the embedding output left out.
+
+        Joint grids of pretrained models alone come before the others.
+        """
         rows = self.frame[self.frame["experiment"] == LOCALIZATION]
-        rows = first_variant(rows[rows["layer_x"] > 0].dropna(subset="value"))
-        return self._mark(rows.drop_duplicates(["x", "layer_x"]))
+        rows = rows[rows["layer_x"] > 0].dropna(subset="value")
+        for definition, some in rows.groupby("options", dropna=False, sort=False):
+            standardized = isinstance(definition, str)
+            some = first_variant(some).drop_duplicates(["comparison", "x", "layer_x"])
+            mixed = (some["role_x"] == TUNED).groupby(some["comparison"].fillna("")).any()
+            order = some["comparison"].fillna("").map(mixed)
+            yield (
+                "standardized localization" if standardized else "localization",
+                self._mark(some.sort_values(by="x", key=lambda _: order, kind="stable")),
+            )
 
     def alignment(
         self, *, attention_too: bool = False, methods: Collection[str] = ()

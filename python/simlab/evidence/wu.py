@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TOP_SHARE = 0.25  # of the layers of a model
 LOCALITY = 0.02  # least change of a localization score
+STANDARD_LOCALITY = 0.1  # the same of standardised means, in standard deviations
 _WITHIN, _ACROSS = "within", "across"
 
 
@@ -69,40 +70,42 @@ def _change_trend(rows: pd.DataFrame, what: str, unread: str = "") -> Evidence:
 
 def localization_grows(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the localization score of each layer with depth."""
-    scores = rows.localization()
-    for name, of_role in (
-        ("pretrained", scores[scores["role_x"] != TUNED]),
-        ("fine-tuned", scores[scores["role_x"] == TUNED]),
-    ):
-        values = [
-            value_of(str(model), depth_trend(of_model["layer_x"], of_model["value"]))
-            for model, of_model in of_role.groupby("x", sort=False)
-        ]
-        if values:
-            falls = sum(trend.value < 0 for trend in values)
-            yield Evidence(
-                f"Spearman's correlation of depth and localization, {name} models",
-                values,
-                TREND,
-                note=f"falls with depth in {falls} of {len(values)} models",
-            )
+    for what, scores in rows.localization():
+        once = scores.drop_duplicates(["x", "layer_x"])
+        for name, of_role in (
+            ("pretrained", once[once["role_x"] != TUNED]),
+            ("fine-tuned", once[once["role_x"] == TUNED]),
+        ):
+            values = [
+                value_of(str(model), depth_trend(some["layer_x"], some["value"]))
+                for model, some in of_role.groupby("x", sort=False)
+            ]
+            if values:
+                falls = sum(found.value < 0 for found in values)
+                yield Evidence(
+                    f"Spearman's correlation of depth and {what}, {name} models",
+                    values,
+                    TREND,
+                    note=f"falls with depth in {falls} of {len(values)} models",
+                )
 
 
 def tuning_delocalizes(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the localization of the top layers before and after fine-tuning."""
-    scores = rows.localization()
-    origin = scores["x"].map(rows.origins)
-    values = []
-    for _, of_origin in scores.groupby(origin, sort=False):
-        before, after = (of_origin[of_origin["role_x"] == role] for role in (PRETRAINED, TUNED))
-        if before["x"].nunique() == 1:
-            values += [
-                value_of(str(model), _top(mine) - _top(before))
-                for model, mine in after.groupby("x", sort=False)
-            ]
-    if values:
-        quantity = "localization of the top layers, fine-tuned minus pretrained"
-        yield Evidence(quantity, values, -LOCALITY, BELOW)
+    for what, scores in rows.localization():
+        origin = scores["x"].map(rows.origins)
+        changes: dict[str, float] = {}
+        # A score depends on the models of its joint grid, so that each is compared within one.
+        for _, some in scores.groupby([origin, scores["comparison"].fillna("")], sort=False):
+            before, after = (some[some["role_x"] == role] for role in (PRETRAINED, TUNED))
+            if before["x"].nunique() == 1:
+                for model, mine in after.groupby("x", sort=False):
+                    changes.setdefault(str(model), _top(mine) - _top(before))
+        if changes:
+            quantity = f"{what} of the top layers, fine-tuned minus pretrained"
+            values = [*map(value_of, changes, changes.values())]
+            least = LOCALITY if scores["options"].isna().all() else STANDARD_LOCALITY
+            yield Evidence(quantity, values, -least, BELOW)
 
 
 def _top(scores: pd.DataFrame) -> float:

@@ -168,6 +168,7 @@ def _joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[
         parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
         for (comparison, source), rows in parts:
             of_rows = mine[mine["label_x"].isin(set(rows["label_x"]))]
+            of_rows = of_rows[of_rows["comparison"].fillna(comparison) == comparison]
             shown = shown.union(of_rows.index)
             words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
             yield from _files_of_joint("-".join([task, "models", *words]), rows, of_rows)

@@ -147,7 +147,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     """Draw `grids` as `plot_models` does."""
     import matplotlib as mpl
 
-    count = len(grids) + bool(len(localization))
+    scores = [rows for _, rows in localization.groupby("options", dropna=False, sort=False)]
+    count = len(grids) + len(scores)
     side = max((grid.inches + grid.name_inches for grid in grids), default=_SMALL_PANEL)
     with mpl.rc_context(STYLE):
         figure, axes = flow(
@@ -157,8 +158,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
         )
         for axis, grid in zip(axes, grids, strict=False):
             _draw_grid(axis, grid, several=len({_rows_of(grid) for grid in grids}) > 1)
-        if len(localization):
-            _draw_localization(axes[len(grids)], localization)
+        for axis, some in zip(axes[len(grids) :], scores, strict=False):
+            _draw_localization(axis, some)
         first = (grids[0].rows if grids else localization).iloc[0]
         source = [first["source"]] if first["source"] else []
         rows = {_rows_of(grid) for grid in grids}
@@ -262,7 +263,9 @@ def _width(name: str) -> float:
 def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
     draw_curves(axis, rows)
     axis.axhline(0.0, color="0.35", linestyle=(0, (5, 3)), linewidth=1.0)
-    axis.set_title("Localization score", fontweight="bold")
+    standardized = bool(rows["options"].notna().any())
+    axis.set_title("Localization score" + ", standardized" * standardized, fontweight="bold")
     axis.set_xlabel("layer")
-    axis.set_ylabel("mean neuronsim − mean SVCCA")
+    means = "standardized mean" if standardized else "mean"
+    axis.set_ylabel(f"{means} neuronsim − {means} SVCCA")
     add_legend(axis)

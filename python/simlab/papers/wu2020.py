@@ -119,6 +119,18 @@ _GRID = [
         ),
     ),
 ]
+_LOCALIZE = [
+    Choice(
+        "localize",
+        "standardize",
+        True,
+        "the means of svsim are subtracted from those of neuronsim (§5.1)",
+        "the notebooks that drew figures 3 and 7 standardise both series of means, over all layers "
+        "of the joint grid with the embedding output, before they subtract",
+        "follows the code, which the figures come from. The joint grid of figure 3 has all "
+        "pretrained models, each of figure 7 one model and its fine-tunings",
+    )
+]
 _METRIC = metric_of(
     "plot",
     "claims",
@@ -131,7 +143,7 @@ WU2020 = PaperPreset(
     "Wu et al. 2020. *Similarity Analysis of Contextual Word Representation Models.* ACL",
     "https://github.com/johnmwu/contextual-corr-analysis; the scripts that extract "
     "representations stand in its history only",
-    (*_FINETUNE, *_FREEZE_STUDY, *_EXTRACT, *_GRID, *_METRIC),
+    (*_FINETUNE, *_FREEZE_STUDY, *_EXTRACT, *_GRID, *_LOCALIZE, *_METRIC),
     (
         Difference(
             "grid --measure neuronsim",
@@ -177,9 +189,10 @@ WU2020 = PaperPreset(
         ),
         Difference(
             "localize",
-            "the means of svsim subtracted from those of neuronsim (§5.1)",
-            "the notebooks also standardise both series of means before they subtract",
-            _TEXT,
+            "the mean over all layers of all models (§5.1)",
+            "the comparison of a layer with itself is left out",
+            "follows the code: all scores become N / (N - 1) times those of the text, for N layers "
+            "in the joint grid",
         ),
         Difference(
             "extract --limit",

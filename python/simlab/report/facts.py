@@ -53,7 +53,10 @@ def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]
             float(row[name]) if np.isfinite(row[name]) else None
             for name in ("value", "low", "high")
         ]
-        details = ", ".join(describe({name: row[name] for name in _DETAILS}).values())
+        parts = [*describe({name: row[name] for name in _DETAILS}).values()]
+        if work == LOCALIZATION and isinstance(row["comparison"], str):
+            parts.append(row["comparison"])  # a score depends on the models of its joint grid
+        details = ", ".join(parts)
         model = numbers[row["label_x"], seed_of(row["seed_x"])]
         name = alone.get(work, f"{row['measure']}, {work}")
         yield [row["task"], model, layer, name, *known, int(row["n"]), details]

@@ -6,10 +6,14 @@ directions in its space.
 
 The interval of a score needs the representations: both grids are computed for the same halves of
 the examples (`simlab.similarity.stored_grids`), and with them the score.
+
+The notebooks that drew figures 3 and 7 of the paper standardise both series of means over all
+layers of the grid before they subtract. Rows of these scores have the options `STANDARDIZED`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("neuronsim", "svcca")
+STANDARDIZED = json.dumps({"standardize": True})
 _CELL = ["label_x", "layer_x", "label_y", "layer_y"]
 _GRID = ["options", "kind", "n"]  # columns in which two grids of a measure may differ
 
@@ -46,6 +51,7 @@ def localize(
     results: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
+    standardize: bool = False,
     bootstrap: FromZero = 0,
     resampling_seed: FromZero = 0,
     overwrite: bool = False,
@@ -59,6 +65,10 @@ def localize(
         `bootstrap`, also the representation folders of the grids.
     out
         The results file (.parquet) to write.
+    standardize
+        Standardise the means of neuronsim, and of SVCCA, over all layers of the joint grid before
+        they are subtracted, as the notebooks behind figures 3 and 7 of Wu et al. 2020 do; False is
+        the definition of the paper's text.
     bootstrap
         Halves of the examples to draw for 95 % intervals of the scores, such as 200.
     resampling_seed
@@ -97,7 +107,11 @@ def localize(
     resampling.check()
     files, sides = read_inputs(results, path, resampling)
     frame = read_results(files)
-    inputs: dict[str, Any] = {"step": LOCALIZATION, "results": hash_rows(frame)}
+    inputs: dict[str, Any] = {
+        "step": LOCALIZATION,
+        "results": hash_rows(frame),
+        "standardize": standardize,
+    }
     if sides:
         hashes = [side.manifest["data_sha256"] for side in sides]
         inputs |= {"representations": hashes, **resampling.inputs}
@@ -111,7 +125,11 @@ def localize(
                 "(`simcore grid --joint`), found none"
             )
         _refuse_strangers(sides, joint)
-        return [row for rows in joint for row in localization_rows(rows, sides, resampling)]
+        return [
+            row
+            for rows in joint
+            for row in localization_rows(rows, sides, resampling, standardize=standardize)
+        ]
 
     return ensure_results(path, inputs, make, replace=overwrite)
 
@@ -120,6 +138,8 @@ def localization_rows(
     frame: pd.DataFrame,
     sides: Sequence[Representations] = (),
     resampling: Resampling = NONE,
+    *,
+    standardize: bool = False,
 ) -> list[ResultRow]:
     """Return the localization score of every layer; the score of an undefined layer is nan.
 
@@ -133,6 +153,8 @@ def localization_rows(
         The representations of the grids, in any order; empty for scores without intervals.
     resampling
         The halves to draw from them.
+    standardize
+        As in `localize`.
 
     Raises
     ------
@@ -148,7 +170,8 @@ def localization_rows(
             f"results, comparison {first['comparison']}: wanted {' and '.join(NEEDED)} over the "
             "same layers of one kind, found different ones"
         )
-    scores, widths = _scores(neuronsim, svcca), np.full(len(layers), np.nan)
+    scores = _scores(neuronsim, svcca, standardize)
+    widths = np.full(len(layers), np.nan)
     if sides:
         ordered = _in_order(sides, frame)
         pairs = zip(stored, (neuronsim, svcca), strict=True)
@@ -156,7 +179,9 @@ def localization_rows(
         draws = [grids for grids in all_draws if grids is not None]
         if len(draws) == len(all_draws):
             (of_neurons, examples), (of_spaces, _) = draws
-            drawn = [_scores(*both) for both in zip(of_neurons, of_spaces, strict=True)]
+            drawn = [
+                _scores(*both, standardize) for both in zip(of_neurons, of_spaces, strict=True)
+            ]
             widths = half_width(np.stack(drawn), examples)
     models = {
         row["label_x"]: side_in(row) for _, row in frame.drop_duplicates("label_x").iterrows()
@@ -164,8 +189,10 @@ def localization_rows(
     return [
         ResultRow(
             experiment=LOCALIZATION,
+            comparison=first["comparison"],
             measure=LOCALIZATION,
             kind=first["kind"],
+            options=STANDARDIZED if standardize else None,
             **models[layer.model].columns(),
             layer_x=layer.number,
             value=float(score),
@@ -179,14 +206,15 @@ def localization_rows(
     ]
 
 
-def _scores(neuronsim: np.ndarray, svcca: np.ndarray) -> np.ndarray:
+def _scores(neuronsim: np.ndarray, svcca: np.ndarray, standardize: bool) -> np.ndarray:
     """Return the score of every layer; undefined layers get nan and count for no other layer."""
     import simcore
 
     tables = (neuronsim, svcca)
     defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
     scores = np.full(len(neuronsim), np.nan)
-    scores[defined] = simcore.localization_score(*(t[np.ix_(defined, defined)] for t in tables))
+    known = (table[np.ix_(defined, defined)] for table in tables)
+    scores[defined] = simcore.localization_score(*known, standardize=standardize)
     return scores
 
 

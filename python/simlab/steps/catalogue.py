@@ -182,7 +182,6 @@ LOCALIZE = Step(
         "localize runs/results runs/words/* --bootstrap 200 "
         "--out runs/results/localization.parquet",
     ),
-    has_paper=False,
 )
 IMPORT = Step(
     name="import",

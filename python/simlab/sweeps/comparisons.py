@@ -257,7 +257,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
             continue
         grids = [number for name in NEEDED for number in measures[name]]
         needs = list(grids)
-        params: dict[str, Any] = {"task": study.name}
+        chosen = study.chosen("localize", {"standardize": section.standardize})
+        params: dict[str, Any] = {"task": study.name, "standardize": False, **chosen}
         if resampling.bootstrap:
             sides = [study.plan.jobs[n].params[end] or [] for n in grids for end in "xy"]
             members = {side["label"]: side for some in sides for side in some}

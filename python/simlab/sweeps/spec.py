@@ -218,7 +218,7 @@ class BaselinesSection(Section):
 
 
 class LocalizeSection(
-    keys_of(*parameters_of(localize), only=("bootstrap", "resampling_seed"))  # type: ignore[misc]
+    keys_of(*parameters_of(localize), only=("standardize", "bootstrap", "resampling_seed"))  # type: ignore[misc]
 ):
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 

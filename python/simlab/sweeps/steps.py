@@ -173,7 +173,9 @@ def localize(work: Work) -> Iterable[ResultRow]:
     grids = len(work.inputs) - len(members)
     sides = [named(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
     resampling = Resampling.of_inputs(work.params.get("resampling", {}))
-    return localization_rows(_joined(work.inputs[:grids]), sides, resampling)
+    return localization_rows(
+        _joined(work.inputs[:grids]), sides, resampling, standardize=work.params["standardize"]
+    )
 
 
 def align(work: Work) -> Iterable[ResultRow]:

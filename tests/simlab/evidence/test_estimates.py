@@ -18,6 +18,7 @@ from simlab.evidence.judge import ALL
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
+from simlab.similarity.localization import STANDARDIZED
 from simlab.store.results import (
     FREEZING,
     FT,
@@ -380,3 +381,45 @@ def test_families_come_from_patterns():
     options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
     assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
     assert ClaimOptions().family("BERT-0") is None
+
+
+def standardized(rows, value=1.0, **changes):
+    return [
+        dataclasses.replace(one, options=STANDARDIZED, value=value * one.value, **changes)
+        for one in rows
+    ]
+
+
+def test_both_definitions_of_localization_are_judged():
+    rows = higher_layers_localized(HOLDS)
+    found = judged("higher-layers-localized", to_frame([*rows, *standardized(rows, -1.0)]))
+    both = {f.quantity.split("depth and ")[1]: f.interval.estimate for f in found}
+    assert both == {
+        "localization, pretrained models": pytest.approx(1),
+        "localization, fine-tuned models": pytest.approx(1),
+        "standardized localization, pretrained models": pytest.approx(-1),
+        "standardized localization, fine-tuned models": pytest.approx(-1),
+    }
+
+
+def test_standardized_localization_has_a_least_effect_of_its_own():
+    rows = tuning_delocalizes(HOLDS)  # -.1 for all
+    assert estimates("tuning-delocalizes", rows) == estimates(
+        "tuning-delocalizes", standardized(rows)
+    )
+    least = [f.least for f in judged("tuning-delocalizes", to_frame([*rows, *standardized(rows)]))]
+    assert least == [-0.02, -0.1]
+
+
+def test_localization_is_compared_within_one_joint_grid():
+    """Scores of ORIG in the grid of pretrained models alone are those of another company."""
+    rows = [dataclasses.replace(one, comparison="ORIG + FT") for one in tuning_delocalizes(HOLDS)]
+    alone = [
+        dataclasses.replace(one, comparison="ORIG", value=one.value + 5)
+        for one in rows
+        if one.stage_x == ORIG
+    ]
+    want = estimates("tuning-delocalizes", rows)
+    assert want[0] < -0.05
+    for both in (rows + alone, alone + rows):
+        assert estimates("tuning-delocalizes", both) == pytest.approx(want)

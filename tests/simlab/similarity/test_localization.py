@@ -7,10 +7,11 @@ import pytest
 
 from simcore import localization_score, neuronsim_grid, svcca_grid
 from simlab.errors import UserError
+from simlab.figures.joint import plot_models
 from simlab.representations.extract import ExtractOptions, extract
 from simlab.representations.folder import load_representations
 from simlab.similarity.grids import grid
-from simlab.similarity.localization import localize
+from simlab.similarity.localization import STANDARDIZED, localize
 from simlab.store.results import (
     GRID,
     JOINT,
@@ -76,6 +77,34 @@ def test_scores_are_column_means_without_the_diagonal(tmp_path, grids):
     assert frame["seed_x"].fillna(0).tolist() == [0, 0, 0, 1, 1, 1]
     assert set(frame["experiment"]) == {LOCALIZATION}
     assert set(frame["kind"]) == {"word-last"}
+
+
+def test_standardized_scores_are_another_definition(tmp_path, grids, simcore):
+    """Those of the notebooks behind the paper's figures; the rows say so, and name their grid."""
+    for name, values in grids.items():
+        store(tmp_path / "in" / f"{name}.parquet", joint_rows(name, values))
+    out = tmp_path / "out.parquet"
+    for arguments in (("--standardize",), ("--paper", "wu2020", "--overwrite")):
+        code, *_ = simcore("localize", tmp_path / "in", "--out", out, *arguments)
+        assert code == 0
+        frame = read_results(out)
+        want = localization_score(grids["neuronsim"], grids["svcca"], standardize=True)
+        np.testing.assert_allclose(frame["value"], want, rtol=FLOAT64_RELATIVE)
+        assert set(frame["options"]) == {STANDARDIZED}
+        assert set(frame["comparison"]) == {"both"}
+    check_refused(simcore("localize", tmp_path / "in", "--out", out), "--overwrite")
+
+
+def test_a_figure_has_a_panel_for_each_definition(tmp_path, grids):
+    rows = [joint_rows(name, values) for name, values in grids.items()]
+    path = store(tmp_path / "in.parquet", *rows)
+    for standardize in (False, True):
+        localize(path, tmp_path / f"{standardize}.parquet", standardize=standardize)
+    scores = read_results([tmp_path / "False.parquet", tmp_path / "True.parquet"])
+    figure = plot_models(read_results(path), scores)
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles.count("Localization score") == 1
+    assert titles.count("Localization score, standardized") == 1
 
 
 def test_an_undefined_layer_has_no_score_and_takes_no_part(tmp_path, grids):
