@@ -119,18 +119,17 @@ _GRID = [
         ),
     ),
 ]
-_LOCALIZE = [
-    Choice(
-        "localize",
-        "standardize",
+_LOCALIZE = choices(
+    "localize",
+    standardize=(
         True,
         "the means of svsim are subtracted from those of neuronsim (§5.1)",
         "the notebooks that drew figures 3 and 7 standardise both series of means, over all layers "
         "of the joint grid with the embedding output, before they subtract",
         "follows the code, which the figures come from. The joint grid of figure 3 has all "
         "pretrained models, each of figure 7 one model and its fine-tunings",
-    )
-]
+    ),
+)
 _METRIC = metric_of(
     "plot",
     "claims",
