@@ -3,15 +3,15 @@
 Models of transformers return ``hidden_states``. In most of them, entry k is the input of block
 k + 1, and the last entry is the output of the model. Mamba and RWKV leave the embedding output
 out: their entry 0 is the output of block 1, so that every later entry is one layer off. Nothing in
-their output tells, so that `HiddenStates` compares the entries of the first batch with the inputs
+their output tells, so that `HiddenStates` compares the entries of the first example with the inputs
 of the blocks, bit by bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from simlab.errors import UserError, argument
 from simlab.models.recognise import blocks_of
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from transformers import PreTrainedModel
+
+    Batch = Mapping[str, torch.Tensor]
+
+T = TypeVar("T")
 
 
 class HiddenStates:
@@ -36,17 +40,47 @@ class HiddenStates:
         self._model = model
         self._blocks = blocks_of(model)
         self._as_returned: bool | None = None  # unknown before the first batch
+        self._at_blocks = False
 
-    def __call__(self, batch: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+    @overload
+    def __call__(self, batch: Batch) -> Sequence[torch.Tensor]: ...
+
+    @overload
+    def __call__(self, batch: Batch, pool: Callable[[torch.Tensor], T]) -> Sequence[T]: ...
+
+    def __call__(self, batch: Batch, pool: Callable[..., Any] | None = None) -> Sequence[Any]:
         """Return the states of every layer, [b, t, p] each, the embedding output first.
+
+        With `pool`, return ``pool(states)`` for each layer in place of the states. Where blocks
+        show them, states are pooled when a block is entered, and no other layer's are kept.
 
         Raises
         ------
         UserError
             The model gives no hidden states, or none that begin with the input of a block.
         """
+        if self._as_returned is None:
+            # One example shows it, and takes less memory than all layers of a batch.
+            self._examine({name: values[:1] for name, values in batch.items()})
+        if pool is None:
+            return self._all(batch)
+        if not self._at_blocks:
+            return [pool(states) for states in self._all(batch)]
+        with _inputs_of(self._blocks, pool) as pooled:
+            output = self._model(**batch)
+        return [*pooled, pool(output.last_hidden_state)]
+
+    def _all(self, batch: Batch) -> Sequence[torch.Tensor]:
         if self._as_returned:
             return self._model(**batch, output_hidden_states=True).hidden_states
+        with _inputs_of(self._blocks) as inputs:
+            output = self._model(**batch, output_hidden_states=True)
+        return self._from_inputs(output.hidden_states, inputs)
+
+    def _examine(self, batch: Batch) -> None:
+        """Find out which states are those of the layers, and whether the blocks show them all."""
+        import torch
+
         with _inputs_of(self._blocks or _parts_of_lists(self._model)) as inputs:
             output = self._model(**batch, output_hidden_states=True)
         states = getattr(output, "hidden_states", None)
@@ -54,10 +88,16 @@ class HiddenStates:
             self._refuse("none")
         if self._blocks and not inputs:  # their parts are called, and not the blocks (SqueezeBERT)
             self._blocks = []
-            return self(batch)
-        if self._as_returned is None:
-            self._as_returned = self._begins_with_embeddings(states, inputs)
-        return states if self._as_returned else self._from_inputs(states, inputs)
+            self._examine(batch)
+            return
+        self._as_returned = self._begins_with_embeddings(states, inputs)
+        if not self._as_returned:
+            states = self._from_inputs(states, inputs)
+        seen = [*inputs, getattr(self._model(**batch), "last_hidden_state", None)]
+        self._at_blocks = len(seen) == len(states) and all(
+            one is not None and one.shape == layer.shape and torch.equal(one, layer)
+            for one, layer in zip(seen, states, strict=True)
+        )
 
     def _begins_with_embeddings(
         self, states: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
@@ -107,17 +147,22 @@ def _is_input(states: torch.Tensor, given: torch.Tensor) -> bool:
 
 
 @contextmanager
-def _inputs_of(modules: Sequence[nn.Module]) -> Iterator[list[torch.Tensor]]:
-    """Collect the states that `modules` are given inside the block, in the order of the calls."""
+def _inputs_of(
+    modules: Sequence[nn.Module], pool: Callable[..., Any] | None = None
+) -> Iterator[list[Any]]:
+    """Collect the states that `modules` are given inside the block, in the order of the calls.
+
+    With `pool`, collect ``pool(states)``.
+    """
     import torch
 
-    inputs: list[torch.Tensor] = []
+    inputs: list[Any] = []
 
     def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         values = [*arguments, *(options[n] for n in ("hidden_states", *options) if n in options)]
         states = next((one for one in values if isinstance(one, torch.Tensor)), None)
         if states is not None:
-            inputs.append(states)
+            inputs.append(states if pool is None else pool(states))
 
     with ExitStack() as hooks:
         for module in dict.fromkeys(modules):  # layers that share weights are one module

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -293,7 +294,6 @@ def forward_layers(
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
     states_of = HiddenStates(model)
-    pool = pool_attention if attention else pool_states
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
         fed = batches(
             tokenizer,
@@ -305,11 +305,14 @@ def forward_layers(
         )
         for examples, batch in fed:
             mask = batch["attention_mask"]
-            layers = _attentions(model, batch) if attention else states_of(batch)
             member = membership([rows.groups[example] for example in examples], mask)
             if length is not None:
                 member = torch.ones_like(member)
-            yield examples, [pool(layer, member) for layer in layers]
+            if attention:
+                weights = _attentions(model, batch)
+                yield examples, [pool_attention(layer, member) for layer in weights]
+            else:
+                yield examples, list(states_of(batch, partial(pool_states, member=member)))
             advance(len(examples))
 
 

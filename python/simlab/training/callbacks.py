@@ -259,6 +259,10 @@ class CKACallback(TrainerCallback):
                 )
 
 
+def _weighted(weights: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("bt,btp->bp", weights, states.float())
+
+
 def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
     from simlab.models.batches import pad
 
@@ -305,12 +309,9 @@ class _HiddenTrack(Track):
         states_of = HiddenStates(model)
         for whole in self.batches:
             batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
-            hidden = states_of(batch)
             weights = self._weights(model, batch)
-            rows = {
-                f"{layer}": torch.einsum("bt,btp->bp", weights, states.float()).cpu()
-                for layer, states in enumerate(hidden)
-            }
+            pooled = states_of(batch, partial(_weighted, weights))
+            rows = {f"{layer}": states.cpu() for layer, states in enumerate(pooled)}
             self.budget.check(store.bytes_after(rows), torch.device("cpu"), len(weights))
             store.append(rows)
 

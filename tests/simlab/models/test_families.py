@@ -3,6 +3,7 @@
 """
 
 import functools
+import weakref
 
 import pytest
 import torch
@@ -112,6 +113,39 @@ def test_layer_0_is_the_input_of_the_first_block(family, padded):
         returned = model(**batch, output_hidden_states=True).hidden_states
     assert torch.equal(returned[0], wanted[0]) != family.shifted
     assert torch.equal(returned[0], wanted[1]) == family.shifted
+
+
+@each([f for f in TEXT if STATES not in f.without])
+def test_rows_that_are_pooled_at_the_blocks_are_those_of_the_states(family, padded):
+    model, batch = built(family), padded[1]
+    states_of = HiddenStates(model)
+
+    def pool(states):
+        return states.float().mean(1)
+
+    with torch.inference_mode():
+        found = states_of(batch, pool)
+        wanted = [pool(states) for states in HiddenStates(model)(batch)]
+    assert all(map(torch.equal, found, wanted))
+
+
+@pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2", "mamba", "albert"])
+def test_states_of_other_layers_are_not_kept_where_they_are_pooled(model_type):
+    """Otherwise all layers of a batch take memory at once."""
+    family = next(family for family in TEXT if family.model_type == model_type)
+    model = built(family)
+    layers, alive = [], []
+
+    def pool(states):
+        layers.append(weakref.ref(states))
+        alive.append(sum(layer() is not None for layer in layers))
+        return states.mean(1)
+
+    batch = {"input_ids": torch.arange(1, 13).reshape(2, 6)}
+    with torch.inference_mode():
+        HiddenStates(model)(batch, pool)
+    assert len(alive) == LAYERS + 1
+    assert max(alive) <= 2
 
 
 @each([f for f in TEXT if f.model_type in APART])
