@@ -8,11 +8,19 @@ in the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
 from simlab.errors import UserError
 from simlab.models.architectures import ELMO
@@ -28,37 +36,16 @@ SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, FILLING = range(BYTES, B
 CHARACTERS = BYTES + 5
 
 
-class _Embedding(BaseModel):
-    dim: PositiveInt
+_Count = Annotated[int, BeforeValidator(lambda count: count or 0)]  # of null, 0
 
 
-class _CharCnn(BaseModel):
-    embedding: _Embedding
-    filters: list[tuple[PositiveInt, PositiveInt]] = Field(min_length=1)
-    activation: Literal["tanh", "relu"]
-    max_characters_per_token: int = Field(ge=3)
-    n_highway: int | None = None
+def _at(*path: str, **limits: Any) -> Any:
+    """Return a field that is read at a path of the JSON."""
+    return Field(validation_alias=AliasPath(*path), **limits)
 
 
-class _Lstm(BaseModel):
-    dim: PositiveInt
-    projection_dim: PositiveInt
-    use_skip_connections: bool
-    n_layers: PositiveInt = 1
-    cell_clip: PositiveFloat | None = None
-    proj_clip: PositiveFloat | None = None
-
-
-class _Options(BaseModel):
-    """What `read_options` wants of the JSON; other keys are about the training."""
-
-    char_cnn: _CharCnn
-    lstm: _Lstm
-
-
-@dataclass(frozen=True)
-class ElmoConfig:
-    """The options of an ELMo.
+class ElmoConfig(BaseModel):
+    """The options of an ELMo; other keys of the JSON are about the training.
 
     Attributes
     ----------
@@ -82,23 +69,25 @@ class ElmoConfig:
         Whether a layer above the first adds its input to its output.
     """
 
-    character_width: int
-    word_characters: int
-    filters: tuple[tuple[int, int], ...]
-    activation: str
-    highways: int
-    projection: int
-    cell: int
-    num_hidden_layers: int
-    cell_clip: float | None
-    projection_clip: float | None
-    residual: bool
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    character_width: PositiveInt = _at("char_cnn", "embedding", "dim")
+    word_characters: int = _at("char_cnn", "max_characters_per_token", ge=3)
+    filters: tuple[tuple[PositiveInt, PositiveInt], ...] = _at("char_cnn", "filters", min_length=1)
+    activation: Literal["tanh", "relu"] = _at("char_cnn", "activation")
+    highways: _Count = _at("char_cnn", "n_highway", default=0)
+    projection: PositiveInt = _at("lstm", "projection_dim")
+    cell: PositiveInt = _at("lstm", "dim")
+    num_hidden_layers: PositiveInt = _at("lstm", "n_layers", default=1)
+    cell_clip: PositiveFloat | None = _at("lstm", "cell_clip", default=None)
+    projection_clip: PositiveFloat | None = _at("lstm", "proj_clip", default=None)
+    residual: bool = _at("lstm", "use_skip_connections")
 
     # What simlab asks of the configuration of any model.
-    model_type = ELMO
-    architectures = ("Elmo",)
-    is_encoder_decoder = False
-    pad_token_id = 0
+    model_type: ClassVar[str] = ELMO
+    architectures: ClassVar[tuple[str, ...]] = ("Elmo",)
+    is_encoder_decoder: ClassVar[bool] = False
+    pad_token_id: ClassVar[int] = 0
 
     @property
     def hidden_size(self) -> int:
@@ -130,37 +119,24 @@ def read_options(path: Path) -> ElmoConfig:
         The file is not JSON, or an option is missing or out of range.
     """
     try:
-        options = _Options.model_validate(read_json(path))
+        config = ElmoConfig.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "no object"
         found = f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}"
         raise UserError(f"{path}: wanted the options of an ELMo, found {found}") from error
-    cnn, lstm = options.char_cnn, options.lstm
-    if lstm.projection_dim > lstm.dim:
+    if config.projection > config.cell:
         raise UserError(
-            f"{path}: wanted lstm.projection_dim of {lstm.dim} at most, which is lstm.dim, found "
-            f"{lstm.projection_dim}"
+            f"{path}: wanted lstm.projection_dim of {config.cell} at most, which is lstm.dim, "
+            f"found {config.projection}"
         )
-    widest = max(width for width, _ in cnn.filters)
-    if widest > cnn.max_characters_per_token:
+    widest = max(width for width, _ in config.filters)
+    if widest > config.word_characters:
         raise UserError(
-            f"{path}: wanted char_cnn.filters of {cnn.max_characters_per_token} characters at "
-            f"most, found {widest}"
+            f"{path}: wanted char_cnn.filters of {config.word_characters} characters at most, "
+            f"found {widest}"
         )
-    return ElmoConfig(
-        character_width=cnn.embedding.dim,
-        word_characters=cnn.max_characters_per_token,
-        filters=tuple(cnn.filters),
-        activation=cnn.activation,
-        highways=cnn.n_highway or 0,
-        projection=lstm.projection_dim,
-        cell=lstm.dim,
-        num_hidden_layers=lstm.n_layers,
-        cell_clip=lstm.cell_clip,
-        projection_clip=lstm.proj_clip,
-        residual=lstm.use_skip_connections,
-    )
+    return config
 
 
 def read_weights(path: Path, config: ElmoConfig) -> dict[str, torch.Tensor]:

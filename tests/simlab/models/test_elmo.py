@@ -311,7 +311,7 @@ BAD = {
     ),
     "no section": (
         lambda folder: (folder / "tiny_options.json").write_text("{}"),
-        "wanted the options of an ELMo, found char_cnn: field required",
+        "wanted the options of an ELMo, found char_cnn.embedding.dim: field required",
     ),
     "a projection": (options_with(lstm_projection_dim=24), "wanted lstm.projection_dim of 12 at"),
     "a filter": (options_with(cnn_filters=[[10, 4]]), "wanted char_cnn.filters of 9 characters at"),
