@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
-from simlab.tasks.files import (
-    CORPUS_SUFFIXES,
-    FILE_SUFFIXES,
-    read_sentences,
-    read_table,
-    require_rows,
-)
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
 from simlab.tasks.hub_data import HUB_PREFIX
 from simlab.tasks.load import read_image_tables, refuse_columns, split_reader
 from simlab.tasks.offline import READERS
@@ -72,7 +66,10 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     elif images.is_images(name):
         frame, title = _image_frame(name, options), Path(name.removeprefix(images.FOLDER)).name
     elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
-        frame, title = _file_frame(Path(name).expanduser(), options), Path(name).stem
+        path = Path(name).expanduser()
+        rows = read_file(path)
+        frame = frames.standard_frame(rows, str(path), options, labelled=False)
+        title = path.stem
     else:
         title = Path(name).name if Path(name).expanduser().is_dir() else name
         frame, title = hub.corpus_frame(name, options), title.removeprefix(HUB_PREFIX)
@@ -84,14 +81,6 @@ def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:
 
     tables = read_image_tables(name, options)
     return pd.concat(list(tables.values()), ignore_index=True).assign(label=0)
-
-
-def _file_frame(path: Path, options: TaskOptions) -> pd.DataFrame:
-    if not path.is_file():
-        raise UserError(f"task {path}: wanted a data file, found no such file")
-    read = read_sentences if path.suffix.lower() in CORPUS_SUFFIXES else read_table
-    rows = require_rows(read(path), path)
-    return frames.standard_frame(rows, str(path), options, labelled=False)
 
 
 def _named_frame(spec: TaskSpec, folder: str, options: TaskOptions) -> pd.DataFrame:

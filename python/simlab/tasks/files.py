@@ -98,6 +98,20 @@ def read_sentences(path: Path) -> pd.DataFrame:
     return pd.DataFrame({"text": [words for words in sentences if words]})
 
 
+def read_file(path: Path) -> pd.DataFrame:
+    """Read a table or a file of sentences, by its suffix.
+
+    Raises
+    ------
+    UserError
+        There is no such file, its content is not in the format, or it has no rows.
+    """
+    if not path.is_file():
+        raise UserError(f"task {path}: wanted a data file, found no such file")
+    read = read_sentences if path.suffix.lower() in CORPUS_SUFFIXES else read_table
+    return require_rows(read(path), path)
+
+
 def require_rows(frame: pd.DataFrame, where: Path) -> pd.DataFrame:
     """Return `frame`, or raise UserError if it has no rows (and then perhaps no columns)."""
     if len(frame) == 0:

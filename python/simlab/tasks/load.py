@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_split, read_table, require_rows
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file, read_split
 from simlab.tasks.hub_data import HubData
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
@@ -183,9 +183,7 @@ def _load_images(name: str, options: TaskOptions) -> Task:
 
 def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
-    if not path.is_file():
-        raise UserError(f"task {name}: wanted a data file, found no such file")
-    frame = frames.standard_frame(require_rows(read_table(path), path), str(path), options)
+    frame = frames.standard_frame(read_file(path), str(path), options)
     labels, label_names = frames.encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
     train, heldout = frames.split_frame(frame, options, str(path))

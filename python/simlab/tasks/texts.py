@@ -14,7 +14,7 @@ from simlab.errors import UserError
 from simlab.store.files import hash_json
 from simlab.tasks import frames
 from simlab.tasks.corpus import load_corpus
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_table, require_rows
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
 from simlab.tasks.load import load_task
 from simlab.tasks.task import Examples, Task, TaskOptions
 
@@ -73,10 +73,7 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
 
 def _table_texts(path: Path, options: TaskOptions) -> Texts:
     """Read the texts of a table, split as `load_task` splits it: labels decide no split."""
-    if not path.is_file():
-        raise UserError(f"task {path}: wanted a data file, found no such file")
-    rows = require_rows(read_table(path), path)
-    frame = frames.standard_frame(rows, str(path), options, labelled=False)
+    frame = frames.standard_frame(read_file(path), str(path), options, labelled=False)
     train, heldout = frames.split_frame(frame, options, str(path))
     train = frames.without_heldout(path.stem, train, heldout)
     splits = frames.sized_examples(path.stem, train, heldout, options)
